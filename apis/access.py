@@ -76,9 +76,15 @@ class Requester(Protocol):
     peer_host: str
 
 
+Resources = list[tuple[Operation, ResourceType, Any]]
+
+
 class Authorizer(Protocol):
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
-        """What of its needs the connection's principal is not allowed."""
+        """Those of `resources(needs, request)` that the connection's principal is not allowed."""
+
+    def refused_of(self, connection: Requester, resources: Resources) -> Refused:
+        """Those of `resources` that the connection's principal is not allowed."""
 
 
 class AllowAll:
@@ -89,8 +95,11 @@ class AllowAll:
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
         return NOTHING_REFUSED
 
+    def refused_of(self, connection: Requester, resources: Resources) -> Refused:
+        return NOTHING_REFUSED
 
-def resources(needs: Needs, request: Any) -> list[tuple[Operation, ResourceType, Any]]:
+
+def resources(needs: Needs, request: Any) -> Resources:
     """Everything that a request needs, as far as the request itself names it."""
     return [
         (need.operation, need.resource_type, name)

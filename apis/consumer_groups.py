@@ -48,8 +48,8 @@ class ConsumerGroupHeartbeat:
 
     @property
     def prefix(self) -> Prefix[ConsumerGroupHeartbeatRequest]:
-        """A member that has what it shall have says the same every few seconds."""
-        return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn)
+        """A member that has what it shall have says the same every few seconds. Its address is noted, too."""
+        return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn, is_of_connection=True)
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
         version = context.api_version

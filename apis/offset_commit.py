@@ -25,6 +25,7 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.wire.prefixes import item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,14 @@ if TYPE_CHECKING:
         TopicView,
     )
 
-_new_tuple = tuple.__new__
+_UNTIL = "topics", "partitions"
+_PLACES = {
+    "partition_index": 1,
+    "committed_offset": 2,
+    "committed_leader_epoch": 3,
+    "committed_metadata": 4,
+}
+"""Where `OffsetToCommit` has what a partition of a request says."""
 
 FIRST_VERSION_WITH_IDS = 10
 REPEATED_VERSIONS = range(2, 11)
@@ -54,7 +62,7 @@ class OffsetCommit:
     @property
     def prefix(self) -> Prefix[OffsetCommitRequest]:
         """A consumer commits in one topic; group, generation, member and topic are the same each time."""
-        return Prefix(REPEATED_VERSIONS, self._learn, ("topics", "partitions"))
+        return Prefix(REPEATED_VERSIONS, self._learn, _UNTIL)
 
     def _learn(self, request: OffsetCommitRequest, context: RequestContext) -> Submit | None:
         version, requested = context.api_version, request.topics[0]
@@ -62,7 +70,13 @@ class OffsetCommit:
         if topic is None:
             return None
         commits = _RepeatedCommits(self._groups, request, topic, version)
-        return Submit(commits.submit, commits.respond)
+        fields = item_fields(OffsetCommitRequest, version, _UNTIL)
+        return Submit(
+            commits.submit,
+            commits.respond,
+            commands.OffsetToCommit(topic.name, 0, 0, topic_id=topic.topic_id),
+            tuple(_PLACES[name] for name in fields),
+        )
 
     def __call__(
         self, request: OffsetCommitRequest, context: RequestContext
@@ -127,39 +141,41 @@ class OffsetCommit:
 class _RepeatedCommits:
     """Commits of one member in one topic, of which only the partitions and offsets differ."""
 
-    __slots__ = ("_answered", "_frame", "_member", "_rest", "_submit", "_topic", "_version")
+    __slots__ = ("_answered", "_frame", "_partition_count", "_request", "_submit", "_topic", "_version")
 
     def __init__(self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, version: int) -> None:
         self._submit = groups.submit
-        self._member = request.group_id, request.generation_id_or_member_epoch, request.member_id
-        self._rest = request.group_instance_id, request.retention_time_ms, version
+        self._request = request
         self._topic = topic
+        self._partition_count = len(topic.partitions)
         self._version = version
         self._answered: list[int] = []
         """The partitions of the newest response without an error, of which `_frame` is the frame."""
         self._frame = b""
 
-    def submit(self, items: list[tuple[Any, ...]], ticket: Callable[[Any], None]) -> bool:
+    def submit(self, items: list[commands.OffsetToCommit], ticket: Callable[[Any], None]) -> bool:
         """False where a partition does not exist."""
-        topic = self._topic
-        name, topic_id, partition_count = topic.name, topic.topic_id, len(topic.partitions)
-        offsets = []
+        partition_count, request = self._partition_count, self._request
         for item in items:
-            partition, offset, metadata = item[0], item[1], item[-1]
-            if not 0 <= partition < partition_count:
+            if not 0 <= item.partition < partition_count:
                 return False
-            leader_epoch = item[2] if len(item) > 3 else -1
-            values = name, partition, offset, leader_epoch, metadata or "", -1, topic_id
-            # The class would call a function of Python for the same.
-            offsets.append(_new_tuple(commands.OffsetToCommit, values))
-        member = self._member
-        self._submit(member[0], commands.CommitOffsets(ticket, *member, offsets, *self._rest))
+        command = commands.CommitOffsets(
+            ticket,
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            items,
+            request.group_instance_id,
+            request.retention_time_ms,
+            self._version,
+        )
+        self._submit(request.group_id, command)
         return True
 
     def respond(
-        self, items: list[tuple[Any, ...]], reply: commands.CommitOffsetsReply
+        self, items: list[commands.OffsetToCommit], reply: commands.CommitOffsetsReply
     ) -> bytes | OffsetCommitResponse:
-        partitions = [item[0] for item in items]
+        partitions = [item.partition for item in items]
         has_errors = any(reply.errors)
         if partitions == self._answered and not has_errors:
             return self._frame

@@ -62,13 +62,17 @@ class AppendBatch:
 class Submit:
     """For a request that brings items for a coordinator.
 
-    `submit(items, ticket)` hands them over, a tuple of values each; False where the handler has to. The
-    coordinator calls `ticket(reply)` once, and `respond(items, reply)` gives the response: as frame with any
-    correlation id where all went well, else as message.
+    `submit(items, ticket)` hands them over; False where the handler has to. The coordinator calls
+    `ticket(reply)` once, and `respond(items, reply)` gives the response: as frame with any correlation id
+    where all went well, else as message. An item is `sample` with the values that were read at `places`, in
+    the order in which they are read (`wire.prefixes.item_fields`); a null text is read as an empty one.
     """
 
-    submit: Callable[[list[tuple[Any, ...]], Callable[[Any], None]], bool]
-    respond: Callable[[list[tuple[Any, ...]], Any], bytes | Message]
+    submit: Callable[[list[Any], Callable[[Any], None]], bool]
+    respond: Callable[[list[Any], Any], bytes | Message]
+    sample: tuple[Any, ...]
+    """A tuple, of which the items have the class."""
+    places: tuple[int, ...]
 
 
 Remembered = Ask | AppendBatch | Submit
@@ -87,6 +91,9 @@ class Prefix(Generic[R]):
     versions: range
     learn: Callable[[R, Any], Remembered | None]
     until: tuple[str, ...] = ()
+    is_of_connection: bool = False
+    """Whether a request means something else on another connection, to which it is to be learnt anew. What
+    other connections may use is looked up instead, when the authorizer allows it to them."""
 
 
 class RememberedResponse:

@@ -277,6 +277,7 @@ class Produce:
                 _check_replicas(led)
         except KafkaError:
             return None
+        topic_name, topic_id = topic.name, topic.topic_id
 
         def respond(error_code: int, offsets: tuple[int, int, int]) -> ProduceResponse:
             base_offset, append_time_ms, log_start_offset = offsets
@@ -288,7 +289,7 @@ class Produce:
                 log_start_offset=log_start_offset,
             )
             answered = TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=[partition]
+                name=topic_name, topic_id=topic_id, partition_responses=[partition]
             )
             return ProduceResponse(responses=[answered])
 

@@ -359,7 +359,10 @@ class Runtime(Generic[M]):
     def _deliver(self, partition: RunningPartition[M], due: Iterable[Effect]) -> None:
         handlers = self._effects
         for effect in due:
-            handlers[effect.__class__](partition, effect)
+            if effect.__class__ is Reply:  # most are: no call for these
+                effect.ticket(effect.value)
+            else:
+                handlers[effect.__class__](partition, effect)
 
     def _append(self, partition: RunningPartition[M], effect: Append) -> None:
         log = partition.log

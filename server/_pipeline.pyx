@@ -6,8 +6,8 @@ handler answers it, what was staged is committed at the end of the turn, the ans
 - `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.connection.Connection`.
 - `Turn` gathers what is staged in one round of the event loop.
 
-Each of these has one place: who asks and may they (`Requests._read`), what it costs and how long the
-connection is held back (`Responses.account`), what may begin before an earlier answer (`Requests._serve`).
+Each of these has one place: who asks and may they (`Requests._read`), counters (`Route.count`), what it
+costs and how long the connection is held back (`Responses.charge`), what may begin before an earlier answer (`Requests._serve`).
 `_pipeline.pyi` has the types; `connection.py` says what is promised.
 """
 
@@ -17,10 +17,10 @@ from collections import deque as _deque
 from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from odradek.apis.access import AllowAll as _AllowAll
+from odradek.apis.access import AllowAll as _AllowAll, resources as _resources
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
 from odradek.server.group_flush import Flushes as _Flushes
@@ -77,6 +77,8 @@ cdef enum:
     # Ready answers of one turn are written together; past this we write to learn whether the client reads.
     WRITE_AT_ONCE_BYTES = 262144
     PREFIX_BYTES_MAX = 1024
+    KEY_HEAD_BYTES = 4
+    RECENT_ROUTES = 64
     ITEMS_MAX = 100
     BURST_MAX = 64
     REST_NOTHING = 0
@@ -89,9 +91,10 @@ BUFFER_BYTES = BUFFER_SIZE
 WAITING_ANSWERS_MAX = 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 REMEMBERED_MAX = 50_000
-"""Prefixes of all connections, which are a kilobyte each, or less."""
+"""Entries in the tables of all connections, and what these mean, which is a kilobyte each, or less."""
 REMEMBERED_OF_CONNECTION_MAX = 10_000
 
+_new_tuple = tuple.__new__
 _logger = logging.getLogger("odradek.connection")
 _turn_logger = logging.getLogger("odradek.turn")
 
@@ -131,6 +134,9 @@ cdef class Turn:
         return not self.is_scheduled and not self.flushes.is_busy
 
     def add(self, partition, done, bint must_flush):
+        self._add(partition, done, must_flush)
+
+    cdef _add(self, partition, done, bint must_flush):
         waiting = self.staged.get(partition)
         if waiting is None:
             self.staged[partition] = [(done, must_flush)]
@@ -245,6 +251,7 @@ cdef class Turn:
 cdef class Route:
     cdef readonly int api_key
     cdef readonly int api_version
+    cdef uint32_t key_and_version
     cdef readonly str api_name
     cdef readonly str name
     cdef public object handle
@@ -253,10 +260,13 @@ cdef class Route:
     cdef object errors_of
     cdef object needs
     cdef object learn
+    cdef bint is_of_connection
     cdef bint has_tagged_header
     cdef bint tags_answer
     cdef uint64_t overlaps[2]
     cdef bytes steps
+    cdef const uint8_t *steps_start
+    cdef Py_ssize_t steps_size
     cdef bytes item_steps
     cdef int rest
     cdef bint is_compact
@@ -272,6 +282,7 @@ cdef class Route:
         request, response, prefix = api.request, api.response, api.prefix
         self.api_key = api_key
         self.api_version = api_version
+        self.key_and_version = <uint32_t> (api_key << 16 | api_version)
         self.api_name = request.__name__.removesuffix("Request")
         self.name = f"{request.__name__} v{api_version}"
         self.handle = api.handle
@@ -290,12 +301,21 @@ cdef class Route:
         if prefix is not None and api_version in prefix.versions:
             layout = _prefix_layout(request, api_version, prefix.until)
             self.learn = prefix.learn
+            self.is_of_connection = prefix.is_of_connection
             self.steps = layout.steps
+            self.steps_start = <const uint8_t *> PyBytes_AsString(self.steps)
+            self.steps_size = len(self.steps)
             self.item_steps = layout.item_steps
             self.rest = layout.rest
             self.is_compact = layout.is_compact
             self.tags_after = layout.tags_after
         self.errors = {}
+
+    cdef count(self, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
+        self.requests += 1
+        self.bytes_in += bytes_in
+        self.bytes_out += bytes_out
+        self.nanoseconds += took_ns
 
     cdef tuple answer(self, response, int correlation_id):
         """The response as buffers (the first holds length and header) and its size in bytes."""
@@ -336,6 +356,9 @@ cdef class Dispatcher:
     cdef readonly Py_ssize_t remembered
     cdef object _view
     cdef int64_t _generation
+    cdef dict shared
+    cdef int64_t shared_generation
+    cdef list _recent
 
     def __init__(self, routes, Turn turn, now_ms, Py_ssize_t request_bytes_max, current_view):
         self.routes = routes
@@ -355,10 +378,33 @@ cdef class Dispatcher:
         self.remembered = 0
         self._view = None
         self._generation = 0
+        self.shared = {}
+        self.shared_generation = 0
+        self._recent = [None] * RECENT_ROUTES
 
     def forget_prefixes(self):
         self._generation += 1
         self.remembered = 0
+        self.shared.clear()
+        self.shared_generation = self._generation
+
+    cdef share(self, Remembered remembered):
+        if len(self.shared) >= self.remembered_max:
+            self.shared.clear()
+        self.shared[remembered.key] = remembered
+
+    cdef Route route(self, uint32_t key_and_version):
+        """None where that is not served."""
+        cdef Py_ssize_t place = (key_and_version >> 16 ^ key_and_version << 3) & (RECENT_ROUTES - 1)
+        route = self._recent[place]
+        if route is not None and (<Route> route).key_and_version == key_and_version:
+            return <Route> route
+        route = self._found.get(key_and_version)
+        if route is None:
+            route = self.routes.resolve(key_and_version)
+        if route is not None:
+            self._recent[place] = route
+        return route
 
     cdef int64_t generation(self) except -1:
         """What is remembered of another generation is of no use any more."""
@@ -476,22 +522,36 @@ cdef class Slot:
 
 
 cdef class Remembered:
-    """What a connection knows of a prefix: one of the kinds of `apis/prefixes.py`."""
+    """What a prefix means: one of the kinds of `apis/prefixes.py`. Connections share it, as long as each of
+    them is allowed its resources; of which one remembers it, that connection's own table says."""
 
     cdef int kind
+    cdef Route route
+    cdef list resources
+    cdef bytes key
+    cdef const uint8_t *repeated  # in the key
+    cdef Py_ssize_t repeated_bytes
     cdef object ask
     cdef bytes frame
     cdef Py_ssize_t position
     cdef object partition
     cdef object append
-    cdef object closed
+    cdef dict closed
     cdef bint is_transactional
     cdef object refuse
     cdef object submit
     cdef object respond
+    cdef tuple sample
+    cdef object item_class
+    cdef bytes places
     cdef BurstPart part
 
-    def __init__(self, learnt):
+    def __init__(self, Route route, bytes key not None, learnt, list resources):
+        self.route = route
+        self.resources = resources
+        self.key = key
+        self.repeated = <const uint8_t *> PyBytes_AsString(key) + KEY_HEAD_BYTES
+        self.repeated_bytes = len(key) - KEY_HEAD_BYTES
         if type(learnt) is _Ask:
             self.kind = ASK
             self.ask = learnt.ask
@@ -509,6 +569,17 @@ cdef class Remembered:
             self.kind = SUBMIT
             self.submit = learnt.submit
             self.respond = learnt.respond
+            self.sample = tuple(learnt.sample)
+            self.item_class = type(learnt.sample)
+            assert all([0 <= place < len(self.sample) for place in learnt.places])
+            self.places = bytes(learnt.places)
+
+    cdef bint is_of(self, Route route, const uint8_t *frame, Py_ssize_t rest):
+        return (
+            self.route is route
+            and self.repeated_bytes == rest - FRAME_CLIENT_ID_POSITION
+            and not memcmp(frame + FRAME_CLIENT_ID_POSITION, self.repeated, self.repeated_bytes)
+        )
 
     cdef _take_template(self, template, Py_ssize_t size_bytes):
         self.frame, self.position = template
@@ -537,6 +608,7 @@ cdef class Burst(Slot):
     cdef list batch_parts
     cdef list appended
     cdef int correlation_ids[BURST_MAX]
+    cdef int sizes[BURST_MAX]  # of the requests in bytes
     cdef int pending
     cdef int64_t turn_number
 
@@ -550,7 +622,7 @@ cdef class Burst(Slot):
             part.must_flush = must_flush
             remembered.part = part
             self.pending += 1
-            turn.add(remembered.partition, part, must_flush)
+            turn._add(remembered.partition, part, must_flush)
         self.batch_parts.append(part)
         self.appended.append(appended)
         self.correlation_ids[self.count] = correlation_id
@@ -566,9 +638,20 @@ cdef class Burst(Slot):
         except Exception:
             self.parts = ()
             line.fail(self.route)
-        self.batch_parts = self.appended = None
         self.size_bytes = sum([len(part) for part in self.parts])
+        self._account()
+        self.batch_parts = self.appended = None
         line.complete(self)
+
+    cdef _account(self):
+        """The batches may be of several routes: of versions of one API."""
+        cdef int64_t took_ns = _now_ns() - self.began_ns
+        cdef Remembered remembered
+        cdef int i
+        for i in range(self.count):
+            remembered = (<BurstPart> self.batch_parts[i]).remembered
+            remembered.route.count(self.sizes[i], len(remembered.frame), took_ns)
+        self.line.charge(self.route.api_key, self.request_bytes, self.size_bytes, took_ns)
 
     cdef bytes _answers(self):
         cdef BurstPart part
@@ -635,6 +718,7 @@ cdef class Submission(Slot):
             self.parts, self.size_bytes = (), 0
             line.fail(self.route)
         if self.is_in_line:
+            line.account(self.route, self.request_bytes, self.size_bytes, self.began_ns)
             line.complete(self)
 
 
@@ -698,21 +782,22 @@ cdef class Responses:
         return 0 <= api_key < 128 and self.overlaps[api_key >> 6] >> (api_key & 63) & 1
 
     cdef bint is_over_limit(self):
-        return bool(self._slots) and (
+        return (
             self.waiting_answers >= self.dispatcher.waiting_answers_max
             or self.waiting_bytes >= self.dispatcher.waiting_bytes_max
         )
 
-    cdef account(self, Route route, int count, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t began_ns):
-        """Requests have been answered: here they are counted and metered, and nowhere else."""
+    cdef account(self, Route route, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t began_ns):
+        """A request has been answered."""
         cdef int64_t took_ns = _now_ns() - began_ns
-        route.requests += count
-        route.bytes_in += bytes_in
-        route.bytes_out += bytes_out
-        route.nanoseconds += took_ns * count
+        route.count(bytes_in, bytes_out, took_ns)
+        self.charge(route.api_key, bytes_in, bytes_out, took_ns)
+
+    cdef charge(self, int api_key, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
+        """What requests cost is metered here and nowhere else, and here a connection is held back for it."""
         meters = self.dispatcher.meters
         if meters is not None:
-            hold_ms = meters.charge(self.owner, route.api_key, bytes_in, bytes_out, took_ns)
+            hold_ms = meters.charge(self.owner, api_key, bytes_in, bytes_out, took_ns)
             if hold_ms > 0:
                 self.requests.hold_back(hold_ms)
 
@@ -769,7 +854,7 @@ cdef class Responses:
             except Exception:
                 self.fail(slot.route)
             self.waiting_bytes += slot.size_bytes
-        self.account(slot.route, 1, slot.request_bytes, slot.size_bytes, slot.began_ns)
+        self.account(slot.route, slot.request_bytes, slot.size_bytes, slot.began_ns)
         self._touch_if_first(slot)
 
     cdef complete(self, Slot slot):
@@ -777,7 +862,6 @@ cdef class Responses:
         if self._slots is None:
             return
         self.unanswered -= 1
-        self.account(slot.route, slot.count, slot.request_bytes, slot.size_bytes, slot.began_ns)
         if len(self._slots) == 1 and self._slots[0] is slot and not self.is_closing and not self.requests.is_held:
             self._slots.popleft()
             self.waiting_answers -= slot.count
@@ -880,7 +964,9 @@ cdef class Requests:
     cdef readonly ReceiveBuffer buffer
     cdef Route _route
     cdef dict _remembered
+    cdef Remembered _newest
     cdef int64_t _generation
+    cdef int64_t _began_ns  # when the requests came that are being served, or the last handler ended
     cdef bytes _client_id_raw
     cdef readonly object client_id
     cdef readonly bint is_held
@@ -897,6 +983,7 @@ cdef class Requests:
         self.buffer = ReceiveBuffer(dispatcher.turn)
         self._route = None
         self._remembered = None
+        self._newest = None
         self._generation = -1
         self._client_id_raw = None
         self.client_id = None
@@ -955,6 +1042,25 @@ cdef class Requests:
 
     cdef _serve(self):
         """Serves every whole frame of the buffer, until one may not begin."""
+        cdef Responses responses = self.responses
+        cdef ReceiveBuffer buffer = self.buffer
+        self.active_ms = self.dispatcher.now_ms()
+        self._began_ns = _now_ns()
+        if self._remembered is not None:
+            self._forget_what_is_old()
+        try:
+            self._serve_frames()
+        except _MalformedMessage as error:
+            self.owner.close(f"malformed {self._route.name}: {error}")
+        except Exception:
+            responses.fail(self._route)
+        if self.turn.staged:
+            buffer.pinned_turn = self.turn.number
+        responses.write_ready()
+        if not responses.is_closing:
+            self._after_serving()
+
+    cdef _serve_frames(self):
         cdef Dispatcher dispatcher = self.dispatcher
         cdef Responses responses = self.responses
         cdef ReceiveBuffer buffer = self.buffer
@@ -963,36 +1069,30 @@ cdef class Requests:
         cdef Py_ssize_t length, end
         cdef uint32_t key_and_version
         cdef Route route
-        now_ms = self.active_ms = dispatcher.now_ms()
-        if self._remembered is not None and self._generation != dispatcher.generation():
-            self._remembered = None
         while buffer.filled - buffer.start >= FRAME_HEAD_BYTES:
             head = content + buffer.start
             length = <int32_t> big_endian(head, FRAME_SIZE_BYTES)
             end = buffer.start + FRAME_SIZE_BYTES + length
             if not FRAME_LENGTH_MIN <= length <= dispatcher.request_bytes_max or end > buffer.filled:
-                break
+                return
             key_and_version = <uint32_t> big_endian(head + FRAME_KEY_POSITION, 4)
             if responses.unanswered and not responses.may_begin(<int16_t> (key_and_version >> 16)):
                 self.is_gated = True
-                break
+                return
             route = self._route
-            if route is None or <uint32_t> (route.api_key << 16 | route.api_version) != key_and_version:
-                route = self._find_route(key_and_version)
+            if route is None or route.key_and_version != key_and_version:
+                route = self._route = dispatcher.route(key_and_version)
             if route is not None:
-                self._serve_frame(route, head, end - buffer.start, now_ms)
+                if route.learn is None or not self._serve_remembered(route, head, end - buffer.start):
+                    request, context = self._read(route, head, end - buffer.start)
+                    self._handle(route, request, context, end - buffer.start)
             elif not self._refuse_route(key_and_version, head):
-                break
+                return
             buffer.start = end
             if responses._ready_bytes > WRITE_AT_ONCE_BYTES:
                 responses.write_ready()
             if responses.is_closing or self._must_hold():
-                break
-        if self.turn.staged:
-            buffer.pinned_turn = self.turn.number
-        responses.write_ready()
-        if not responses.is_closing:
-            self._after_serving()
+                return
 
     cdef _after_serving(self):
         cdef ReceiveBuffer buffer = self.buffer
@@ -1007,13 +1107,6 @@ cdef class Requests:
             if self.responses.transport is not None:
                 self.responses.transport.pause_reading()
 
-    cdef Route _find_route(self, uint32_t key_and_version):
-        route = self.dispatcher._found.get(key_and_version)
-        if route is None:
-            route = self.dispatcher.routes.resolve(key_and_version)
-        self._route = route
-        return self._route
-
     cdef bint _refuse_route(self, uint32_t key_and_version, const uint8_t *head):
         """An API or version that is not served; False when that ends the connection."""
         cdef int correlation_id = <int32_t> big_endian(head + FRAME_CORRELATION_POSITION, 4)
@@ -1025,19 +1118,7 @@ cdef class Requests:
         self.owner.close(f"API key {api_key} version {<int16_t> key_and_version} is not served")
         return False
 
-    cdef _serve_frame(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes, now_ms):
-        cdef int64_t began_ns = _now_ns()
-        try:
-            if route.learn is not None and self._serve_remembered(route, frame, size_bytes, now_ms, began_ns):
-                return
-            request, context = self._read(route, frame, size_bytes, now_ms)
-            self._handle(route, request, context, size_bytes, began_ns)
-        except _MalformedMessage as error:
-            self.owner.close(f"malformed {route.name}: {error}")
-        except Exception:
-            self.responses.fail(route)
-
-    cdef tuple _read(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes, now_ms):
+    cdef tuple _read(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes):
         """The request, decoded, and its context: who asks, and what they may not."""
         cdef ReceiveBuffer buffer = self.buffer
         cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
@@ -1066,20 +1147,20 @@ cdef class Requests:
             correlation_id,
             client_id,
             self.owner,
-            now_ms,
+            self.active_ms,
             self.dispatcher.authorizer.refused(self.owner, route.needs, request),
         )
 
-    cdef _handle(self, Route route, request, context, Py_ssize_t size_bytes, int64_t began_ns):
+    cdef _handle(self, Route route, request, context, Py_ssize_t size_bytes):
         cdef Responses responses = self.responses
         cdef Slot slot
         cdef Py_ssize_t answer_bytes
         answer = route.handle(request, context)
         if answer is None:
-            responses.account(route, 1, size_bytes, 0, began_ns)
+            responses.account(route, size_bytes, 0, self._began_ns)
         elif isinstance(answer, _Waiting):
             slot = Slot.__new__(Slot)
-            self._fill_slot(slot, route, size_bytes, began_ns)
+            self._fill_slot(slot, route, size_bytes)
             slot.correlation_id = context.correlation_id
             slot.count = 1
             slot.waiting = answer
@@ -1088,49 +1169,78 @@ cdef class Requests:
             answer.on_complete(slot.deliver)
         else:
             parts, answer_bytes = route.answer(answer, context.correlation_id)
-            responses.account(route, 1, size_bytes, answer_bytes, began_ns)
+            responses.account(route, size_bytes, answer_bytes, self._began_ns)
             responses.put(parts, answer_bytes)
+        # A handler may take long, and may have changed the cluster.
+        self._began_ns = _now_ns()
+        if self._remembered is not None:
+            self._forget_what_is_old()
 
-    cdef _fill_slot(self, Slot slot, Route route, Py_ssize_t size_bytes, int64_t began_ns):
+    cdef _fill_slot(self, Slot slot, Route route, Py_ssize_t size_bytes):
         slot.line = self.responses
         slot.route = route
         slot.request_bytes = size_bytes
-        slot.began_ns = began_ns
+        slot.began_ns = self._began_ns
 
     # What is remembered
 
-    cdef bint _serve_remembered(
-        self, Route route, const uint8_t *frame, Py_ssize_t size_bytes, now_ms, int64_t began_ns
-    ) except -1:
+    cdef _forget_what_is_old(self):
+        if self._generation != self.dispatcher.generation():
+            self._remembered = self._newest = None
+
+    cdef bint _serve_remembered(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes) except -1:
         """False, and nothing done, where the handler has to answer."""
-        cdef Remembered remembered
-        cdef Py_ssize_t rest = FRAME_HEAD_BYTES + max(<int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2), 0)
+        cdef Remembered remembered = self._newest
+        cdef Py_ssize_t rest
         cdef bytes key
+        if remembered is not None and remembered.route is route:
+            # The same bytes end at the same place.
+            rest = FRAME_CLIENT_ID_POSITION + remembered.repeated_bytes
+            if (
+                rest == size_bytes if route.rest == REST_NOTHING else rest < size_bytes
+            ) and remembered.is_of(route, frame, rest):
+                return self._serve_by(remembered, frame, rest, size_bytes)
+        rest = FRAME_HEAD_BYTES + max(<int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2), 0)
         if rest > size_bytes:
             return False
         if route.rest == REST_NOTHING:
             rest = size_bytes
         else:
-            rest = skip_prefix(
-                frame, rest, size_bytes, <const uint8_t *> PyBytes_AsString(route.steps), len(route.steps)
-            )
+            rest = skip_prefix(frame, rest, size_bytes, route.steps_start, route.steps_size)
         if rest < 0 or rest > PREFIX_BYTES_MAX:
             return False
         key = _prefix_key(frame, rest)
-        remembered = None if self._remembered is None else self._remembered.get(key)
-        if remembered is not None:
-            return self._serve_by(remembered, route, frame, rest, size_bytes, now_ms, began_ns)
-        request, context = self._read(route, frame, size_bytes, now_ms)
+        if self._remembered is not None:
+            remembered = self._remembered.get(key)
+            if remembered is not None:
+                self._newest = remembered
+                return self._serve_by(remembered, frame, rest, size_bytes)
+        if self._take_shared(key):
+            return self._serve_by(self._newest, frame, rest, size_bytes)
+        request, context = self._read(route, frame, size_bytes)
         learnt = None if context.refused else route.learn(request, context)
         if learnt is not None:
-            remembered = Remembered(learnt)
-            self._remember(key, remembered)
-            if self._serve_by(remembered, route, frame, rest, size_bytes, now_ms, began_ns):
+            remembered = Remembered(route, key, learnt, _resources(route.needs, request))
+            self._remember(remembered)
+            if not route.is_of_connection:
+                self.dispatcher.share(remembered)
+            if self._serve_by(self._newest, frame, rest, size_bytes):
                 return True
-        self._handle(route, request, context, size_bytes, began_ns)
+        self._handle(route, request, context, size_bytes)
         return True
 
-    cdef _remember(self, bytes key, Remembered remembered):
+    cdef bint _take_shared(self, bytes key) except -1:
+        """Whether another connection has learnt what these bytes mean, and this one may use it, too."""
+        cdef Dispatcher dispatcher = self.dispatcher
+        cdef Remembered remembered = None
+        if dispatcher.generation() == dispatcher.shared_generation:
+            remembered = dispatcher.shared.get(key)
+        if remembered is None or dispatcher.authorizer.refused_of(self.owner, remembered.resources):
+            return False
+        self._remember(remembered)
+        return True
+
+    cdef _remember(self, Remembered remembered):
         cdef Dispatcher dispatcher = self.dispatcher
         if dispatcher.remembered >= dispatcher.remembered_max:
             dispatcher.forget_prefixes()
@@ -1140,33 +1250,27 @@ cdef class Requests:
         elif len(self._remembered) >= dispatcher.remembered_of_connection_max:
             self.forget_prefixes()
             self._remembered = {}
-        self._remembered[key] = remembered
+        self._remembered[remembered.key] = remembered
+        self._newest = remembered
         dispatcher.remembered += 1
 
     def forget_prefixes(self):
         if self._remembered is not None and self._generation == self.dispatcher._generation:
             self.dispatcher.remembered -= len(self._remembered)
-        self._remembered = None
+        self._remembered = self._newest = None
 
     cdef bint _serve_by(
-        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t rest,
-        Py_ssize_t size_bytes, now_ms, int64_t began_ns,
+        self, Remembered remembered, const uint8_t *frame, Py_ssize_t rest, Py_ssize_t size_bytes
     ) except -1:
-        cdef bint is_served
         if remembered.kind == APPEND:
-            is_served = self._append(remembered, route, frame, rest, size_bytes, now_ms, began_ns)
-        elif remembered.kind == ASK:
-            is_served = self._ask(remembered, route, frame, size_bytes, began_ns)
-        else:
-            is_served = self._submit(remembered, route, frame, rest, size_bytes, began_ns)
-        route.from_prefix += is_served
-        return is_served
+            return self._append(remembered, frame, rest, size_bytes)
+        if remembered.kind == ASK:
+            return self._ask(remembered, frame, size_bytes)
+        return self._submit(remembered, frame, rest, size_bytes)
 
-    cdef bint _ask(
-        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t size_bytes,
-        int64_t began_ns,
-    ) except -1:
+    cdef bint _ask(self, Remembered remembered, const uint8_t *frame, Py_ssize_t size_bytes) except -1:
         cdef int correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        cdef Route route = remembered.route
         cdef bytes answer
         try:
             found = remembered.ask()
@@ -1179,67 +1283,66 @@ cdef class Requests:
         else:
             answer = _with_correlation_id(remembered.frame, correlation_id)
             _fill_numbers(<uint8_t *> PyBytes_AsString(answer) + remembered.position, found)
-        self.responses.account(route, 1, size_bytes, len(answer), began_ns)
+        route.from_prefix += 1
+        self.responses.account(route, size_bytes, len(answer), self._began_ns)
         self.responses.put([answer], len(answer))
         return True
 
     cdef bint _append(
-        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t rest,
-        Py_ssize_t size_bytes, now_ms, int64_t began_ns,
+        self, Remembered remembered, const uint8_t *frame, Py_ssize_t rest, Py_ssize_t size_bytes
     ) except -1:
         cdef Responses responses = self.responses
-        cdef Burst burst
-        cdef Py_ssize_t end
+        cdef Route route = remembered.route
+        cdef Burst burst = None
         cdef int64_t batch_bytes = _read_size(route, frame, &rest, size_bytes)
         if batch_bytes <= HEADER_SIZE_BYTES or not _is_end(route, frame, rest + batch_bytes, size_bytes):
             return False
         # The flag is in the lower of the two bytes.
         if frame[rest + ATTRIBUTES_POSITION + 1] & TRANSACTIONAL and not remembered.is_transactional:
             return False
-        if remembered.closed and remembered.partition in remembered.closed:
+        if len(remembered.closed) and remembered.partition in remembered.closed:
             return False
         rest += self.buffer.start
-        appended = remembered.append(self.buffer.view, rest, rest + batch_bytes, now_ms)
+        appended = remembered.append(self.buffer.view, rest, rest + batch_bytes, self.active_ms)
         if appended is None:
             return False
-        burst = responses._newest if type(responses._newest) is Burst else None
-        if (
-            burst is None
-            or burst.turn_number != self.turn.number
-            or burst.route is not route
-            or burst.count == BURST_MAX
-        ):
+        if type(responses._newest) is Burst:
+            burst = <Burst> responses._newest
+        if burst is None or burst.turn_number != self.turn.number or burst.count == BURST_MAX:
             burst = Burst.__new__(Burst)
-            self._fill_slot(burst, route, 0, began_ns)
+            self._fill_slot(burst, route, 0)
             burst.batch_parts = []
             burst.appended = []
             burst.turn_number = self.turn.number
             responses.wait(burst, False)
         responses.waiting_answers += 1
+        route.from_prefix += 1
         burst.request_bytes += size_bytes
+        burst.sizes[burst.count] = size_bytes
         burst.add(
             self.turn, remembered, appended, <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         )
         return True
 
     cdef bint _submit(
-        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t rest,
-        Py_ssize_t size_bytes, int64_t began_ns,
+        self, Remembered remembered, const uint8_t *frame, Py_ssize_t rest, Py_ssize_t size_bytes
     ) except -1:
+        cdef Route route = remembered.route
         cdef Submission slot
-        cdef list items = _read_items(route, frame, rest, size_bytes)
+        cdef list items = _read_items(remembered, frame, rest, size_bytes)
         if items is None:
             return False
         slot = Submission.__new__(Submission)
-        self._fill_slot(slot, route, size_bytes, began_ns)
+        self._fill_slot(slot, route, size_bytes)
         slot.remembered = remembered
         slot.items = items
         slot.correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         slot.count = 1
         if not remembered.submit(items, slot):
             return False
+        route.from_prefix += 1
         if slot.parts is not None:
-            self.responses.account(route, 1, size_bytes, slot.size_bytes, began_ns)
+            self.responses.account(route, size_bytes, slot.size_bytes, self._began_ns)
             self.responses.put(slot.parts, slot.size_bytes)
         else:
             slot.is_in_line = True
@@ -1251,10 +1354,10 @@ cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):
     """API, version, client id and all that is repeated: the frame up to `end` without size and correlation
     id."""
     cdef Py_ssize_t repeated = end - FRAME_CLIENT_ID_POSITION
-    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + repeated)
+    cdef bytes key = PyBytes_FromStringAndSize(NULL, KEY_HEAD_BYTES + repeated)
     cdef char *target = PyBytes_AsString(key)
-    memcpy(target, frame + FRAME_KEY_POSITION, 4)
-    memcpy(target + 4, frame + FRAME_CLIENT_ID_POSITION, repeated)
+    memcpy(target, frame + FRAME_KEY_POSITION, KEY_HEAD_BYTES)
+    memcpy(target + KEY_HEAD_BYTES, frame + FRAME_CLIENT_ID_POSITION, repeated)
     return key
 
 
@@ -1274,43 +1377,49 @@ cdef inline bint _is_end(Route route, const uint8_t *frame, int64_t at, Py_ssize
     return True
 
 
-cdef list _read_items(Route route, const uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
-    """The values of each item, a tuple each; None where that is not all of the frame."""
+cdef list _read_items(Remembered remembered, const uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
+    """The items of a request; None where they are not all of the rest of its frame."""
+    cdef Route route = remembered.route
     cdef const uint8_t *steps = <const uint8_t *> PyBytes_AsString(route.item_steps)
-    cdef Py_ssize_t step, steps_size = len(route.item_steps)
+    cdef const uint8_t *places = <const uint8_t *> PyBytes_AsString(remembered.places)
+    cdef Py_ssize_t step, place, steps_size = len(route.item_steps)
     cdef int64_t count = _read_size(route, frame, &at, end), size
     cdef list items = [], values
     if not 0 < count <= ITEMS_MAX:
         return None
     for _ in range(count):
-        values = []
+        values = list(remembered.sample)
+        place = 0
         for step in range(0, steps_size, 2):
-            if steps[step] == NUMBER_32 or steps[step] == NUMBER_64:
-                size = 4 if steps[step] == NUMBER_32 else 8
-                if end - at < size:
+            if steps[step] == NUMBER_32:
+                if end - at < 4:
                     return None
-                if size == 4:
-                    values.append(<int32_t> big_endian(frame + at, 4))
-                else:
-                    values.append(<int64_t> big_endian(frame + at, 8))
-                at += size
+                value = <int32_t> big_endian(frame + at, 4)
+                at += 4
+            elif steps[step] == NUMBER_64:
+                if end - at < 8:
+                    return None
+                value = <int64_t> big_endian(frame + at, 8)
+                at += 8
             elif steps[step] == NO_TAGS:
                 if at >= end or frame[at]:
                     return None
                 at += 1
+                continue
             else:
                 size = read_text_size(frame, &at, end, steps[step])
                 if size == -2:
                     return None
-                if size <= 0:
-                    values.append("" if size == 0 else None)
-                    continue
-                try:
-                    values.append((<const char *> frame)[at : at + size].decode("utf-8"))
-                except UnicodeDecodeError:
-                    return None
-                at += size
-        items.append(tuple(values))
+                value = ""
+                if size > 0:
+                    try:
+                        value = (<const char *> frame)[at : at + size].decode("utf-8")
+                    except UnicodeDecodeError:
+                        return None
+                    at += size
+            values[<Py_ssize_t> places[place]] = value
+            place += 1
+        items.append(_new_tuple(remembered.item_class, values))
     return items if _is_end(route, frame, at, end) else None
 
 

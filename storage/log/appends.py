@@ -94,14 +94,13 @@ class Appends:
         if isinstance(records, list):
             batches = records
         else:
-            records = memoryview(records)
             if magic_limit == 2 and origin is not Origin.REPLICATION:
-                is_coordinators = origin is Origin.COORDINATOR
                 appended = self.append_ordinary(
-                    records, 0, len(records), now_ms, transactions, is_coordinators
+                    records, 0, len(records), now_ms, transactions, origin is Origin.COORDINATOR
                 )
                 if appended is not None:
                     return appended
+            records = memoryview(records)
             self._check_available()
             if origin is Origin.CLIENT:
                 prepares = prepare_quickly if prompt else prepare

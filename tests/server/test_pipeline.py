@@ -1,6 +1,7 @@
 """The pipeline of requests: what it reads in place, whom it asks, what it counts, whom it holds back."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,13 @@ class Loop:
                 callback()
         while self.soon:
             self.soon.pop(0)()
+
+
+class Item(NamedTuple):
+    first: object
+    second: object
+    third: object
+    fourth: object
 
 
 def beat(group="g", **fields):
@@ -122,12 +130,19 @@ def test_items_that_are_read_in_place_are_those_that_the_decoder_reads(
         request.group_instance_id = instance
     decoded = decode_message(OffsetCommitRequest, version, encode_message(request, version))
     fields = item_fields(OffsetCommitRequest, version, UNTIL)
-    expected = [tuple(getattr(one, name) for name in fields) for one in decoded.topics[0].partitions]
+    sample = Item(*["unread"] * 4)
+    places = tuple(reversed(range(len(fields))))
+    expected = []
+    for one in decoded.topics[0].partitions:
+        values = [getattr(one, name) for name in fields]
+        expected.append(
+            Item(*["" if value is None else value for value in reversed(values)], *sample[len(fields) :])
+        )
     learnt, read = [], []
 
     def learn(learnt_request, context):
         learnt.append((learnt_request, context.client_id))
-        return Submit(lambda items, ticket: read.append(items) or True, lambda items, reply: b"")
+        return Submit(lambda items, _: read.append(items) or True, lambda *_: b"", sample, places)
 
     api = Api(
         OffsetCommitRequest,
@@ -168,9 +183,11 @@ class Recording:
         self.asked, self.told = [], frozenset(refused)
 
     def refused(self, connection, needs, request):
-        asked = access.resources(needs, request)
-        self.asked.append((connection.principal, connection.peer_host, asked))
-        return self.told & frozenset(asked)
+        return self.refused_of(connection, access.resources(needs, request))
+
+    def refused_of(self, connection, resources):
+        self.asked.append((connection.principal, connection.peer_host, resources))
+        return self.told & frozenset(resources)
 
 
 READ_GROUP = (Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,)),)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.addresses import address_of
+from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ class LedPartition:
         self.log = log
         self.view = view
         self.leader_epoch = view.leader_epoch
+
+    def until(self, *, must_flush: bool, by_all: bool) -> int:
+        """What the answer to an append waits for (`apis/turn.py`); `by_all` with acks=all. With one replica
+        the high watermark is where the log ends after each commit.
+        """
+        until = FLUSHED if must_flush else COMMITTED
+        return until | REPLICATED if by_all and len(self.view.replicas) > 1 else until
 
 
 class Leadership:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from odradek.apis.turn import COMMITTED
 from odradek.wire.frames import Template, response_parts
 from odradek.wire.response_errors import errors_of
 
@@ -56,6 +57,8 @@ class AppendBatch:
     refuse: Callable[[KafkaError], Message]
     closed: Container[Any]
     is_transactional: bool
+    until: int = COMMITTED
+    """What the response waits for beside the disk (`apis/turn.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class ProduceAnswer(Waiting):
     It is itself what the turn calls for the first of them, so that most requests need no other object.
     """
 
-    __slots__ = ("connection", "leave", "pending", "response", "single")
+    __slots__ = ("acks", "connection", "leave", "pending", "response", "single")
 
     @property
     def holds_back(self) -> bool:  # type: ignore[override]
@@ -89,13 +89,14 @@ class ProduceAnswer(Waiting):
         requests behind it."""
         return self.response is None and self.leave is not None
 
-    def __init__(self, response: ProduceResponse) -> None:
+    def __init__(self, response: ProduceResponse, acks: int) -> None:
         # What Waiting.__init__ does, spelt out: this is the hot path.
         self._clean_up = None
         self._deliver = None
         self._response = None
         self._settled = False
         self.response: ProduceResponse | None = response
+        self.acks = acks
         self.connection: ConnectionInfo | None = None
         """Set when the client expects no answer (acks=0); an error then closes the connection."""
         self.pending = 1
@@ -197,7 +198,7 @@ class _LateAppend:
         return self._log.preparing(self._records, now_ms=self._now_ms, magic_limit=self._magic_limit)
 
     def attempt(self) -> Preparation | None:
-        self._check_leadership()
+        led = self._lead()
         try:
             appended = self._log.append(
                 self._records,
@@ -208,17 +209,17 @@ class _LateAppend:
             )
         except TakesLong:
             return self.preparation()
-        self._produce.take(self._answer, self._partition, self._log, appended)
+        self._produce.take(self._answer, self._partition, led, appended)
         return None
 
     def make(self, prepared: list[Batch]) -> None:
-        self._check_leadership()
+        led = self._lead()
         appended = self._log.append(prepared, now_ms=self._now_ms, transactions=self._verified)
-        self._produce.take(self._answer, self._partition, self._log, appended)
+        self._produce.take(self._answer, self._partition, led, appended)
 
     def refuse(self, error: KafkaError) -> None:
         try:
-            self._check_leadership()
+            self._lead()
         except KafkaError as gone:
             error = gone
         if self._context is not None:
@@ -229,11 +230,11 @@ class _LateAppend:
     def abandon(self) -> None:
         self._context = None
 
-    def _check_leadership(self) -> None:
+    def _lead(self) -> LedPartition:
         """The topic may have gone meanwhile. One that has been made anew is another: our log knows that it
         was deleted.
         """
-        self._produce.leadership.lead(self._name, self._partition.index)
+        return self._produce.leadership.lead(self._name, self._partition.index)
 
 
 class Produce:
@@ -300,6 +301,7 @@ class Produce:
             lambda error: respond(int(error.code), (-1, -1, -1)),
             self._gates.open,
             request.transactional_id is not None,
+            led.until(must_flush=False, by_all=request.acks == -1),
         )
 
     def __call__(
@@ -318,7 +320,7 @@ class Produce:
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
-        answer = ProduceAnswer(response)
+        answer = ProduceAnswer(response, acks)
         judge, take, gates = self._judge, self.take, self._gates.open
         magic_limit = _magic_limit(version)
         last_error: KafkaError | None = None
@@ -339,7 +341,8 @@ class Produce:
                     continue
                 try:
                     appended = None
-                    log, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
+                    led, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
+                    log = led.log
                     if not gates or log not in gates:
                         appended = log.append(
                             records,
@@ -356,7 +359,7 @@ class Produce:
                     continue
                 answer.pending += 1
                 if appended is not None:
-                    take(answer, partition, log, appended)
+                    take(answer, partition, led, appended)
                 else:
                     self._wait(answer, context, log, name, partition, records, verified)
         answer.pending -= 1
@@ -378,7 +381,7 @@ class Produce:
         acks: int,
         client_id: str | None,
         verdicts: Verdicts | None,
-    ) -> tuple[Partition, memoryview, Verified | None]:
+    ) -> tuple[LedPartition, memoryview, Verified | None]:
         """Checks what the request's version asks of a batch; the log, what is to be appended to it, and what
         of its transaction has been found out.
         """
@@ -393,27 +396,27 @@ class Produce:
         verified = None if verdicts is None else verdicts.of(name, data.index)
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        log = led.log
         if acks == -1:
             _check_replicas(led)
-        return log, records, verified
+        return led, records, verified
 
     def take(
         self,
         answer: ProduceAnswer,
         partition: PartitionProduceResponse,
-        log: Partition,
+        led: LedPartition,
         appended: Appended,
     ) -> None:
         """An append has been staged: fills in its part of the answer, which waits for the commit."""
         partition.base_offset = appended.base_offset
         partition.log_append_time_ms = appended.log_append_time_ms
         partition.log_start_offset = appended.log_start_offset
+        until = led.until(must_flush=appended.must_flush, by_all=answer.acks == -1)
         if answer.single is None:
             answer.single = partition
-            self._turn.add(log, answer, appended.must_flush)
+            self._turn.add(led.log, answer, until)
         else:
-            self._turn.add(log, _StagedPartition(answer, partition), appended.must_flush)
+            self._turn.add(led.log, _StagedPartition(answer, partition), until)
 
     def _wait(
         self,

@@ -14,8 +14,18 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 
+COMMITTED, FLUSHED, REPLICATED = 0, 1, 2
+"""What an answer waits for, as bits: the commit, which is always waited for, the disk, and all replicas."""
+
+
 class Committable(Protocol):
     """The part of a storage partition that a turn uses."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Calls `done` once the high watermark is at `offset`, at once if it is."""
 
     @property
     def log(self) -> object:
@@ -50,10 +60,8 @@ class WorkQueue(Protocol):
 class Turn(Protocol):
     """Gathers what was staged in one turn of the event loop."""
 
-    def add(
-        self, partition: Committable, done: Callable[[KafkaError | None], None], must_flush: bool
-    ) -> None:
-        """Calls `done` after the commit of this turn; with `must_flush` after the disk has it, too.
+    def add(self, partition: Committable, done: Callable[[KafkaError | None], None], until: int) -> None:
+        """Calls `done` after the commit of this turn, and after what else `until` names.
 
         `done(None)` when it went well, `done(error)` when nothing of it was stored, or when nobody knows
         whether the disk has it. Never called from within `add`; called in the order in which it was added

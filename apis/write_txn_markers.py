@@ -91,7 +91,7 @@ class MarkerWriter:
         led = self._leadership.lead(topic, index)
         check_in_sync(led)
         appended = led.log.append_marker(marker, now_ms=self._now_ms())
-        self._turn.add(led.log, done, appended.must_flush)
+        self._turn.add(led.log, done, led.until(must_flush=appended.must_flush, by_all=True))
 
 
 def marker_writer(node: NodeParts) -> MarkerWriter:

@@ -42,7 +42,7 @@ class Turn:
         """Counts the turns: what was staged while it had its present value is not committed yet, and the
         bytes that were staged must stay where they are."""
     @property
-    def staged(self) -> dict[Committable, list[tuple[Done, bool]]]:
+    def staged(self) -> dict[Committable, list[tuple[Done, int]]]:
         """Empty when nothing waits for a commit."""
     @property
     def is_flushing(self) -> bool:
@@ -51,8 +51,8 @@ class Turn:
     def is_idle(self) -> bool:
         """True while neither the end of the turn nor the disk has something to do."""
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
-    def add(self, partition: Committable, done: Done, must_flush: bool) -> None:
-        """`done` is called after this turn's commit, and with `must_flush` after the disk has it."""
+    def add(self, partition: Committable, done: Done, until: int) -> None:
+        """`done` is called after this turn's commit, and after what else `until` names (`apis/turn.py`)."""
     def flush_in_background(self, partition: Committable) -> None:
         """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
     def begin_alone(self, sender: Sender) -> bool:

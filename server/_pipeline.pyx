@@ -83,6 +83,9 @@ cdef enum:
     BURST_MAX = 64
     REST_NOTHING = 0
     REST_RECORDS = 1
+    # As in `apis/turn.py`.
+    FLUSHED = 1
+    REPLICATED = 2
     ASK = 1
     APPEND = 2
     SUBMIT = 3
@@ -133,16 +136,16 @@ cdef class Turn:
     def is_idle(self):
         return not self.is_scheduled and not self.flushes.is_busy
 
-    def add(self, partition, done, bint must_flush):
-        self._add(partition, done, must_flush)
+    def add(self, partition, done, int until):
+        self._add(partition, done, until)
 
-    cdef _add(self, partition, done, bint must_flush):
+    cdef _add(self, partition, done, int until):
         waiting = self.staged.get(partition)
         if waiting is None:
-            self.staged[partition] = [(done, must_flush)]
+            self.staged[partition] = [(done, until)]
             self._schedule()
         else:
-            (<list> waiting).append((done, must_flush))
+            (<list> waiting).append((done, until))
 
     def flush_in_background(self, partition):
         self.flushes.add_background(partition)
@@ -238,14 +241,42 @@ cdef class Turn:
         except Exception:
             _turn_logger.exception("commit of %s failed", partition)
             error = _KafkaError(_ErrorCode.KAFKA_STORAGE_ERROR)
-        for done, must_flush in waiting:
-            if must_flush and error is None:
-                self.flushes.add(partition, done)
-                continue
+        for done, until in waiting:
             try:
-                done(error)
+                if until and error is None:
+                    self._wait_longer(partition, done, until)
+                else:
+                    done(error)
             except Exception:
                 _turn_logger.exception("callback after commit failed")
+
+    cdef _wait_longer(self, partition, done, int until):
+        """First for the disk, then for the replicas, which fetch what is committed meanwhile."""
+        if until & REPLICATED:
+            done = _Replicating(partition, partition.log_end_offset, done)
+        if until & FLUSHED:
+            self.flushes.add(partition, done)
+        else:
+            done(None)
+
+
+cdef class _Replicating:
+    """Waits for the high watermark once the disk has it."""
+
+    cdef object partition
+    cdef object offset
+    cdef object done
+
+    def __init__(self, partition, offset, done):
+        self.partition = partition
+        self.offset = offset
+        self.done = done
+
+    def __call__(self, error):
+        if error is None:
+            self.partition.when_high_watermark(self.offset, self.done)
+        else:
+            self.done(error)
 
 
 cdef class Route:
@@ -538,6 +569,7 @@ cdef class Remembered:
     cdef object append
     cdef dict closed
     cdef bint is_transactional
+    cdef int until
     cdef object refuse
     cdef object submit
     cdef object respond
@@ -563,6 +595,7 @@ cdef class Remembered:
             self.append = learnt.append
             self.closed = learnt.closed
             self.is_transactional = learnt.is_transactional
+            self.until = learnt.until
             self.refuse = learnt.refuse
             self._take_template(learnt.template, 24)
         else:
@@ -591,7 +624,7 @@ cdef class BurstPart:
 
     cdef Burst burst
     cdef Remembered remembered
-    cdef bint must_flush
+    cdef int until
     cdef object error
 
     def __call__(self, error):
@@ -613,16 +646,16 @@ cdef class Burst(Slot):
     cdef int64_t turn_number
 
     cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id):
-        cdef bint must_flush = appended.must_flush
+        cdef int until = remembered.until | (FLUSHED if appended.must_flush else 0)
         cdef BurstPart part = remembered.part
-        if part is None or part.burst is not self or part.must_flush != must_flush:
+        if part is None or part.burst is not self or part.until != until:
             part = BurstPart.__new__(BurstPart)
             part.burst = self
             part.remembered = remembered
-            part.must_flush = must_flush
+            part.until = until
             remembered.part = part
             self.pending += 1
-            turn._add(remembered.partition, part, must_flush)
+            turn._add(remembered.partition, part, until)
         self.batch_parts.append(part)
         self.appended.append(appended)
         self.correlation_ids[self.count] = correlation_id

@@ -12,6 +12,7 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import build_apis
+from odradek.apis.turn import FLUSHED, REPLICATED
 from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
@@ -123,8 +124,8 @@ class FakeLoop:
         """Work that takes no time; a bug in it is the test's."""
         done(finish(work))
 
-    def add(self, partition, done, must_flush):
-        self._staged.setdefault(partition, []).append((done, must_flush))
+    def add(self, partition, done, until):
+        self._staged.setdefault(partition, []).append((done, until))
 
     def turn(self):
         """Commits what was staged, then runs what is due; until nothing is left to do now."""
@@ -142,13 +143,16 @@ class FakeLoop:
         error = None
         try:
             partition.commit()
-            if any(must_flush for _, must_flush in waiting):
+            if any(until & FLUSHED for _, until in waiting):
                 self.flushes += 1
                 partition.flush()
         except KafkaError as refused:
             error = refused
-        for done, _ in waiting:
-            done(error)
+        for done, until in waiting:
+            if error is None and until & REPLICATED:
+                partition.when_high_watermark(partition.log_end_offset, done)
+            else:
+                done(error)
 
     def advance(self, delay_ms):
         """Lets time pass, timer by timer."""

@@ -10,8 +10,10 @@ from odradek.coordinator.cluster.view import (
 )
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import request_frame
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import iter_batches, iter_records
+from tests.wired import Wire, from_prefix, wired
 
 
 def produce(topic, *records, acks=-1, topic_id=None, transactional_id=None):
@@ -181,6 +183,33 @@ def test_too_few_replicas_in_sync_refuse_acks_all_and_nothing_else(node):
     refused = only(node.ask(produce("t", node.batch(b"a")), 9))
     assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
     assert only(node.ask(produce("t", node.batch(b"a"), acks=1), 9)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_with_acks_all_the_answer_waits_until_the_replicas_have_it(node, remembers):
+    node.create("t")
+    view = node.machine.view
+    topic = view.topics["t"]
+    two = tuple(partition._replace(replicas=(1, 2), isr=(1, 2)) for partition in topic.partitions)
+    node.machine.view = replace(view, topics={"t": replace(topic, partitions=two)})
+    log = node.partition("t")
+    log.appender.is_sole_replica = False
+    now_ms = node.loop.now_ms
+    connections = wired(
+        node.apis, node.loop, lambda: now_ms, lambda: node.machine.view, with_prefixes=remembers
+    )
+    wires = [Wire(connections) for _ in range(3)]
+    for wire, acks in zip(wires, (-1, 1, -1), strict=True):
+        wire.send(request_frame(produce("t", node.batch(b"a"), acks=acks), 9, 1, "me"))
+    node.loop.turn()
+    assert [len(wire.frames) for wire in wires] == [0, 1, 0]
+    log.advance_high_watermark(2)
+    connections.dispatcher.turn.end()
+    assert [len(wire.frames) for wire in wires] == [0, 1, 0]
+    log.advance_high_watermark(3)
+    connections.dispatcher.turn.end()
+    assert [len(wire.frames) for wire in wires] == [1, 1, 1]
+    assert from_prefix(connections) == (3 if remembers else 0)
 
 
 @pytest.mark.parametrize("version", [9, 10, 13])

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
 from odradek.server._pipeline import Turn
 from odradek.server.timers import Timer, Timers, steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -327,5 +328,45 @@ def test_a_turn_is_idle_when_nothing_waits_for_its_end_or_for_the_disk():
         partition.flush_gate.set()
         await until(lambda: "a ok" in events)
         assert turn.is_idle
+
+    play(story)
+
+
+class Followed(Partition):
+    """One that others follow: the test moves its high watermark."""
+
+    def __init__(self, events):
+        super().__init__(events)
+        self.log_end_offset = 7
+        self.waiting = []
+
+    def when_high_watermark(self, offset, done):
+        self.waiting.append((offset, done))
+
+
+def test_an_answer_waits_for_the_commit_the_disk_and_all_replicas_as_it_wants():
+    async def story(turn, events):
+        partition = Followed(events)
+        for bits, name in ((COMMITTED, "a"), (FLUSHED, "b"), (REPLICATED, "c"), (FLUSHED | REPLICATED, "d")):
+            turn.add(partition, told(events, name), bits)
+        await until(lambda: len(partition.waiting) == 2)
+        assert [offset for offset, _ in partition.waiting] == [7, 7]
+        assert events[:2] == ["commit p", "a ok"]
+        assert "b ok" in events
+        assert not {"c ok", "d ok"} & set(events)
+        for _, done in partition.waiting:
+            done(None)
+        assert events[-2:] == ["c ok", "d ok"]
+
+    play(story)
+
+
+def test_a_commit_that_failed_waits_for_nothing_else():
+    async def story(turn, events):
+        partition = Followed(events)
+        partition.commit_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        turn.add(partition, told(events, "a"), FLUSHED | REPLICATED)
+        await until(lambda: "a KAFKA_STORAGE_ERROR" in events)
+        assert partition.waiting == []
 
     play(story)

@@ -1154,18 +1154,12 @@ cdef class Requests:
     cdef tuple _read(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes):
         """The request, decoded, and its context: who asks, and what they may not."""
         cdef ReceiveBuffer buffer = self.buffer
-        cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
-        cdef Py_ssize_t body = FRAME_HEAD_BYTES
-        client_id = None if client_id_bytes < 0 else ""
-        if client_id_bytes > 0:
-            body += client_id_bytes
-            if body > size_bytes:
-                raise _MalformedMessage("the client id is longer than the frame")
-            raw = PyBytes_FromStringAndSize(<const char *> frame + FRAME_HEAD_BYTES, client_id_bytes)
-            if raw != self._client_id_raw:
-                self.client_id = _client_id(raw)
-                self._client_id_raw = raw
-            client_id = self.client_id
+        cdef Py_ssize_t body = FRAME_HEAD_BYTES + max(
+            <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2), 0
+        )
+        if body > size_bytes:
+            raise _MalformedMessage("the client id is longer than the frame")
+        client_id = self._read_client_id(frame)
         view = buffer.view[buffer.start : buffer.start + size_bytes]
         if route.has_tagged_header:
             if body < size_bytes and not frame[body]:
@@ -1183,6 +1177,16 @@ cdef class Requests:
             self.active_ms,
             self.dispatcher.authorizer.refused(self.owner, route.needs, request),
         )
+
+    cdef _read_client_id(self, const uint8_t *frame):
+        cdef int size_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
+        if size_bytes <= 0:
+            return None if size_bytes < 0 else ""
+        raw = PyBytes_FromStringAndSize(<const char *> frame + FRAME_HEAD_BYTES, size_bytes)
+        if raw != self._client_id_raw:
+            self.client_id = _client_id(raw)
+            self._client_id_raw = raw
+        return self.client_id
 
     cdef _handle(self, Route route, request, context, Py_ssize_t size_bytes):
         cdef Responses responses = self.responses
@@ -1249,6 +1253,7 @@ cdef class Requests:
                 self._newest = remembered
                 return self._serve_by(remembered, frame, rest, size_bytes)
         if self._take_shared(key):
+            self._read_client_id(frame)
             return self._serve_by(self._newest, frame, rest, size_bytes)
         request, context = self._read(route, frame, size_bytes)
         learnt = None if context.refused else route.learn(request, context)

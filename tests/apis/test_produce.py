@@ -188,6 +188,8 @@ def test_too_few_replicas_in_sync_refuse_acks_all_and_nothing_else(node):
 @pytest.mark.parametrize("remembers", [False, True])
 def test_with_acks_all_the_answer_waits_until_the_replicas_have_it(node, remembers):
     node.create("t")
+    for _ in range(2):
+        node.fill("t", [b"before"])  # the first batches of a log are never served by a prefix
     view = node.machine.view
     topic = view.topics["t"]
     two = tuple(partition._replace(replicas=(1, 2), isr=(1, 2)) for partition in topic.partitions)
@@ -203,10 +205,10 @@ def test_with_acks_all_the_answer_waits_until_the_replicas_have_it(node, remembe
         wire.send(request_frame(produce("t", node.batch(b"a"), acks=acks), 9, 1, "me"))
     node.loop.turn()
     assert [len(wire.frames) for wire in wires] == [0, 1, 0]
-    log.advance_high_watermark(2)
+    log.advance_high_watermark(4)
     connections.dispatcher.turn.end()
     assert [len(wire.frames) for wire in wires] == [0, 1, 0]
-    log.advance_high_watermark(3)
+    log.advance_high_watermark(5)
     connections.dispatcher.turn.end()
     assert [len(wire.frames) for wire in wires] == [1, 1, 1]
     assert from_prefix(connections) == (3 if remembers else 0)

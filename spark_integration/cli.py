@@ -64,7 +64,7 @@ def _run(job: "Job", options: argparse.Namespace) -> int:
     stop = threading.Event()
 
     def end(*_: Any) -> None:
-        """The first signal ends a stream after its present epoch; any other job, or a second one, ends at once."""
+        """The first signal ends a stream after its epoch; a second one, or any other job, ends at once."""
         if stop.is_set() or not job.is_endless(options):
             raise KeyboardInterrupt
         stop.set()

@@ -70,7 +70,7 @@ METADATA_SCHEMA = pa.schema(
         ("leaderEpoch", pa.int32()),
     ]
 )
-"""What the batch says that a record was in. Null where it has no producer, no transaction, no leader
+"""Values of the batch of a record. Null if it has no producer, no transaction, no leader
 epoch.
 """
 METADATA_COLUMNS = tuple(METADATA_SCHEMA.names)

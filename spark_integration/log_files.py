@@ -559,5 +559,5 @@ def _damaged(piece: Piece, position: int, why: str) -> LogFilesError:
     return LogFilesError(
         f"the segment {piece.path} of topic {piece.topic}, partition {piece.partition} is damaged at byte "
         f"{position}: "
-        f"{why}; `odradek check` says more"
+        f"{why}; `odradek check` reports more"
     )

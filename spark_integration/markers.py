@@ -73,7 +73,7 @@ REMEDY = (
 
 
 class MarkerError(ClientError):
-    """The epoch cannot be written as asked, without losing or doubling rows."""
+    """The epoch cannot be written without losing or doubling rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,8 @@ def judge(
     newest = max((marker.epoch for marker in markers.values()), default=-1)
     if max(newest, sealed[0] if sealed else -1) > epoch:
         raise MarkerError(
-            f"{of} is asked for epoch {epoch}, and a later one is written: its checkpoint is older than "
-            "what is in the topic; go on from the newest checkpoint, or begin a new query with a new one"
+            f"{of} comes with epoch {epoch}, and a later one is written: its checkpoint is older than "
+            "what is in the topic; continue from the newest checkpoint, or begin a new query with a new one"
         )
     there = {other: marker.entries for other, marker in markers.items() if marker.epoch == epoch}
     own = there.pop(number, ())

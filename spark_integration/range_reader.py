@@ -31,7 +31,7 @@ PIECE_BYTES = 512 << 10
 """Unpacked at a time, in bytes of the log; at least one batch."""
 
 _SIZE = struct.Struct(">i")
-REMEDY = "set failOnDataLoss to false to go on with what is there"
+REMEDY = "set failOnDataLoss to false to continue with the records that are left"
 
 
 class DataLoss(ClientError):

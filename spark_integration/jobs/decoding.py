@@ -85,7 +85,7 @@ class Decoding:
             name = sorted(taken or self.options)[0]
             raise JobError(
                 f"the decode option {name} is not taken: it is one of Spark's from_json or from_avro, and "
-                "what becomes of a value that does not decode is said by the decode mode"
+                "the decode mode is for values that do not decode"
             )
         if self.value == "json":
             _with_field(str(self.schema), BROKEN)
@@ -195,7 +195,7 @@ def _refusal(value: str) -> str:
     """Spark's expression for the error of a value that does not decode."""
     return (
         "concat('topic ', topic, ', partition ', partition, ', offset ', offset, ': the value does not "
-        f"decode as {value} by what was given; decode mode permissive keeps its bytes and goes on')"
+        f"decode as {value} with these options; decode mode permissive keeps its bytes')"
     )
 
 

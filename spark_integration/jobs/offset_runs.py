@@ -82,8 +82,8 @@ def runs_of(sources: "pyarrow.Array", placements: "Sequence[Placement]") -> list
     for placement in placements:
         if placement.base_offset < 0:
             raise ClientError(
-                f"the broker does not tell at which offsets of topic {placement.topic}, partition "
-                f"{placement.partition} it has records: run the job again, and they are written anew"
+                f"the broker does not return the offsets of records in topic {placement.topic}, partition "
+                f"{placement.partition}: run the job again, and it writes them anew"
             )
     offsets = [
         pyarrow.array(range(one.base_offset, one.base_offset + one.record_count), pyarrow.int64())
@@ -153,14 +153,14 @@ def translated(
 
     if not committed:
         return {}
-    asked = session.createDataFrame(
+    requested = session.createDataFrame(
         [(topic, partition, offset) for (topic, partition), offset in committed.items()],
         "topic STRING, partition INT, committed BIGINT",
     )
     is_ahead = f.col("source_end") > f.col("committed")
     run = f.struct("source_start", "target_start")
     found = (
-        table.join(f.broadcast(asked), ["topic", "partition"])
+        table.join(f.broadcast(requested), ["topic", "partition"])
         .groupBy("topic", "partition", "committed")
         .agg(
             f.max("target_topic").alias("target_topic"),

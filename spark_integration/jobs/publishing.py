@@ -84,7 +84,7 @@ class Publisher:
             epoch = Epoch(**json.loads(text))
         except (ValueError, TypeError):
             raise JobError(
-                f"{self._decision(number)} cannot be read: it is damaged, and without it nobody knows which "
+                f"{self._decision(number)} cannot be read: it is damaged, and only it shows which "
                 "files of that epoch are in the table"
             ) from None
         epoch.files = [(staged, final) for staged, final in epoch.files]

@@ -213,7 +213,7 @@ class TableQuery:
         checkpoint = f"{state}/checkpoint"
         if content is not None and not files.exists(f"{checkpoint}/metadata"):
             raise JobError(
-                f"the checkpoint {checkpoint} is gone, and without it nobody knows what of the topics is in "
+                f"the checkpoint {checkpoint} is gone, and only it shows which records of the topics are in "
                 "the table: bring it back, or use another table"
             )
 

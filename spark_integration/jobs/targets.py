@@ -104,8 +104,8 @@ class Targets:
 
         if MARKERS_TOPIC in names:
             raise JobError(
-                f"topic {MARKERS_TOPIC} says what was written at {self.source.bootstrap_servers}, and is no "
-                f"copy's matter: leave it out, in a pattern with (?!{MARKERS_TOPIC})"
+                f"topic {MARKERS_TOPIC} has the markers of writes at {self.source.bootstrap_servers}, and "
+                f"must not be copied: leave it out, in a pattern with (?!{MARKERS_TOPIC})"
             )
         if not is_same_cluster:
             return
@@ -161,7 +161,7 @@ class Targets:
                 if then != now:
                     raise JobError(
                         f"topic {what} was made anew since it was mirrored, so that the table of offsets "
-                        "says nothing of it any more: mirror it with another table"
+                        "does not fit it any more: mirror it with another table"
                     )
         if found.keys() - self.known.keys():
             self.known = {**found, **self.known}

@@ -4,13 +4,14 @@
     options = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
     orders = spark.read.format("odradek").options(**options).load()
 
-Neither pyspark nor pyarrow is imported before something of theirs is used.
+pyspark and pyarrow are imported only when they are used.
 
-The modules, in reading order. To speak with brokers: `client`, `connection`, `fetching`, `producing`,
-`group_offsets`, `topic_changes`. Records and Arrow: `columns` (from records), `batching` (to records). What
-users write: `options`, `write_options`, `log_options`. Reading topics: `offsets`, `range_reader`, `source`
-with `batch_source`, `stream_source` and `admission`. Reading files: `log_files`, `log_filters`, `log_plan`,
-`log_source`. Writing: `writing`, `markers` (exactly once), `sink`. Jobs: `jobs`, `cli`, `report`, `progress`.
+The modules, in reading order. Requests to brokers: `client`, `connection`, `fetching`, `producing`,
+`group_offsets`, `topic_changes`. Records and Arrow: `columns` (from records), `batching` (to records).
+Options of users: `options`, `write_options`, `log_options`. Reading topics: `offsets`, `range_reader`,
+`source` with `batch_source`, `stream_source` and `admission`. Reading files: `log_files`, `log_filters`,
+`log_plan`, `log_source`. Writing: `writing`, `markers` (exactly once), `sink`. Jobs: `jobs`, `cli`, `report`,
+`progress`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Makes our formats known to a session; harmless where Spark has found them by itself.
+    """Registers our formats with a session; harmless where Spark has found them by itself.
 
-    It finds them in an environment into which Odradek was installed as a wheel; not in an editable install,
-    nor where the package comes by `--py-files`.
+    Spark finds them where Odradek was installed from a wheel, but not in an editable install, and not where
+    the package comes with `--py-files`.
     """
     from pyspark.errors import AnalysisException
 
@@ -47,8 +48,9 @@ def register(spark: SparkSession) -> None:
 
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    """Makes it the session that Spark asks whether a format is there already. That is the active one, which
-    a `newSession()` is not: where the other has the format, this one could not get it."""
+    """Makes `spark` the active session, in which Spark looks for an existing format before it registers one.
+
+    A `newSession()` is not active: it could not get a format that the active session has."""
     java_session = getattr(spark, "_jsparkSession", None)
     if java_session is None:  # of Spark Connect
         yield

@@ -1,7 +1,7 @@
-"""The stream of PySpark 4.2 and later: Spark hands in where a batch starts and whether limits apply to it.
+"""The stream of PySpark 4.2 and later: Spark passes the start of a batch, and whether limits apply.
 
-So limits go together with every trigger: AvailableNow works through its backlog in limited batches, up to
-the ends of the moment it began, and Once takes all of it at once. Imported only where PySpark has these
+So limits work with every trigger: AvailableNow reads its backlog in limited batches, up to the ends at its
+beginning, and Once reads all of it in one batch. Imported only where PySpark has these
 interfaces.
 """
 
@@ -17,9 +17,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from odradek.spark.offsets import Offsets, in_checkpoint, limited, of_checkpoint
+from odradek.spark.offsets import Offsets, from_checkpoint, limited, to_checkpoint
 from odradek.spark.options import ReadOptions
-from odradek.spark.stream_source import Kept, StreamReader
+from odradek.spark.stream_source import CheckpointOffsets, StreamReader
 
 
 class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
@@ -32,7 +32,7 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What Spark hands back with `latestOffset`; which limits there are the options know."""
+        """The limit that Spark passes to `latestOffset`; the sizes are in the options."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -43,22 +43,22 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         self._target = self._first_ends()
 
     def latestOffset(  # type: ignore[override]  # Spark has changed it
-        self, start: Kept, limit: ReadLimit
+        self, start: CheckpointOffsets, limit: ReadLimit
     ) -> dict[str, Any]:
-        place = of_checkpoint(start)
+        place = from_checkpoint(start)
         self._has_given = True
         self._latest = self._ends(place)
         if isinstance(limit, ReadAllAvailable):
-            return in_checkpoint(self._latest)
+            return to_checkpoint(self._latest)
         if self._target is not None:
-            # The end is known, so that waiting for more would be for ever.
+            # The end is fixed: to wait for more would take forever.
             begin = self._view.with_beginnings(place, self._latest)
-            return in_checkpoint(limited(begin, self._latest, self._options))
-        return in_checkpoint(self._next_end(place, self._latest))
+            return to_checkpoint(limited(begin, self._latest, self._options))
+        return to_checkpoint(self._next_end(place, self._latest))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends as they were last seen, for the lag in Spark's progress reports."""
-        return None if self._latest is None else in_checkpoint(self._latest)
+        """The last known ends, for the lag in Spark's progress reports."""
+        return None if self._latest is None else to_checkpoint(self._latest)
 
     def _ends(self, place: Offsets) -> Offsets:
         if self._target is not None:

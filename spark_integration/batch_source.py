@@ -35,13 +35,13 @@ class BatchReader(DataSourceReader):
         return [InputPartition(one) for one in planned(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[RecordBatch]:
-        # Of a query without partitions Spark makes one task with None, or with one of None.
+        # For a query without partitions Spark makes one task with None, or with a partition of None.
         wanted = None if partition is None else partition.value
         return iter(()) if wanted is None else read_range(wanted, self._options)
 
 
 def planned(options: ReadOptions) -> list[OffsetRange]:
-    """The ranges of the tasks, from where the topics start and end at this moment."""
+    """The ranges of the tasks, from the present starts and ends of the topics."""
     with Cluster(options.settings) as cluster:
         latest = latest_offsets(cluster, options)
         ends = dict(flat(_reachable(resolve_end(cluster, options, latest), latest, options)))
@@ -50,7 +50,7 @@ def planned(options: ReadOptions) -> list[OffsetRange]:
 
 
 def _reachable(end: Offsets, latest: Offsets, options: ReadOptions) -> Offsets:
-    """`end`, where logs end before that their ends, if that is not to fail the query."""
+    """`end`, limited to the ends of the logs; DataLoss for a log that ends before, with `failOnDataLoss`."""
     there = dict(flat(latest))
     for (topic, partition), offset in flat(end):
         if offset > there[topic, partition] and options.fail_on_data_loss:

@@ -1,9 +1,9 @@
 """Record batches of Arrow columns, for the sink and the jobs: no Python object for a row.
 
-Promises: a row with a partition goes there, one with a key where Kafka's clients put it (murmur2), one
-without either to a partition that changes after every `batch_bytes`; rows of one partition keep their order;
-no batch grows beyond `batch_bytes` but for one of a single row; no more than `memory_bytes` and the rows of
-one step are held.
+A row with a partition goes there, a row with a key to the partition of Kafka's clients (murmur2), any other
+row to a partition that changes after every `batch_bytes`. Rows of one partition keep their order. A batch
+exceeds `batch_bytes` only if it has a single row. Memory holds at most `memory_bytes` and the rows of one
+step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.wire.records import HEADER_SIZE_BYTES, TRANSACTIONAL, batch_of_sect
 __all__ = ["COLUMNS", "Batches", "RecordsBuffer", "RowsRefused", "murmur2"]
 
 COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
-"""The columns of a row that are written; others are left alone, as Spark's Kafka sink does."""
+"""The columns that are written; others are ignored, as in Spark's Kafka sink."""
 
 BATCH_BYTES = 256 << 10
 MEMORY_BYTES = 32 << 20
@@ -37,7 +37,7 @@ class RowsRefused(ValueError):
 
 @dataclass(slots=True)
 class RecordsBuffer:
-    """Rows of one partition, encoded: a record batch but for what only its producer knows."""
+    """Encoded rows of one partition: a record batch without the fields of its producer."""
 
     topic: str
     partition: int
@@ -74,8 +74,8 @@ class RecordsBuffer:
 class Batches:
     """Arrow record batches in, `RecordsBuffer`s out.
 
-    `counts` tells how many partitions a topic has and refuses one that is unknown. With `topic` all rows go
-    there, whatever their own column says; without it each goes to the topic that its column names.
+    `counts` returns the number of partitions of a topic, and refuses an unknown one. With `topic` all rows go
+    there, whatever their column contains; without it each row goes to the topic in its column.
     `sticky_start` is the partition for the first rows without a key, modulo the topic's partitions.
     """
 
@@ -106,8 +106,10 @@ class Batches:
 
     @property
     def checksum(self) -> int:
-        """64 bits that are the same for the same rows in any order: their topic, key, value and headers, and
-        their partition and timestamp where they have them."""
+        """64 bits over topic, key, value and headers of the rows, and their partition and timestamp if
+        present.
+
+        The same rows have the same checksum in any order."""
         return int(self._encoder.checksum)
 
     @property
@@ -117,9 +119,9 @@ class Batches:
         return sample
 
     def add(self, batch: pyarrow.RecordBatch) -> Iterator[RecordsBuffer]:
-        """Takes up the rows of `batch`, step by step as the result is iterated; gives what is full.
+        """Adds the rows of `batch` step by step while the result is iterated; yields full buffers.
 
-        Raises RowsRefused for a row that cannot be a record, and what `counts` raises.
+        Raises RowsRefused for a row that cannot be a record, and the errors of `counts`.
         """
         rows_a_step = _STEP_BYTES * batch.num_rows // max(1, batch.nbytes)
         rows_a_step = min(max(1, rows_a_step), _MOST_STEP_ROWS)
@@ -130,7 +132,7 @@ class Batches:
                 yield from self.drain()
 
     def drain(self) -> Iterator[RecordsBuffer]:
-        """All that is left, partition after partition."""
+        """The remaining buffers, partition after partition."""
         for encoded in self._encoder.drain():
             yield self._buffer(encoded)
 
@@ -195,7 +197,7 @@ class Batches:
             return f"a row for topic {topic} has a header without a key: every header needs one"
         number = columns["partition"][refused.row].as_py()
         return (
-            f"a row asks for partition {number} of topic {topic}, which has {self._counts(topic)}: "
+            f"a row names partition {number} of topic {topic}, which has {self._counts(topic)}: "
             "numbers begin at 0; leave the partition null to have one chosen"
         )
 

@@ -1,7 +1,7 @@
 """`odradek spark JOB`: each job as a command, from any shell or through spark-submit.
 
-The exit status is 0 when all went well, 1 when something is wrong with topics, options or data (one sentence
-on stderr) or when `verify` found differences, 2 for a usage that is not understood.
+The exit status is 0 for success, 1 for an error in topics, options or data (one sentence on stderr) or if
+`verify` found differences, 2 for wrong usage.
 """
 
 import argparse
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _ABOUT = """\
-Jobs on Spark that move topics into tables, back and elsewhere, and say what is in them, of any Kafka
-broker."""
+Jobs on Spark for the topics of any Kafka broker: copy them into tables, back or to another cluster, and
+report their content."""
 
 _EXAMPLES = """\
 examples:
   odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
-                        what is new since the last run goes into a Parquet table
+                        new records since the last run go into a Parquet table
   odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders
                         are topic and table the same? (--report html --output page.html)
 
-'odradek spark JOB --help' says more of each."""
+'odradek spark JOB --help' describes each job."""
 
 _MISSING = "odradek spark needs PySpark: pip install 'odradek[spark]', and a Java runtime (17 or later)"
 
@@ -64,18 +64,18 @@ def _run(job: "Job", options: argparse.Namespace) -> int:
     stop = threading.Event()
 
     def end(*_: Any) -> None:
-        """The first time a stream ends behind what it is at; whatever else is going on ends at once."""
+        """The first signal ends a stream after its epoch; a second one, or any other job, ends at once."""
         if stop.is_set() or not job.is_endless(options):
             raise KeyboardInterrupt
         stop.set()
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        spark, is_ours = _session(options)
+        spark, is_own_session = _session(options)
         progress = Progress(options.job, None if options.quiet else sys.stderr)
         report = job.run(spark, options, progress, stop)
-        _tell(report, options)
-        if is_ours:
+        _write_report(report, options)
+        if is_own_session:
             spark.stop()
     finally:
         for number, handler in before.items():
@@ -84,12 +84,12 @@ def _run(job: "Job", options: argparse.Namespace) -> int:
 
 
 def _session(options: argparse.Namespace) -> tuple["SparkSession", bool]:
-    """Spark, and whether it was started for this."""
+    """The session, and whether this command started it."""
     from pyspark.sql import SparkSession
 
-    is_ours = SparkSession.getActiveSession() is None
+    is_own_session = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(f"odradek {options.job}")
-    # What spark-submit has set is left as it is.
+    # Settings of spark-submit stay.
     if options.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(options.master or "local[*]")
         builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
@@ -97,12 +97,12 @@ def _session(options: argparse.Namespace) -> tuple["SparkSession", bool]:
     for name, value in named_options(options.conf, "--conf").items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate(), is_ours
+        return builder.getOrCreate(), is_own_session
     except Exception as error:
         raise JobError(f"Spark does not start: {sentence_of(error)}") from None
 
 
-def _tell(report: Report, options: argparse.Namespace) -> None:
+def _write_report(report: Report, options: argparse.Namespace) -> None:
     text = {"text": report.text, "json": report.json, "html": report.html}[options.report]()
     if options.output is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
@@ -130,10 +130,10 @@ class Job:
         raise NotImplementedError
 
     def check(self, options: argparse.Namespace) -> None:
-        """JobError for what can be seen to be wrong before Spark starts."""
+        """JobError for mistakes that show before Spark starts."""
 
     def is_endless(self, options: argparse.Namespace) -> bool:
-        """Whether it goes on until it is told to stop."""
+        """Whether the job runs until it is stopped."""
         return False
 
     def run(
@@ -143,7 +143,7 @@ class Job:
 
 
 def named_options(texts: Sequence[str], argument: str = "--option") -> dict[str, str]:
-    """Of `--option NAME=VALUE`, or another argument of that form."""
+    """The options of `--option NAME=VALUE`, or of another argument of that form."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -178,15 +178,17 @@ def _topic_arguments(parser: argparse.ArgumentParser, *, only_committed: bool = 
 
 
 def _pace_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stream", action="store_true", help="go on until stopped")
+    parser.add_argument("--stream", action="store_true", help="continue until stopped")
     parser.add_argument(
         "--trigger",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="between epochs of a stream (default 10)",
+        help="time between epochs of a stream (default 10)",
     )
-    parser.add_argument("--max-offsets-per-trigger", type=int, metavar="N", help="rows of one epoch at most")
+    parser.add_argument(
+        "--max-offsets-per-trigger", type=int, metavar="N", help="maximum of rows in one epoch"
+    )
 
 
 def _table_format_argument(parser: argparse.ArgumentParser) -> None:
@@ -194,13 +196,13 @@ def _table_format_argument(parser: argparse.ArgumentParser) -> None:
         "--table-format",
         default="parquet",
         choices=("parquet", "iceberg"),
-        help="of the table; one of Iceberg is named CATALOG.NAMESPACE.NAME (default: parquet)",
+        help="format of the table; an Iceberg table is named CATALOG.NAMESPACE.NAME (default: parquet)",
     )
 
 
 def _pattern_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--topic-pattern", metavar="REGEX", help="instead of --topic: all whose whole name matches"
+        "--topic-pattern", metavar="REGEX", help="instead of --topic: all topics whose whole name matches"
     )
 
 
@@ -218,7 +220,7 @@ def _batch_compression_argument(parser: argparse.ArgumentParser) -> None:
         "--compression",
         default="none",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
-        help="of the record batches",
+        help="codec of the record batches",
     )
 
 
@@ -232,7 +234,9 @@ def _compact_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _loss_argument(parser: argparse.ArgumentParser, done: str) -> None:
     parser.add_argument(
-        "--allow-data-loss", action="store_true", help=f"go on where records went before they were {done}"
+        "--allow-data-loss",
+        action="store_true",
+        help=f"continue if records were deleted before they were {done}",
     )
 
 
@@ -258,8 +262,8 @@ class _ArchiveJob(Job):
     name = "archive"
     help = "topics into a Parquet or Iceberg table"
     about = """\
-Put what is new in topics into a Parquet or Iceberg table, partitioned by topic and day, each row exactly
-once for every reader. A run goes on where the last one ended, whatever became of that."""
+Put new records of topics into a Parquet or Iceberg table, partitioned by topic and day, each row exactly
+once for every reader. A run continues where the last one ended, even if that one was killed."""
     examples = """\
 examples:
   odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
@@ -271,9 +275,9 @@ examples:
   odradek spark archive ... --value avro --schema @order.avsc --framing confluent
                         from Avro, written with Confluent's Schema Registry
   odradek spark archive ... --value protobuf --descriptor orders.desc --message shop.Order
-                        from Protobuf, with what protoc --descriptor_set_out has made
+                        from Protobuf, with the output of protoc --descriptor_set_out
   odradek spark archive ... --table-format iceberg --table lake.shop.orders
-                        into a table of a catalog that Spark was told of with --conf"""
+                        into a table of a catalog that --conf configures"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
@@ -282,13 +286,13 @@ examples:
             "--table",
             required=True,
             metavar="TABLE",
-            help="directory of the table, in any file system of Spark's, or name of one of Iceberg",
+            help="directory of the table, in any file system of Spark, or name of an Iceberg table",
         )
         _table_format_argument(parser)
         parser.add_argument(
             "--checkpoint",
             metavar="DIR",
-            help="of an Iceberg table: where the checkpoint goes (default: where the table is)",
+            help="directory for the checkpoint of an Iceberg table (default: the location of the table)",
         )
         _pace_arguments(parser)
         _start_argument(parser)
@@ -296,28 +300,28 @@ examples:
             "--value",
             default="binary",
             choices=("binary", "json", "avro", "protobuf"),
-            help="how the value is stored: as it is, or as what it means (default: binary)",
+            help="how the value is stored: as bytes, or decoded (default: binary)",
         )
         parser.add_argument(
             "--schema",
             metavar="SCHEMA",
-            help="or @FILE with it: of JSON in Spark's DDL or JSON form, of Avro what is in a schema file",
+            help="or @FILE: for JSON in Spark's DDL or JSON form, for Avro the content of a schema file",
         )
         parser.add_argument(
-            "--descriptor", metavar="FILE", help="of Protobuf: what protoc --descriptor_set_out has made"
+            "--descriptor", metavar="FILE", help="for Protobuf: the output of protoc --descriptor_set_out"
         )
-        parser.add_argument("--message", metavar="NAME", help="of Protobuf: full name of the message")
+        parser.add_argument("--message", metavar="NAME", help="for Protobuf: full name of the message")
         parser.add_argument(
             "--framing",
             default="none",
             choices=("none", "confluent"),
-            help="what is before a value: Confluent's serializers put the id of its schema there",
+            help="the bytes before a value: Confluent's serializers put the id of its schema there",
         )
         parser.add_argument(
             "--decode-mode",
             default="permissive",
             choices=("permissive", "failfast"),
-            help="of a value that does not decode keep the bytes in the column undecoded, or end the job "
+            help="keep the bytes of a value that does not decode in the column undecoded, or end the job "
             "(default: permissive)",
         )
         parser.add_argument(
@@ -335,7 +339,7 @@ examples:
             "--compression",
             default="snappy",
             choices=("none", "snappy", "gzip", "lz4", "zstd"),
-            help="of the Parquet files",
+            help="codec of the Parquet files",
         )
         _compact_argument(parser, "small files of a day")
         _loss_argument(parser, "archived")
@@ -394,33 +398,34 @@ def _read(argument: str, path: str) -> bytes:
 
 class _VerifyJob(Job):
     name = "verify"
-    help = "is a table, or another topic, what a topic is?"
+    help = "is a table, or another topic, the same as a topic?"
     about = """\
-Compare a topic with the table that archive has made of it, or with another topic: rows, missing offsets and
-a checksum of the content by partition and window. Exit status 1, and the first rows that differ, if it
-does."""
+Compare a topic with its archive, or with another topic: rows, missing offsets and a checksum of the content
+by partition and window. If they differ, the exit status is 1, and the report has the first differing rows."""
     examples = """\
 examples:
   odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders
   odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders --allow-lag
-                        what is not archived yet is no difference
+                        records that are not archived yet are no difference
   odradek spark verify --bootstrap-servers localhost:9092 --topic orders --other-topic orders-copy
-                        position by position; --other-bootstrap-servers where it is elsewhere
+                        position by position; --other-bootstrap-servers for another cluster
   odradek spark verify ... --report html --output page.html"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
-        parser.add_argument("--table", metavar="TABLE", help="what archive has made of the topic")
+        parser.add_argument("--table", metavar="TABLE", help="the archive of the topic")
         _table_format_argument(parser)
-        parser.add_argument("--other-topic", metavar="TOPIC", help="what the topic is compared with")
-        parser.add_argument("--other-bootstrap-servers", metavar="HOST:PORT", help="where the other topic is")
+        parser.add_argument("--other-topic", metavar="TOPIC", help="the topic to compare with")
+        parser.add_argument(
+            "--other-bootstrap-servers", metavar="HOST:PORT", help="brokers of the other topic"
+        )
         parser.add_argument(
             "--window", type=int, default=10_000, metavar="N", help="rows of a window (default 10,000)"
         )
         parser.add_argument(
             "--allow-lag",
             action="store_true",
-            help="what comes behind the table's last rows is no difference",
+            help="records after the table's last rows are no difference",
         )
 
     def check(self, options: argparse.Namespace) -> None:
@@ -452,25 +457,26 @@ class _ReplayJob(Job):
     name = "replay"
     help = "a table back into a topic"
     about = """\
-Write the rows of a table that archive has made into a topic: same keys, values, headers, timestamps,
-partitions and order, each row once for readers with read_committed. Started again it goes on where it
-ended."""
+Write the rows of an archive into a topic: same keys, values, headers, timestamps, partitions and order,
+each row once for readers with read_committed. Started again, it continues where it ended."""
     examples = """\
 examples:
   odradek spark replay --bootstrap-servers localhost:9092 --table /data/orders --topic orders --to orders-2
   odradek spark replay ... --rows-per-second 10000
-  odradek spark replay ... --id again     a replay of its own: all rows once more"""
+  odradek spark replay ... --id again     a separate replay: all rows once more"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
-        parser.add_argument("--table", required=True, metavar="TABLE", help="what archive has made")
+        parser.add_argument("--table", required=True, metavar="TABLE", help="the archive")
         _table_format_argument(parser)
-        parser.add_argument("--to", metavar="TOPIC", help="where the rows go (default: the topic's own name)")
         parser.add_argument(
-            "--id", metavar="ID", help="of the replay (default: made of table, topic and target)"
+            "--to", metavar="TOPIC", help="target of the rows (default: the topic's own name)"
         )
         parser.add_argument(
-            "--rows-per-second", type=float, metavar="N", help="of all partitions together, at most"
+            "--id", metavar="ID", help="id of the replay (default: made of table, topic and target)"
+        )
+        parser.add_argument(
+            "--rows-per-second", type=float, metavar="N", help="maximum for all partitions together"
         )
         _batch_compression_argument(parser)
 
@@ -503,8 +509,8 @@ class _MirrorJob(Job):
     help = "topics of one cluster into another"
     about = """\
 Copy topics to other brokers: same keys, values, headers, timestamps, partitions and order, each record once
-for readers with read_committed, and a table that says which offset became which. A run goes on where the
-last one ended, whatever became of that."""
+for readers with read_committed, and a table that maps offsets to offsets of the copy. A run continues where
+the last one ended, even if that one was killed."""
     examples = """\
 examples:
   odradek spark mirror --bootstrap-servers old:9092 --to new:9092 --topic orders --offsets /data/offsets
@@ -512,22 +518,22 @@ examples:
   odradek spark mirror ... --stream --trigger 1
                         until Ctrl-C or SIGTERM, every second
   odradek spark mirror ... --group billing
-                        the group goes on there where it is here"""
+                        the group continues there where it is here"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser, only_committed=True)
         _pattern_argument(parser)
         parser.add_argument(
-            "--to", required=True, metavar="HOST:PORT", help="where the copies are: one broker or more"
+            "--to", required=True, metavar="HOST:PORT", help="brokers of the copies: one or more"
         )
         parser.add_argument(
-            "--prefix", default="", metavar="TEXT", help="of the copies' names (default: the same names)"
+            "--prefix", default="", metavar="TEXT", help="before the copies' names (default: the same names)"
         )
         parser.add_argument(
             "--offsets",
             required=True,
             metavar="DIR",
-            help="directory of the table of offsets, in any file system of Spark's",
+            help="directory of the table of offsets, in any file system of Spark",
         )
         parser.add_argument(
             "--group",
@@ -541,7 +547,7 @@ examples:
         _pace_arguments(parser)
         _start_argument(parser)
         parser.add_argument(
-            "--id", metavar="ID", help="of a mirror of its own, which copies all once more (default: none)"
+            "--id", metavar="ID", help="id of a separate mirror, which copies all once more (default: none)"
         )
         _batch_compression_argument(parser)
         _compact_argument(parser, "small files of the table")
@@ -582,8 +588,8 @@ class _LatestJob(Job):
     name = "latest"
     help = "the last value of each key, as a table"
     about = """\
-Bring a table up to date with a changelog topic: one row for each key, the last; a record without a value
-deletes its key. A run goes on where the last one ended."""
+Update a table from a changelog topic: one row for each key, the last; a record without a value deletes its
+key. A run continues where the last one ended."""
     examples = """\
 examples:
   odradek spark latest --bootstrap-servers localhost:9092 --topic users --table /data/users
@@ -594,7 +600,7 @@ examples:
         _topic_arguments(parser)
         parser.add_argument("--table", required=True, metavar="DIR", help="local directory of the table")
         parser.add_argument(
-            "--buckets", type=int, default=16, metavar="N", help="directories of it (default 16)"
+            "--buckets", type=int, default=16, metavar="N", help="number of its directories (default 16)"
         )
         _pace_arguments(parser)
 
@@ -630,8 +636,8 @@ class _ProfileJob(Job):
     name = "profile"
     help = "what is in a topic"
     about = """\
-Read a topic once and tell its rates over time, sizes, keys with most rows, codecs and what they save,
-producers and gaps."""
+Read a topic once and report rates over time, sizes, keys with most rows, codecs and their savings, producers
+and gaps."""
     examples = """\
 examples:
   odradek spark profile --bootstrap-servers localhost:9092 --topic orders

@@ -1,14 +1,14 @@
-"""The blocking client under sources, sinks and jobs: metadata, leaders, coordinators, and trying again.
+"""The blocking client under sources, sinks and jobs: metadata, leaders, coordinators, and retries.
 
     with Cluster(ClientSettings("127.0.0.1:9092")) as cluster:
         numbers = cluster.partitions_of(["orders"])
         ends = cluster.list_offsets({("orders", 0): LATEST})
         answer = cluster.ask(coordinator_of("group", "g"), request)
 
-One of a Spark task, for one thread: one connection a node, opened when it is first needed. What a broker
-asks to try again is tried again until `patience_ms` have passed, with the leader or coordinator looked up
-anew where it has moved. Other error codes are in the answer, for whoever asked. What cannot be done is a
-`ClientError`, one sentence.
+A Spark task has one, for one thread: one connection to a node, opened at its first use. A request with a
+retriable error is sent again until `patience_ms` have passed, after a look-up of the leader or coordinator
+if that has moved. Other error codes are in the response, for the caller. A failure is a `ClientError` with
+one sentence.
 """
 
 import re
@@ -46,17 +46,17 @@ __all__ = [
 ]
 
 LATEST: Final = -1
-"""For `list_offsets`: the offset behind the last record that the reader may see."""
+"""For `list_offsets`: the offset after the last record that the reader may see."""
 EARLIEST: Final = -2
-"""For `list_offsets`: the first offset that is still in the log."""
+"""For `list_offsets`: the first offset in the log."""
 ANY_NODE: Final = -1
-"""For `ask`: whichever broker answers."""
+"""For `ask`: any broker."""
 
 RETRY_MS_MAX = 1000
 """Pauses between attempts double up to this."""
 NAMES_SHOWN = 3
 METADATA_VERSION_MIN = 4
-"""Older ones create the topics that they are asked for."""
+"""Older versions create the topics that they name."""
 
 _MOVED = frozenset(
     {
@@ -83,7 +83,7 @@ class UnknownTopic(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """A target of `ask`: who leads a partition at the moment."""
+    """A target of `ask`: the present leader of a partition."""
 
     topic: str
     partition: int
@@ -94,7 +94,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """A target of `ask`: who coordinates a group or a transactional id at the moment."""
+    """A target of `ask`: the present coordinator of a group or a transactional id."""
 
     kind: str
     key: str
@@ -125,25 +125,25 @@ def coordinator_of(kind: str, key: str) -> Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where the brokers are, and how patient the client is; everything in milliseconds or bytes."""
+    """Addresses of the brokers, and timeouts of the client; in milliseconds or bytes."""
 
     bootstrap_servers: str | Sequence[str]
     """`host:port`, several with commas (or a sequence)."""
     client_id: str = "odradek-spark"
     request_timeout_ms: int = 30_000
-    """How long one answer may take."""
+    """The longest wait for a response."""
     retry_ms: int = 50
-    """The first pause before trying again; each is twice the last, up to a second."""
+    """The first pause before a retry; each is twice the last, up to a second."""
     patience_ms: int = 60_000
-    """How long the same thing is tried."""
+    """How long one request is retried."""
     unknown_topic_ms: int = 5_000
-    """How long a topic may be unknown: one that was just created is so for a moment."""
+    """How long a topic may be unknown, as a new topic is for a moment."""
     response_bytes_max: int = 256 << 20
-    """No answer may be larger; a peer that announces more is no broker."""
+    """The largest response; a peer that announces more is not a broker."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From options with Kafka's names behind `kafka.`; what is not in `CLIENT_OPTIONS` is others' matter.
+        """From options with Kafka's names after `kafka.`; options outside of `CLIENT_OPTIONS` are ignored.
 
         ClientError for an option of security other than PLAINTEXT, for a wrong value, and without
         `kafka.bootstrap.servers`.
@@ -165,7 +165,7 @@ class ClientSettings:
         return settings
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each bootstrap server; ClientError for what is none."""
+        """Host and port of each bootstrap server; ClientError for a text that is not host:port."""
         servers = self.bootstrap_servers
         named = servers.split(",") if isinstance(servers, str) else servers
         found = [_address(text.strip()) for text in named if text.strip()]
@@ -182,7 +182,7 @@ _FIELD_OF_OPTION = {
     "kafka.default.api.timeout.ms": "patience_ms",
 }
 CLIENT_OPTIONS = frozenset({*_FIELD_OF_OPTION, "kafka.security.protocol"})
-"""What `ClientSettings.from_options` takes, in lower case."""
+"""The options of `ClientSettings.from_options`, in lower case."""
 
 
 def _refuse_security(named: Mapping[str, Any]) -> None:
@@ -219,7 +219,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 class Patience:
-    """How long something is tried again, and the pauses between; made anew for each thing that is tried."""
+    """How long a request is retried, and the pauses between; a new one for each request."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -230,12 +230,12 @@ class Patience:
         return (time.monotonic() - self._began) * 1000
 
     def renew(self) -> None:
-        """There was progress."""
+        """Starts the time anew after progress."""
         self._began = time.monotonic()
         self._pause_s = self._settings.retry_ms / 1000
 
     def pause(self, doing: str, error: ClientError) -> None:
-        """Waits before the next attempt; ClientError where patience is at its end."""
+        """Waits before the next attempt; ClientError when `patience_ms` have passed."""
         left_s = (self._settings.patience_ms - self.waited_ms()) / 1000
         if left_s <= 0:
             raise ClientError(
@@ -252,7 +252,7 @@ def error_of(code: int) -> ErrorCode:
 
 
 def error_codes(answer: Struct) -> Iterator[ErrorCode]:
-    """Every error code in an answer, at any depth, that is not NONE."""
+    """Every error code in a response, at any depth, that is not NONE."""
     for spec in fields_of(type(answer)):  # type: ignore[arg-type]
         value = getattr(answer, spec.name)
         if spec.name.endswith("error_code"):
@@ -277,7 +277,7 @@ def refusal(doing: str, code: int, message: str | None = None) -> ClientError:
 
 
 class Cluster:
-    """A Kafka cluster as one client sees it; connects when it is first asked something."""
+    """A Kafka cluster as one client sees it; connects with its first request."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -300,7 +300,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection; the cluster may be asked again all the same."""
+        """Closes every connection; later requests open new ones."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -308,17 +308,14 @@ class Cluster:
     # What there is
 
     def partitions_of(self, topics: Collection[str]) -> dict[str, int]:
-        """How many partitions each topic has, as of now; a topic that the cluster does not know is left
-        out.
-        """
+        """The present number of partitions of each topic; unknown topics are left out."""
         return {
             topic.name: len(topic.partitions) for topic in self._described(topics, Patience(self.settings))
         }
 
     def topics(self, pattern: str | None = None) -> list[str]:
-        """Names of all topics, sorted, but for the brokers' own; with a pattern those that it matches
-        whole.
-        """
+        """Sorted names of all topics except internal ones; with a pattern, of those whose whole name
+        matches."""
         try:
             matches = re.compile(pattern if pattern is not None else ".*").fullmatch
         except re.error as error:
@@ -327,11 +324,11 @@ class Cluster:
         return sorted(topic.name for topic in found if not topic.is_internal and matches(topic.name))
 
     def topic_id(self, topic: str) -> bytes:
-        """The id that the last look at the topic has shown; ZERO_UUID where the brokers have no such ids."""
+        """The id in the last metadata of the topic; ZERO_UUID if the brokers have no topic ids."""
         return self._topic_ids.get(topic, ZERO_UUID)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the leader that is known at the moment, -1 for none."""
+        """The epoch of the known leader, -1 for none."""
         return self._leaders.get((topic, partition), (-1, -1))[1]
 
     def list_offsets(
@@ -367,11 +364,11 @@ class Cluster:
     # Asking
 
     def ask(self, target: Target, request: Message, *, version_max: int | None = None) -> Any:
-        """The answer of a node (by id, or ANY_NODE), of a `leader_of` or of a `coordinator_of`.
+        """The response of a node (by id, or ANY_NODE), of a `leader_of` or of a `coordinator_of`.
 
-        In the highest version that both have (and `version_max` allows). Tried again while the connection
-        fails or the answer holds a retriable code; ClientError when patience is at its end. Other codes are
-        in the answer.
+        The version is the highest that both sides have (and `version_max` allows). The request is sent again
+        while the connection fails or the response has a retriable code; ClientError when `patience_ms` have
+        passed. Other codes are in the response.
         """
         patience = Patience(self.settings)
         while True:
@@ -388,9 +385,9 @@ class Cluster:
             patience.pause(_asking(request, target), failure)
 
     def connect(self, target: Target, patience: Patience | None = None) -> Connection:
-        """The open connection to whom `target` is now: for requests that are under way several at a time.
+        """The open connection to the present `target`, for several requests in flight.
 
-        `Disconnected` where it cannot be had; whoever tries again says `failed` before.
+        `Disconnected` if it cannot be opened; call `failed` before a retry.
         """
         patience = patience or Patience(self.settings)
         if isinstance(target, Leader):
@@ -404,7 +401,7 @@ class Cluster:
         return self._any_connection()
 
     def failed(self, target: Target, failure: ClientError) -> None:
-        """Forgets who `target` was, if `failure` says that another may be it now."""
+        """Forgets the node of `target`, if after `failure` another node may have its role."""
         if failure.code is None or failure.code in _MOVED:
             if isinstance(target, Leader):
                 self._leaders.pop((target.topic, target.partition), None)
@@ -451,9 +448,7 @@ class Cluster:
     # Metadata
 
     def _described(self, topics: Collection[str] | None, patience: Patience) -> list[Any]:
-        """The topics that the cluster knows, of those that are named or of all; leaders and ids are
-        remembered.
-        """
+        """The known topics among `topics`, or all; remembers leaders and ids."""
         request = MetadataRequest(
             topics=None
             if topics is None
@@ -548,7 +543,7 @@ class Cluster:
     def _take_offsets(
         self, answer: Any, found: dict[TopicPartition, int], read_committed: bool
     ) -> ClientError | None:
-        """Puts what was found into `found`; the refusal of the last one that may be tried again."""
+        """Puts offsets into `found`; returns the last retriable refusal."""
         failure = None
         for topic in answer.topics:
             for one in topic.partitions:

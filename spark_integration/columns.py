@@ -1,13 +1,13 @@
 """Record batches into Arrow batches with the columns of Spark's Kafka source.
 
-    builder = ColumnBuilder(["key", "value", "offset"], topic="orders", read_committed=True, start=0,
-    end=1000) builder.add(fetched.buffer, partition, fetched.aborted)
+    builder = ColumnBuilder(["key", "value"], topic="orders", read_committed=True, start=0, end=1000)
+    builder.add(fetched.buffer, partition, fetched.aborted)
     while (batch := builder.take()) is not None:
         yield batch
 
-The columns and their types are those of `format("kafka")`; with `metadata` also what a batch says of its
-producer. Left out are control records, what lies outside of [start, end) and, with `read_committed`, what
-was aborted. Records are copied by the compiled `_columns`.
+The columns and their types are those of `format("kafka")`; with `metadata` also the producer and codec of a
+batch. Left out are control records, records outside of [start, end) and, with `read_committed`, aborted
+records. The compiled `_columns` copies the records.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ METADATA_SCHEMA = pa.schema(
         ("leaderEpoch", pa.int32()),
     ]
 )
-"""What the batch says that a record was in. Null where it has no producer, no transaction, no leader
+"""Values of the batch of a record. Null if it has no producer, no transaction, no leader
 epoch.
 """
 METADATA_COLUMNS = tuple(METADATA_SCHEMA.names)
@@ -87,15 +87,15 @@ CODECS = {int(codec): codec.name.lower() for codec in Compression}
 
 _SIZE = Struct(">i")
 NO_TIMESTAMP_TYPE = -1
-"""Of messages of format v0, which have no timestamp."""
+"""The timestampType of format v0, whose messages have no timestamp."""
 
 
 class CorruptRecords(ClientError):
-    """What a log or an answer holds is not sound; `code` is CORRUPT_MESSAGE, INVALID_RECORD or the like."""
+    """Unsound bytes in a log or a response; `code` is CORRUPT_MESSAGE, INVALID_RECORD or the like."""
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
-    """The schema of the named columns in that order; ClientError for a name that is none, or comes twice."""
+    """The schema of the named columns in that order; ClientError for an unknown or repeated name."""
     names = (*COLUMNS, *METADATA_COLUMNS)
     for name in columns:
         if name not in names:
@@ -110,7 +110,7 @@ def _field(name: str) -> pa.Field:
 
 
 class _Run(NamedTuple):
-    """What is the same for all records of a batch."""
+    """The values that all records of a batch share."""
 
     partition: int
     timestamp_type: int
@@ -172,12 +172,12 @@ class ColumnBuilder:
 
     @property
     def rows(self) -> int:
-        """How many rows the next `take` gives."""
+        """The number of rows of the next `take`."""
         return self._closed[0].num_rows if self._closed else self._records.rows
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes were gathered and not taken yet."""
+        """About the number of bytes that `take` has not returned yet."""
         closed_bytes: int = sum(batch.nbytes for batch in self._closed)
         return self._records.size_bytes + closed_bytes
 
@@ -188,12 +188,11 @@ class ColumnBuilder:
         aborted: Sequence[tuple[int, int]] = (),
         open_from: Mapping[int, int] | None = None,
     ) -> None:
-        """Takes the batches in `buffer`, but not a last one that is cut off; also messages of formats v0
-        and v1.
+        """Adds the whole batches in `buffer`; also messages of formats v0 and v1.
 
         `aborted` has (producer id, first offset) of every aborted transaction that reaches into `buffer`;
         `open_from` is the first offset of each producer's transaction without an end, for the column
-        transactionState. `CorruptRecords` for what is not sound; what stood before it is taken.
+        transactionState. `CorruptRecords` for an unsound batch; the batches before it are added.
         """
         aborting = _Aborting(aborted)
         open_from = open_from or {}
@@ -217,7 +216,7 @@ class ColumnBuilder:
                 raise _corrupt(self._topic, partition, view, position, error) from error
 
     def take(self) -> pa.RecordBatch | None:
-        """What was gathered, None for nothing. To be asked until there is nothing: batches are bounded."""
+        """The next gathered batch, or None. Call it until it returns None: batches are bounded."""
         if not self._closed:
             self._close()
         return self._closed.pop(0) if self._closed else None
@@ -240,7 +239,7 @@ class ColumnBuilder:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(section)} bytes of records")
         before = self._records.rows
         if not self._records.add_section(section, header, self._start, self._end):
-            section, header = self._looked_at(batch, header)
+            section, header = self._validated(batch, header)
             if not self._records.add_section(section, header, self._start, self._end, True):
                 raise KafkaError(ErrorCode.INVALID_RECORD, "the records are not sound")
         if self._records.rows > before:
@@ -263,10 +262,10 @@ class ColumnBuilder:
             header.leader_epoch if header.leader_epoch >= 0 else None,
         )
 
-    def _looked_at(self, batch: memoryview, header: BatchHeader) -> tuple[bytes, BatchHeader]:
+    def _validated(self, batch: memoryview, header: BatchHeader) -> tuple[bytes, BatchHeader]:
         """The records section anew, with names of headers that are UTF-8, and its header.
 
-        Refuses what is not sound, and timestamps that Spark cannot have.
+        Refuses unsound records, and timestamps that do not fit Spark's type.
         """
         records = [one for one in read_all_records(batch, header) if self._start <= one.offset < self._end]
         for record in records:
@@ -346,7 +345,7 @@ def _entries(view: memoryview, topic: str, partition: int) -> Iterator[tuple[int
 
 
 class _Aborting:
-    """Which batches are of aborted transactions, asked for one after the other."""
+    """Finds batches of aborted transactions, in the order of the log."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
@@ -383,7 +382,7 @@ def _corrupt(
 
 
 def _java_names(record: Record) -> tuple[tuple[str, bytes | None], ...]:
-    """The record's headers as Java reads their names: what is no UTF-8 is replaced."""
+    """The record's headers, with names as Java reads them: invalid UTF-8 is replaced."""
     return tuple(
         (name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), value)
         for name, value in record.headers

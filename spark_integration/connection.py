@@ -1,8 +1,7 @@
-"""One blocking connection to one broker: requests go out in order, answers come back in that order.
+"""One blocking connection to one broker: requests go out in order, responses come in that order.
 
-`send` and `receive` may be apart, so that several requests are under way at once. Nothing that a peer sends
-makes this hold more than `response_bytes_max` at a time, and an answer that is not the next one ends the
-connection.
+`send` and `receive` are separate, so that several requests can be in flight. A response uses at most
+`response_bytes_max` of memory. A response out of order ends the connection.
 """
 
 import socket
@@ -25,9 +24,7 @@ _INT32 = struct.Struct(">i")
 
 
 class ClientError(Exception):
-    """What a client could not do, as one sentence for a person; `code` is the broker's error, if it was
-    that.
-    """
+    """A failure of the client, as one sentence for a person; `code` is the error of the broker, if any."""
 
     def __init__(self, sentence: str, code: ErrorCode | None = None) -> None:
         super().__init__(sentence)
@@ -39,11 +36,11 @@ class ClientError(Exception):
 
 
 class Disconnected(ClientError):
-    """The connection is gone, and with it every answer that was still to come; another may do better."""
+    """The connection is lost, with all pending responses; a new connection may work."""
 
 
 class Pending:
-    """A request that was sent; `Connection.receive` gives its answer."""
+    """A sent request; `Connection.receive` returns its response."""
 
     __slots__ = ("answer", "correlation_id", "request_class", "version")
 
@@ -55,9 +52,8 @@ class Pending:
 
 
 class Connection:
-    """Connected when made; `Disconnected` where that fails. `timeout_ms` bounds connecting and each
-    answer.
-    """
+    """Connects when it is made, or raises `Disconnected`. `timeout_ms` bounds the connect and each
+    response."""
 
     def __init__(
         self, host: str, port: int, *, client_id: str, timeout_ms: int, response_bytes_max: int
@@ -74,13 +70,13 @@ class Connection:
             raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._versions = self._ask_for_versions()
+            self._versions = self._negotiate_versions()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Harmless when it is closed already."""
+        """May be called again."""
         self._socket.close()
 
     @property
@@ -90,7 +86,7 @@ class Connection:
     def version_of(
         self, request_class: type[Message], version_max: int | None = None, version_min: int = 0
     ) -> int:
-        """The highest version that both sides have, within the bounds; ClientError where there is none."""
+        """The highest common version within the bounds; ClientError if there is none."""
         lowest, highest = self._versions.get(request_class.api_key, (0, -1))
         least, most = max(request_class.versions[0], version_min), request_class.versions[-1]
         most = most if version_max is None else min(most, version_max)
@@ -107,11 +103,11 @@ class Connection:
         return version
 
     def ask(self, request: Message, version: int) -> Any:
-        """Sends a request and waits for its answer."""
+        """Sends a request and waits for its response."""
         return self.receive(self.send(request, version))
 
     def send(self, request: Message, version: int, *, is_answered: bool = True) -> Pending:
-        """Sends a request; a Produce with acks=0 is not answered, and must not be received."""
+        """Sends a request. A Produce with acks=0 has no response, and must not be received."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         pending = Pending(type(request), version, self._correlation_id)
         frame = request_frame(request, version, self._correlation_id, self._client_id)
@@ -125,7 +121,7 @@ class Connection:
         return pending
 
     def receive(self, pending: Pending) -> Any:
-        """The answer to `pending`; the answers to what was sent before it are kept for who asks for them."""
+        """The response to `pending`; responses to earlier requests are kept for their `receive`."""
         deadline = time.monotonic() + self._timeout_s
         while pending.answer is None:
             if not self.is_open:
@@ -138,7 +134,7 @@ class Connection:
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
         if not 4 <= size_bytes <= self._response_bytes_max:
             raise self._broken(
-                f"announces an answer of {size_bytes} bytes where 4 to {self._response_bytes_max} are "
+                f"announces a response of {size_bytes} bytes where 4 to {self._response_bytes_max} are "
                 f"possible"
             )
         frame = self._read(size_bytes, deadline)
@@ -170,27 +166,27 @@ class Connection:
             position += read
         return view
 
-    def _ask_for_versions(self) -> dict[int, tuple[int, int]]:
+    def _negotiate_versions(self) -> dict[int, tuple[int, int]]:
         version = ApiVersionsRequest.versions[-1]
         while True:
             request = ApiVersionsRequest(
                 client_software_name=SOFTWARE_NAME, client_software_version=__version__
             )
-            answer = self._ask_versions_once(request, version)
+            answer = self._request_versions(request, version)
             if answer.error_code == ErrorCode.NONE:
                 return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
                 raise self._broken(f"refuses ApiVersions with the error {answer.error_code}")
             version = min(version - 1, _highest(answer, ApiVersionsRequest.api_key))
 
-    def _ask_versions_once(self, request: ApiVersionsRequest, version: int) -> Any:
-        # A broker that does not know the version answers in version 0, whatever was asked.
+    def _request_versions(self, request: ApiVersionsRequest, version: int) -> Any:
+        # A broker that does not know the version responds in version 0.
         pending = self.send(request, version)
         self._waiting.clear()
         deadline = time.monotonic() + self._timeout_s
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
         if not 10 <= size_bytes <= 1 << 20:
-            raise self._broken(f"announces an answer of {size_bytes} bytes to ApiVersions")
+            raise self._broken(f"announces a response of {size_bytes} bytes to ApiVersions")
         frame = self._read(size_bytes, deadline)
         correlation_id, error_code = struct.unpack_from(">ih", frame)
         if correlation_id != pending.correlation_id:
@@ -213,7 +209,7 @@ class Connection:
 
 
 def _highest(answer: Any, api_key: int) -> int:
-    """0 where an old broker does not say."""
+    """0 if an old broker does not list the API."""
     return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
 
 

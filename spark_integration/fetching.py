@@ -1,4 +1,4 @@
-"""Reading a range of a partition: bytes as they are in the log, with the next request under way meanwhile.
+"""Reading a range of a partition: bytes as in the log, with the next request in flight meanwhile.
 
 for records in Fetcher(cluster, "orders", 0, start, end, read_committed=True):
     builder.add(records.buffer, 0, records.aborted)
@@ -25,16 +25,16 @@ from odradek.wire.schema import ZERO_UUID
 __all__ = ["FETCH_BYTES", "FetchedRecords", "Fetcher", "OffsetsGone", "whole_records"]
 
 FETCH_BYTES = 4 << 20
-"""What one answer may hold by default; a larger first batch comes whole all the same."""
+"""The default size of a response; a larger first batch still comes whole."""
 WAIT_MS_MAX = 500
-"""How long the broker may wait for records before it answers that there are none."""
+"""How long the broker may wait for records before it sends an empty response."""
 BY_NAME_VERSION_MAX = 12
-"""From Fetch 13 on a topic goes by its id."""
+"""From Fetch 13 on requests name topics by their ids."""
 
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _LEAST_BYTES = (LOG_OVERHEAD_BYTES + 14, LOG_OVERHEAD_BYTES + 22, HEADER_SIZE_BYTES)
-"""Of what a log holds, by magic: messages of the formats v0 and v1, and batches."""
+"""By magic: the smallest message of the formats v0 and v1, and the smallest batch."""
 
 
 class OffsetsGone(ClientError):
@@ -56,23 +56,22 @@ class OffsetsGone(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """What one Fetch has brought: whole batches, from the one that holds the wanted offset."""
+    """The records of one Fetch: whole batches, from the one with the wanted offset."""
 
     buffer: memoryview
     """Batches, or messages of the formats v0 and v1; the first may begin before the wanted offset."""
     aborted: tuple[tuple[int, int], ...]
     """(producer id, first offset) of the aborted transactions among them; empty without read_committed."""
     next_offset: int
-    """Behind the last of them."""
+    """The offset after the last record."""
     high_watermark: int
 
 
 class Fetcher:
-    """Iterates `FetchedRecords` of [start, end); once.
+    """Iterates `FetchedRecords` of [start, end), once.
 
-    Waits for what is not there yet: the end of the log may lie before `end`, or (read_committed) an open
-    transaction; after the cluster's patience without progress that is a ClientError. `OffsetsGone` for what
-    is not there any more.
+    Waits for records that are not readable yet, because the log, or (read_committed) its stable part, ends
+    before `end`; ClientError after `patience_ms` without progress. `OffsetsGone` for deleted records.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Fetcher:
 
     @property
     def position(self) -> int:
-        """The offset behind everything that was handed out."""
+        """The offset after the last yielded record."""
         return self._position
 
     def __iter__(self) -> Iterator[FetchedRecords]:
@@ -112,7 +111,7 @@ class Fetcher:
             self._patience.renew()
 
     def _next(self) -> FetchedRecords | None:
-        """What the next answer brings; None where the same has to be asked again, which was waited for."""
+        """The next records; None, after a pause, if the same request has to be sent again."""
         try:
             connection, pending = self._under_way or self._send()
             self._under_way = None
@@ -142,7 +141,7 @@ class Fetcher:
                 f"{self._target} answers for offset {self._position} with {error.message}", error.code
             ) from error
         if next_offset <= self._position:
-            # The broker has waited already: nothing to pause for.
+            # The broker has waited already, so no pause is needed.
             if self._patience.waited_ms() > self._cluster.settings.patience_ms:
                 raise self._nothing_there(answer)
             return None
@@ -158,7 +157,7 @@ class Fetcher:
         try:
             self._under_way = self._send()
         except Disconnected as error:
-            # What was fetched is handed out first; the next step finds out again and waits.
+            # The fetched records are yielded first; the next step meets the error again and waits.
             self._cluster.failed(self._target, error)
 
     def _send(self) -> tuple[Connection, Pending]:
@@ -186,7 +185,7 @@ class Fetcher:
         self._patience.pause(f"fetching from {self._target}", failure)
 
     def _only(self, answer: Any) -> Any:
-        """The one partition that was asked for."""
+        """The requested partition."""
         index = self._target.partition
         found = [
             one for topic in answer.responses for one in topic.partitions if one.partition_index == index
@@ -214,10 +213,10 @@ class Fetcher:
 
 
 def whole_records(buffer: memoryview) -> tuple[memoryview, int]:
-    """What of `buffer` is whole batches or messages, and the offset behind them (-1 where there are none).
+    """The whole batches or messages in `buffer`, and the offset after them (-1 if there are none).
 
-    Ends before what is cut off, and before what is neither: a size or a magic that cannot be. Where that is
-    the first, KafkaError(CORRUPT_MESSAGE).
+    Ends before an incomplete one, and before an impossible size or magic. If the first has such a size or
+    magic: KafkaError(CORRUPT_MESSAGE).
     """
     position, next_offset, size_bytes = 0, -1, len(buffer)
     while size_bytes - position > MAGIC_POSITION:

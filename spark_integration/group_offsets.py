@@ -1,4 +1,4 @@
-"""The offsets that groups have committed, read and written without being a member."""
+"""The committed offsets of groups, read and written without membership."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.wire.messages.offset_fetch import (
 __all__ = ["GroupHasMembers", "commit", "committed"]
 
 _OFFSET_FETCH_VERSION_MAX = 9
-"""From 10 on topics go by their ids."""
+"""From 10 on requests name topics by their ids."""
 _OFFSET_COMMIT_VERSION_MAX = 9
 _HAS_MEMBERS = frozenset(
     {
@@ -30,7 +30,7 @@ _HAS_MEMBERS = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-"""What brokers answer to a commit of nobody's for a group that has members."""
+"""The errors of a commit without a member id for a group that has members."""
 
 TopicPartition = tuple[str, int]
 Committed = tuple[int, str]
@@ -38,7 +38,7 @@ Committed = tuple[int, str]
 
 
 class GroupHasMembers(ClientError):
-    """Only its members may commit for the group."""
+    """The group has members, and only they may commit."""
 
 
 def committed(
@@ -49,10 +49,10 @@ def committed(
     is_stable: bool,
     doing: str | None = None,
 ) -> dict[TopicPartition, Committed]:
-    """What the group has committed for these partitions by topic, or for all; without those where it has not.
+    """The committed offsets of the group for these partitions by topic, or for all; without those that have
+    none.
 
-    With `is_stable` after the end of transactions that are about to change it. `doing` is what a refusal
-    says.
+    `is_stable` waits for the end of open transactions with offsets. `doing` begins the sentence of a refusal.
     """
     wanted = None
     if partitions is not None:
@@ -67,13 +67,16 @@ def committed(
         require_stable=is_stable,
     )
     answer = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_FETCH_VERSION_MAX)
-    (told,) = answer.groups
-    for code in (told.error_code, *(one.error_code for of in told.topics for one in of.partitions)):
+    (group_response,) = answer.groups
+    for code in (
+        group_response.error_code,
+        *(one.error_code for of in group_response.topics for one in of.partitions),
+    ):
         if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
             raise refusal(doing or f"reading the offsets of group {group}", error_of(code))
     return {
         (of.name, one.partition_index): (one.committed_offset, one.metadata or "")
-        for of in told.topics
+        for of in group_response.topics
         for one in of.partitions
         if one.committed_offset >= 0
     }
@@ -82,9 +85,9 @@ def committed(
 def commit(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed], *, doing: str | None = None
 ) -> None:
-    """Commits for a group that has no members; GroupHasMembers where it has some.
+    """Commits for a group without members; GroupHasMembers if it has some.
 
-    `doing` is what a refusal says.
+    `doing` begins the sentence of a refusal.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), (offset, metadata) in offsets.items():
@@ -99,9 +102,9 @@ def commit(
     )
     answer = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_COMMIT_VERSION_MAX)
     for of in answer.topics:
-        for told in of.partitions:
-            code = error_of(told.error_code)
+        for result in of.partitions:
+            code = error_of(result.error_code)
             if code in _HAS_MEMBERS:
-                raise GroupHasMembers(f"group {group} has members, who alone commit for it", code)
+                raise GroupHasMembers(f"group {group} has members, and only they may commit for it", code)
             if code != ErrorCode.NONE:
                 raise refusal(doing or f"committing offsets of group {group}", code)

@@ -1,14 +1,13 @@
 """The segment files of data directories, Odradek's or Kafka's, read without a broker.
 
-    for partition in find_partitions(["/var/lib/kafka"]):
-        for piece in partition.pieces(start, end, with_transactions=True):     # where the directory is known
-            for records in read_piece(piece):  # wherever the files can be read
-            read
+    for partition in find_partitions(["/var/lib/kafka"]):  # on the driver
+        for piece in partition.pieces(start, end, with_transactions=True):
+            for records in read_piece(piece):  # on any worker that can read the files
                 ...
 
-Files are only read. Offsets, timestamps and where a large segment can be cut are found through the indexes;
-where one is missing or damaged the log itself is looked through. A log to which somebody appends meanwhile is
-read as far as it is whole.
+Files are only read. The indexes give offsets, timestamps and the places to cut a large segment; if one is
+missing or damaged, the log itself is read. A log that is appended to meanwhile is read up to its last whole
+batch.
 """
 
 import os
@@ -43,7 +42,7 @@ from odradek.wire.records import iter_records, read_batch_header, verify_crc
 __all__ = ["LogFilesError", "LogPartition", "Piece", "Segment", "find_partitions", "read_piece"]
 
 READ_BYTES = 4 << 20
-"""What is read of a file at a time; a batch that is larger comes whole all the same."""
+"""Read from a file at a time; a larger batch still comes whole."""
 BATCH_BYTES_MAX = 1 << 30
 _NO_OFFSET_IS_BEHIND = 2**63 - 1
 
@@ -51,12 +50,12 @@ _disk = OsDisk()
 
 
 class LogFilesError(ValueError):
-    """What cannot be read of a directory or a file; the text is one sentence that names it."""
+    """A directory or a file that cannot be read; the text is one sentence that names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One `.log` file; the offsets in it are those from `base_offset` on to before `end_offset`."""
+    """One `.log` file with the offsets [base_offset, end_offset)."""
 
     path: str
     base_offset: int
@@ -74,29 +73,28 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of a segment that one task reads: the offsets from `start` on to before `end`, of what lies
-    from `position` on to before `end_position`."""
+    """The part of a segment that one task reads: the offsets [start, end) in the bytes [position,
+    end_position)."""
 
     topic: str
     partition: int
     path: str
     position: int
-    """Where in the file to begin: where a batch does, of the first piece at or before that with the offset
-    `start`."""
+    """The start of a batch; in the first piece at or before the batch with the offset `start`."""
     start: int
     end: int
     is_last: bool
-    """Whether it is the end of the last segment, which may be torn."""
+    """Whether the piece ends the last segment, which may be torn."""
     aborted: tuple[tuple[int, int, int], ...] = ()
-    """(producer id, first offset, offset of the marker) of the aborted transactions that reach into it."""
+    """(producer id, first offset, offset of the marker) of the aborted transactions in it."""
     open_from: dict[int, int] = field(default_factory=dict)
-    """Producer id -> first offset of the transactions without an end."""
+    """Producer id -> first offset of its open transaction."""
     end_position: int | None = None
-    """Where a batch begins that is the next piece's; None in the last piece of a segment."""
+    """The start of the next piece's first batch; None in the last piece of a segment."""
 
 
 class Border(NamedTuple):
-    """Where a batch begins, and its offset; that of a compressed message is the last one in it."""
+    """The start of a batch, and its offset; a compressed message has the last offset in it."""
 
     position: int
     offset: int
@@ -104,14 +102,14 @@ class Border(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """What became of a partition's transactions."""
+    """The aborted and the open transactions of a partition."""
 
     aborted: tuple[AbortedTransaction, ...]
     open_from: dict[int, int]
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the first transaction without an end begins; beyond every offset if there is none."""
+        """The first offset of the first open transaction; beyond every offset if there is none."""
         return min(self.open_from.values(), default=_NO_OFFSET_IS_BEHIND)
 
 
@@ -134,11 +132,11 @@ class LogPartition:
         read_committed: bool = False,
         max_bytes: int | None = None,
     ) -> list[Piece]:
-        """Those of the segments that have offsets of [start, end), in their order; None is no bound.
+        """The pieces of the segments with offsets of [start, end), in order; None is no bound.
 
-        There is one piece for each segment, or, where it has more than `max_bytes`, several of at most so
-        much each, unless a batch is larger. `with_transactions` gives pieces their `aborted` and `open_from`;
-        with `read_committed` they end where the first transaction begins that has no end.
+        Each segment is one piece, or several of at most `max_bytes` each (more if a batch is larger).
+        `with_transactions` sets their `aborted` and `open_from`; with `read_committed` they end before the
+        first open transaction.
         """
         start = max(self.log_start_offset, 0 if start is None else start)
         end = _NO_OFFSET_IS_BEHIND if end is None else end
@@ -181,7 +179,7 @@ class LogPartition:
             )
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The offset of the first record that is not before `timestamp_ms`; None if there is none."""
+        """The offset of the first record at or after `timestamp_ms`; None if there is none."""
         for segment in self.segments:
             index = _time_index(segment)
             if segment.end_offset <= self.log_start_offset:
@@ -198,20 +196,20 @@ class LogPartition:
         return None
 
     def transactions(self) -> Transactions:
-        """From the transaction indexes and the newest snapshot, or, without these, from the log."""
+        """From the transaction indexes and the newest snapshot, or without them from the log."""
         aborted: list[AbortedTransaction] = []
         try:
             for segment in self.segments:
                 aborted += _aborted_in(segment)
         except (KafkaError, _NoIndex):
-            # Indexes are caches: somebody has deleted them.
+            # Indexes are caches, and may be deleted.
             return self._transactions_from(0, {}, [])
         offset, opened = self._newest_snapshot()
         behind = self._transactions_from(offset, opened, [])
         return Transactions(tuple(aborted), behind.open_from)
 
     def _newest_snapshot(self) -> tuple[int, dict[int, int]]:
-        """The offset behind what the newest sound one knows, and the transactions that were open there."""
+        """The offset of the newest sound snapshot, and the transactions that were open there."""
         names = os.listdir(self.path)
         offsets = (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None)
         for offset in sorted(offsets, reverse=True):
@@ -245,9 +243,9 @@ class LogPartition:
 
 
 def find_partitions(paths: Iterable[str]) -> list[LogPartition]:
-    """The partitions in data directories (or the one whose directory is named), in their order.
+    """The partitions in data directories (or of a single partition's directory), in order.
 
-    LogFilesError where a path is neither, and where two hold the same partition.
+    LogFilesError if a path is neither, or if two have the same partition.
     """
     found: dict[tuple[str, int], LogPartition] = {}
     for path in paths:
@@ -305,11 +303,11 @@ def _partition_at(path: str, key: tuple[str, int], starts: dict[tuple[str, int],
 
 
 class _NoIndex(Exception):
-    """A segment has none of its indexes."""
+    """A segment without any index."""
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    """Where a batch begins at or before the one that holds `offset`: 0 without a sound index."""
+    """The start of a batch at or before the batch with `offset`: 0 without a sound index."""
     if offset <= segment.base_offset:
         return 0
     index = _offset_index(segment)
@@ -333,7 +331,7 @@ def _time_index(segment: Segment) -> TimeIndex | None:
 
 
 def _entries_of(path: str, entry_bytes: int) -> bytes:
-    """The content of an index without the room that Kafka sets aside in that of the segment it writes to."""
+    """The content of an index, without the space that Kafka preallocates in the active segment."""
     content = read_file(_disk, path)
     entries = -(-len(content.rstrip(b"\0")) // entry_bytes)
     return content[: entries * entry_bytes]
@@ -345,7 +343,7 @@ def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
     except FileNotFoundError:
         if not os.path.exists(segment.beside(INDEX)):
             raise _NoIndex from None
-        # The file is only there when a transaction was aborted.
+        # The file exists only if a transaction was aborted.
         return []
 
 
@@ -353,9 +351,9 @@ def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
 
 
 def _cuts(segment: Segment, position: int, end: int, max_bytes: int) -> list[Border]:
-    """Where to cut what has the offsets before `end` behind `position`, into parts of at most `max_bytes`.
+    """Where to cut the bytes after `position`, up to the offset `end`, into parts of at most `max_bytes`.
 
-    None in a file that cannot be read: its task says why.
+    No cuts in a file that cannot be read: its task raises the error.
     """
     try:
         with _SegmentFile(segment) as file:
@@ -373,7 +371,7 @@ def _cuts(segment: Segment, position: int, end: int, max_bytes: int) -> list[Bor
 
 
 def _spaced(borders: Iterable[Border], start: int, max_bytes: int) -> Iterator[Border]:
-    """Of borders in their order as few as are needed for parts of at most `max_bytes`; never the last one."""
+    """As few of the ordered borders as parts of at most `max_bytes` need; never the last one."""
     before = Border(start, 0)
     for border in borders:
         if border.position - start > max_bytes and before.position > start:
@@ -383,7 +381,7 @@ def _spaced(borders: Iterable[Border], start: int, max_bytes: int) -> Iterator[B
 
 
 class _SegmentFile:
-    """A segment whose headers are looked at."""
+    """An open segment, to read its batch headers."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -398,7 +396,7 @@ class _SegmentFile:
         self._file.close()
 
     def batches(self, position: int) -> Iterator[StoredBatch]:
-        """From a position on, as far as they are sound; a message of format v0 or v1 counts as a batch."""
+        """The sound batches from a position on; a message of format v0 or v1 counts as a batch."""
         head = self.read(0, MAGIC_POSITION + 1)
         if is_legacy(head):
             for item in walk(self.read, self.size_bytes, self._segment.base_offset):
@@ -408,8 +406,8 @@ class _SegmentFile:
             yield from scan(self.read, position, self.size_bytes)
 
     def borders(self, position: int, end: int) -> Iterator[Border]:
-        """Where batches begin from `position` on, up to the first with the offset `end` or a later one; and
-        where the last one ends."""
+        """The starts of batches from `position` on, up to the first at or after the offset `end`; or the end
+        of the last batch."""
         behind = Border(position, -1)
         for batch in self.batches(position):
             yield Border(batch.position, batch.base_offset)
@@ -419,8 +417,9 @@ class _SegmentFile:
         yield behind
 
     def indexed_cuts(self, position: int, end: int, max_bytes: int) -> list[Border]:
-        """`position`, the cuts behind it that the offset index knows, and about where that has the offset
-        `end`. No cuts where it is missing, or leads to what is no batch."""
+        """`position`, the cuts after it from the offset index, and about the position of the offset `end`.
+
+        No cuts if the index is missing, or does not point to a batch."""
         index = _offset_index(self._segment)
         entries = () if index is None else map(Border, index.positions, index.offsets)
         begin, limit = Border(position, -1), Border(self.size_bytes, end)
@@ -436,12 +435,12 @@ class _SegmentFile:
             offset = self._offset_at(at)
             if offset is None:
                 return [begin, Border(self.size_bytes, end)]
-            # An entry of an index has the last offset of what was appended there, not the first.
+            # An entry of an index has the last offset of an append, not the first.
             cuts.append(Border(at, offset))
         return [*cuts, limit]
 
     def _offset_at(self, position: int) -> int | None:
-        """The offset of the batch that begins there; None where no sound one does."""
+        """The offset of the batch at `position`; None if no sound batch begins there."""
         head = self.read(position, LOG_OVERHEAD_BYTES)
         size_bytes = _size_of(memoryview(head))
         if size_bytes > min(self.size_bytes - position, BATCH_BYTES_MAX):
@@ -457,7 +456,7 @@ class _SegmentFile:
         return header.base_offset
 
     def first_at(self, batch: StoredBatch, timestamp_ms: int, start: int) -> int | None:
-        """The first offset from `start` on of a record in a batch that is not before `timestamp_ms`."""
+        """The first offset from `start` on of a record in the batch at or after `timestamp_ms`."""
         content = memoryview(self.read(batch.position, batch.size_bytes))
         try:
             records: Iterable[Any]
@@ -477,10 +476,10 @@ class _SegmentFile:
 
 
 def read_piece(piece: Piece, read_bytes: int = READ_BYTES) -> Iterator[FetchedRecords]:
-    """Whole batches (or messages), in their order; the bytes of one are overwritten by the next.
+    """Whole batches (or messages), in order; the next ones overwrite the bytes.
 
-    Ends where `end` or `end_position` is reached. LogFilesError for what is no batch, unless it stands at the
-    end of the last segment, where somebody may just be writing.
+    Ends at `end` or `end_position`. LogFilesError for bytes that are not a batch, except at the end of the
+    last segment, where a broker may be writing.
     """
     with _opened(piece) as file:
         buffer = bytearray(read_bytes)
@@ -505,14 +504,14 @@ def read_piece(piece: Piece, read_bytes: int = READ_BYTES) -> Iterator[FetchedRe
 
 
 def _size_of(view: memoryview) -> int:
-    """What the batch there says that it has."""
+    """The size in the header of the batch."""
     return LOG_OVERHEAD_BYTES + int.from_bytes(view[8:LOG_OVERHEAD_BYTES], "big")
 
 
 def _is_torn(piece: Piece, position: int, view: memoryview, room_bytes: int) -> bool:
-    """Whether the log ends within the batch there; False where it is only larger than what was read.
+    """Whether the log ends within the batch; False if the batch is only larger than the buffer.
 
-    LogFilesError in an earlier segment, and for what nobody could have in memory.
+    LogFilesError in an earlier segment, and for a size beyond BATCH_BYTES_MAX.
     """
     if _size_of(view) <= BATCH_BYTES_MAX:
         if len(view) == room_bytes:
@@ -523,7 +522,7 @@ def _is_torn(piece: Piece, position: int, view: memoryview, room_bytes: int) -> 
 
 
 def _aborted_from(piece: Piece, whole: memoryview) -> tuple[tuple[int, int], ...]:
-    """Those that reach into these batches: a producer's later transaction may have been committed."""
+    """The aborted transactions of these batches: a producer's later transaction may be committed."""
     offset = int.from_bytes(whole[:8], "big")
     return tuple((producer, first) for producer, first, last in piece.aborted if last >= offset)
 
@@ -540,7 +539,7 @@ def _opened(piece: Piece) -> BinaryIO:
 
 
 def _read_into(file: BinaryIO, position: int, end_position: int | None, buffer: bytearray) -> memoryview:
-    """What has room in the buffer, up to the end of the piece."""
+    """Fills the buffer, up to the end of the piece."""
     file.seek(position)
     view, filled = memoryview(buffer), 0
     if end_position is not None:
@@ -551,7 +550,7 @@ def _read_into(file: BinaryIO, position: int, end_position: int | None, buffer: 
 
 
 def _is_end(piece: Piece, view: memoryview) -> bool:
-    """Whether nothing more comes: the end of the file; in the last segment room that was set aside, too."""
+    """Whether the piece ends here: at the end of the file, in the last segment also at preallocated space."""
     head = bytes(view[: MAGIC_POSITION + 1])
     return not head or (piece.is_last and (len(head) <= MAGIC_POSITION or not any(head)))
 
@@ -560,5 +559,5 @@ def _damaged(piece: Piece, position: int, why: str) -> LogFilesError:
     return LogFilesError(
         f"the segment {piece.path} of topic {piece.topic}, partition {piece.partition} is damaged at byte "
         f"{position}: "
-        f"{why}; `odradek check` says more"
+        f"{why}; `odradek check` reports more"
     )

@@ -1,7 +1,7 @@
-"""What a query's `where` says of topics, partitions, offsets and timestamps, for the plan of a read.
+"""The topics, partitions, offsets and timestamps of a query's `where`, for the plan of a read.
 
-Spark hands filters over from PySpark 4.1 on, with `spark.sql.python.filterPushdown.enabled`. They are told
-by their names, so that nothing of PySpark is needed to understand them.
+Spark passes filters from PySpark 4.1 on, with `spark.sql.python.filterPushdown.enabled`. They are recognised
+by the names of their classes, so that PySpark need not be imported.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Narrowed:
-    """What is left of a table; a bound that is not there is as wide as can be."""
+    """The part of a table that filters leave; a missing bound does not restrict."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     start: int = 0
     end: int = _END_OF_ALL
-    """Offsets from `start` on to before `end`."""
+    """Offsets of [start, end)."""
     first_timestamp_ms: int | None = None
-    """No record before this is wanted; those behind the first that is as late are, whatever they have."""
+    """Reading starts at the first record of this time or later; the records after it may be older."""
 
     def takes(self, topic: str, partition: int) -> bool:
         return (self.topics is None or topic in self.topics) and (
@@ -36,9 +36,7 @@ class Narrowed:
 
 
 def narrow(filters: list[Any]) -> tuple[Narrowed, list[Any]]:
-    """What the filters, all of which have to hold, leave of a table; and those that Spark still has to
-    apply.
-    """
+    """The part of a table that passes all filters, and the filters that Spark still has to apply."""
     narrowed, left = Narrowed(), []
     for one in filters:
         taken = _taken(narrowed, one)
@@ -50,7 +48,7 @@ def narrow(filters: list[Any]) -> tuple[Narrowed, list[Any]]:
 
 
 def _taken(narrowed: Narrowed, one: Any) -> Narrowed | None:
-    """With one filter more; None for one that says nothing to us."""
+    """Narrowed by one more filter; None for a filter that is not understood."""
     attribute, kind = getattr(one, "attribute", None), type(one).__name__
     if attribute in (("topic",), ("partition",)):
         values = _values(one, kind, str if attribute == ("topic",) else int)
@@ -96,7 +94,7 @@ def _between(narrowed: Narrowed, start: int, end: int) -> Narrowed:
 
 
 def _not_before(narrowed: Narrowed, value: Any) -> Narrowed | None:
-    # Without a time zone it is that of a session, which is not known here.
+    # Without a time zone the session's zone counts, which is not known here.
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     first = (value - _EPOCH) // timedelta(milliseconds=1)

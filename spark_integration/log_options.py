@@ -1,7 +1,7 @@
-"""What users write to read segment files: the names of the Kafka source where it has them.
+"""The options for reading segment files, with the names of Spark's Kafka source where it has them.
 
-`read_log_options` takes what Spark hands over and gives `LogOptions`, or raises `OptionError`: one sentence
-with the option and the remedy. No file is looked at here.
+`read_log_options` makes `LogOptions` of Spark's options, or raises `OptionError`: one sentence with the
+option and the remedy. No file is read here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ METADATA_COLUMNS = {
     "codec": "STRING",
     "leaderEpoch": "INT",
 }
-"""Column -> its type in Spark's DDL: what a batch says of the records in it."""
+"""Column -> its type in Spark's DDL: values of a batch for its records."""
 
 COLUMNS = {**kafka_options.COLUMNS, **METADATA_COLUMNS}
 
 _REASONS = {
-    "kafka.bootstrap.servers": "files are read and no broker is asked; remove it, or use format('odradek')",
+    "kafka.bootstrap.servers": "files are read without a broker; remove it, or use format('odradek')",
     "minPartitions": "tasks are made by their bytes; remove it, or use maxBytesPerPartition",
     "maxRecordsPerPartition": "tasks are made by their bytes; remove it, or use maxBytesPerPartition",
 }
@@ -40,25 +40,25 @@ MAX_BYTES_PER_PARTITION = 128 << 20
 
 @dataclass(frozen=True)
 class LogOptions:
-    """A read of segment files, as it was asked for."""
+    """The options of a read of segment files."""
 
     paths: tuple[str, ...]
     """Data directories, or directories of single partitions."""
     subscription: Subscribed | Matching | Assigned | None
-    """None: every topic but the brokers' own."""
+    """None: every topic whose name does not begin with `__`."""
     start: Bound
     end: Bound
     columns: tuple[str, ...]
     read_committed: bool
     check_crcs: bool
     max_bytes_per_partition: int
-    """What one task reads of a segment, unless a batch is larger."""
+    """A task reads at most so much of a segment, unless a batch is larger."""
     push_filters: bool
-    """Whether a `where` becomes part of the plan, with the consequences that `log_source.py` tells of."""
+    """Whether a `where` becomes part of the plan, with the consequences that `log_source.py` describes."""
 
 
 def read_log_options(options: Mapping[str, Any]) -> LogOptions:
-    """What a user's options ask for; raises OptionError where they cannot be had."""
+    """The user's options, parsed; OptionError for an option that is wrong or unknown."""
     given = GivenOptions(options)
     subscription, start, end = kafka_options.batch_range(given)
     read = LogOptions(
@@ -79,7 +79,7 @@ def read_log_options(options: Mapping[str, Any]) -> LogOptions:
 
 
 def read_log_columns(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which columns these options ask for, whatever else they say."""
+    """The columns of these options; the others are not checked."""
     return _columns(GivenOptions(options))
 
 

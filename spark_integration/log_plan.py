@@ -1,6 +1,4 @@
-"""From options to rows of segment files: which pieces are read, and a piece as Arrow batches. Without
-Spark.
-"""
+"""From options to rows of segment files: the pieces to read, and a piece as Arrow batches. Without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _NO_RECORD_IS_BEHIND = 2**63 - 1
 
 
 def batches_of(options: LogOptions, piece: Piece) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of one piece. LogFilesError and CorruptRecords for what is not sound."""
+    """The rows of one piece. LogFilesError and CorruptRecords for unsound bytes."""
     from odradek.spark.columns import ColumnBuilder
 
     builder = ColumnBuilder(
@@ -52,7 +50,7 @@ def batches_of(options: LogOptions, piece: Piece) -> Iterator[pyarrow.RecordBatc
 
 
 def plan(options: LogOptions, narrowed: Narrowed) -> list[Piece]:
-    """The pieces of segments that have what is wanted; what narrows comes on top of the options."""
+    """The pieces of segments that the options select and `narrowed` leaves."""
     wanted = _wanted(find_partitions(options.paths), options.subscription)
     keys = {(one.topic, one.partition) for one in wanted}
     check_bound(options.start, keys)
@@ -96,14 +94,14 @@ def _wanted(
 
 
 def _few(topics: set[str]) -> str:
-    """What is there instead, for who has mistyped."""
+    """The existing topics, for a user who has mistyped a name."""
     listed = sorted(topic for topic in topics if not topic.startswith("__"))
     more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
     return f"it has {', '.join(listed[:5]) or 'none'}{more}"
 
 
 def _range(options: LogOptions, narrowed: Narrowed, partition: LogPartition) -> tuple[int, int]:
-    """First offset, and the one behind the last; beyond every offset where there is no bound."""
+    """[start, end) as offsets; beyond every offset where there is no bound."""
     start = _offset(options.start, partition)
     if start is None:
         start = _NO_RECORD_IS_BEHIND if isinstance(options.start, ByTimestamp) else 0
@@ -117,7 +115,7 @@ def _range(options: LogOptions, narrowed: Narrowed, partition: LogPartition) -> 
 
 
 def _offset(bound: Bound, partition: LogPartition) -> int | None:
-    """None: as far as the log goes; of a timestamp, too, that no record has reached."""
+    """None: no bound, or a timestamp that no record has reached."""
     if isinstance(bound, ByOffset):
         offset = bound.offsets[partition.topic][partition.partition]
         return offset if offset >= 0 else None

@@ -3,13 +3,13 @@
     spark.read.format("odradek-log").option("subscribe", "orders").load("/var/lib/kafka")
 
 Spark finds it by itself where Odradek's wheel is installed (the top-level module `pyspark_odradek_log`);
-`odradek.spark.register(spark)` makes it known by hand. There is one task for each segment, more for one that
-is large; the directories have to be there, under the same path, for the driver and for every worker.
+`odradek.spark.register(spark)` registers it by hand. Each segment has one task, a large one several. The
+driver and every worker need the directories under the same path.
 
 With the option `pushFilters` a `where` on topic, partition, offset and timestamp narrows the plan, as the
 options do (PySpark 4.1 and later, with `spark.sql.python.filterPushdown.enabled`). It is off by default:
-Spark refuses a source that can do it while that setting is off; and Spark 4.1 keeps what was pushed last with
-the DataFrame that `load` gave, for whatever else is asked of it, so every `where` needs a `load` of its own.
+Spark refuses a source with filters while that setting is off; and Spark 4.1 keeps the last pushed filters
+with the DataFrame of `load` for all later queries on it, so every `where` needs a `load` of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class OdradekLogDataSource(DataSource):
-    """What Spark makes of `format("odradek-log")` and its options."""
+    """`format("odradek-log")` with its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +54,7 @@ class OdradekLogDataSource(DataSource):
 
 
 def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
-    """Spark takes Arrow columns by their place, so that another schema would be other values."""
+    """Spark matches Arrow columns by position, so another schema would give wrong values."""
     expected = [(name, COLUMNS[name].lower().replace(": ", ":").replace(", ", ",")) for name in columns]
     if [(field.name, field.dataType.simpleString()) for field in schema.fields] != expected:
         raise OptionError(
@@ -64,7 +64,7 @@ def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
 
 
 class PiecePartition(InputPartition):
-    """What one task reads."""
+    """The piece of one task."""
 
     def __init__(self, piece: Piece) -> None:
         super().__init__(piece)
@@ -81,15 +81,15 @@ class LogReader(DataSourceReader):
         return [PiecePartition(piece) for piece in plan(self._options, self._narrowed)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
-        # Where there is no partition Spark makes one task with None, or with a partition of None.
+        # For a query without partitions Spark makes one task with None, or with a partition of None.
         piece = None if partition is None else partition.value
         return iter(()) if piece is None else batches_of(self._options, piece)
 
 
 class FilteringLogReader(LogReader):
-    """A reader that Spark asks what it can filter by itself."""
+    """A reader to which Spark pushes filters."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes what narrows the plan; Spark (from 4.1 on) applies what is left, which is given back."""
+        """Narrows the plan; returns the filters that Spark (from 4.1 on) still has to apply."""
         self._narrowed, left = narrow(filters)
         return left

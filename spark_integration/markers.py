@@ -1,18 +1,18 @@
-"""What makes the sink exactly once: in the transaction of its rows a task says that they are written.
+"""What makes the sink exactly once: a task writes a marker in the transaction of its rows.
 
 The marker of a task (query, number of the task in the plan) holds the epoch, how many rows it wrote, their
 checksum and a sample of their hashes. It is written twice in the same transaction: as a committed offset of
-the group `odradek-spark-QUERY`, which is quickly read, and as a record of the markers topic, which is
+the group `odradek-spark-QUERY`, which is fast to read, and as a record of the markers topic, which is
 compacted and outlives `offsets.retention.minutes`.
 
-A task finds out whether its rows are in by all markers of its query, and not by its own alone: Spark's Kafka
-source may deal out the same offsets to the tasks in another order when an epoch comes again. Rows that are in
-under whatever number are not written again. Where rows differ from what is in, `judge` refuses them; what no
-task can see the driver finds out at the end, who demands that all that was in has come again (`settle`).
+A task compares its rows with all markers of its query, not only with its own: Spark's Kafka source may assign
+the same offsets to other tasks when an epoch runs again. Rows that a task of any number has written are not
+written again. `judge` refuses rows that differ from the written ones. At the end the driver checks what no
+task can see: all written rows have to come again (`settle`).
 
 A task has place NUMBER modulo 16 in the markers topic and in the offsets of the group; tasks from 16 on have
 groups of their own, `odradek-spark-QUERY-1` for 16 to 31 and so on. Place 16 is the driver's: once all tasks
-are done it says there how many they were. Of an epoch that is whole nothing new is written.
+are done it writes their number there. Nothing new is written for a complete epoch.
 """
 
 from __future__ import annotations
@@ -73,43 +73,44 @@ REMEDY = (
 
 
 class MarkerError(ClientError):
-    """The epoch cannot be written as asked, without losing or doubling rows."""
+    """The epoch cannot be written without losing or doubling rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one attempt at a task has written, or would write."""
+    """The rows that one attempt at a task has written, or would write."""
 
     run: str
-    """Of all tasks of one run of the epoch the same."""
+    """The id of a run of the epoch, the same for all its tasks."""
     rows: int
     checksum: int
     sample: tuple[int, ...]
-    """Some of the hashes of the rows, see `Batches.sample`."""
+    """Some hashes of the rows, see `Batches.sample`."""
 
     def is_same(self, other: Rows) -> bool:
         return (self.rows, self.checksum, self.sample) == (other.rows, other.checksum, other.sample)
 
     def overlaps(self, other: Rows) -> bool:
-        """Whether a row is certainly in both."""
+        """Whether both certainly have a row in common."""
         return not set(self.sample).isdisjoint(other.sample)
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Where the texts are that a task's transactions have attached to its marker (`attach`)."""
+    """Place of the texts that a task's transactions have attached to its marker (`attach`)."""
 
     epoch: int
-    """Of the job; those of one epoch belong together."""
+    """Epoch of the job; the texts of one epoch belong together."""
     count: int
     last_offset: int
-    """Of the last one, in the task's partition of the markers topic. It knows where the one before it is."""
+    """Offset of the last text in the task's partition of the markers topic. Each text has the offset
+    before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What is in of one epoch by the tasks of one number: mostly one entry, more where an epoch has come
-    again and Spark had dealt out its input to the tasks anew."""
+    """The rows that tasks of one number have written in an epoch: mostly one entry, more if the epoch ran
+    again and Spark assigned its input to the tasks anew."""
 
     epoch: int
     entries: tuple[Rows, ...]
@@ -147,7 +148,7 @@ def _entry(fields: dict[str, Any]) -> Rows:
 
 
 def transactional_id(query: str, number: int) -> str:
-    """As whom the task of a query writes."""
+    """The transactional id of a task of a query."""
     return f"odradek-spark-{query}-{number}"
 
 
@@ -165,16 +166,16 @@ def judge(
     rows: Rows,
     of: str,
 ) -> int | None:
-    """The number under which the rows of task `number` are in already, None where they are to be written.
+    """The number of the task that has written the rows of task `number`; None if they have to be written.
 
-    `markers` by number and `sealed` are those of the task's query. MarkerError, which names the task as `of`,
-    where the epoch has been written with other rows or a later one is there.
+    `markers` by number and `sealed` belong to the task's query. MarkerError, which names the task as `of`, if
+    the epoch was written with other rows, or if there is a later epoch.
     """
     newest = max((marker.epoch for marker in markers.values()), default=-1)
     if max(newest, sealed[0] if sealed else -1) > epoch:
         raise MarkerError(
-            f"{of} is asked for epoch {epoch}, and a later one is written: its checkpoint is older than "
-            "what is in the topic; go on from the newest checkpoint, or begin a new query with a new one"
+            f"{of} comes with epoch {epoch}, and a later one is written: its checkpoint is older than "
+            "what is in the topic; continue from the newest checkpoint, or begin a new query with a new one"
         )
     there = {other: marker.entries for other, marker in markers.items() if marker.epoch == epoch}
     own = there.pop(number, ())
@@ -202,8 +203,8 @@ def _differ(of: str, what: str, epoch: int, rows: Rows) -> MarkerError:
 def settle(
     markers: Mapping[int, Marker], epoch: int, run: str, claims: Iterable[tuple[int, Rows]], of: str
 ) -> None:
-    """For the driver: refuses an epoch of which something is in that no task of this run has come with, or
-    more than one. `claims` are the rows that tasks have found, and under which number."""
+    """For the driver: refuses an epoch with written rows that no task of this run has found again, or more
+    than one. `claims` are the rows that tasks have found, with the number of the task that wrote them."""
     claimed = Counter((number, rows.rows, rows.checksum) for number, rows in claims)
     for number, marker in markers.items():
         for entry in marker.entries:
@@ -222,7 +223,7 @@ def settle(
 
 
 def prepare(cluster: Cluster, topic: str = MARKERS_TOPIC) -> None:
-    """Creates the markers topic where it is not there; refuses one that cannot keep markers."""
+    """Creates the markers topic if it is missing; refuses a topic that cannot keep markers."""
     count = cluster.partitions_of([topic]).get(topic)
     if count is None:
         doing = f"creating the markers topic {topic}"
@@ -238,7 +239,7 @@ def prepare(cluster: Cluster, topic: str = MARKERS_TOPIC) -> None:
 
 
 def write(producer: Producer, query: str, number: int, marker: Marker, topic: str = MARKERS_TOPIC) -> None:
-    """Puts the marker of a task into the producer's open transaction, both ways."""
+    """Writes the marker of a task into the producer's open transaction, as offset and as record."""
     place = number % PLACES
     _send(producer, topic, place, _key(query, number), marker.to_json())
     producer.send_offsets(group(query, number), {(topic, place): (marker.epoch, marker.to_json())})
@@ -253,15 +254,15 @@ def attach(
     before: Attached | None,
     topic: str = MARKERS_TOPIC,
 ) -> Attached | None:
-    """Puts texts into the open transaction whose marker then has what this returns; flushes.
+    """Writes texts into the open transaction, and flushes. The result belongs into its marker.
 
-    `before` is what the task's last marker has; texts of an earlier epoch give way to these. A text is a
-    record of the markers topic and has to be smaller than a batch of it may be.
+    `before` comes from the task's last marker; these texts replace texts of an earlier epoch. A text is a
+    record of the markers topic, and has to fit into a batch of it.
 
-    Each record says where the one before it is, and the marker where the last one is. So they are found by
-    their offsets, and what a committed marker leads to is committed: nobody has to read the topic from its
-    start, nor to wait for the transactions of others that are open in it. Their keys are numbers, the same in
-    each epoch, so that compaction leaves no more than the texts of the longest one.
+    Each record has the offset of the one before, and the marker the offset of the last. So records are found
+    by offset, and all records of a committed marker are committed: a reader need not read the topic from its
+    start, nor wait for open transactions of others. Their keys are numbers, the same in each epoch, so that
+    compaction leaves at most the texts of the longest epoch.
     """
     if before is not None and before.epoch != epoch:
         before = None
@@ -273,7 +274,7 @@ def attach(
         (placement,) = placements
         if placement.base_offset < 0:
             raise ClientError(
-                f"the broker does not tell where in topic {topic} it has put a record: try again"
+                f"the broker does not return the offset of a record in topic {topic}: try again"
             )
         before = Attached(epoch, count + 1, placement.base_offset)
     return before
@@ -303,7 +304,7 @@ def _key(query: str, number: int) -> bytes:
 
 
 def seal(cluster: Cluster, query: str, epoch: int, tasks: int, topic: str = MARKERS_TOPIC) -> None:
-    """The driver's word that the epoch is whole, and of how many tasks."""
+    """The driver notes that the epoch is complete, with the number of its tasks."""
     group_id = group(query, 0)
     offsets = {(topic, DRIVER_PLACE): (epoch, str(tasks))}
     group_offsets.commit(cluster, group_id, offsets, doing=f"writing the markers of group {group_id}")
@@ -317,8 +318,8 @@ def read(
 ) -> dict[int, Marker]:
     """The markers of all tasks of a query, by their numbers.
 
-    That of task `number` is exact, if its transactional id has been taken over; the others are as they are at
-    the moment. The group's offsets say it, or where those have expired the topic.
+    The marker of task `number` is exact, if its transactional id has been taken over; the others may change.
+    They come from the group's offsets, or, if those have expired, from the topic.
     """
     markers: dict[int, Marker] = {}
     for start in range(0, 1 << 20, PLACES):
@@ -334,8 +335,8 @@ def read(
 
 
 def sealed(cluster: Cluster, query: str, topic: str = MARKERS_TOPIC) -> tuple[int, int] | None:
-    """The last epoch that the driver has called whole and the number of its tasks; None where that is not
-    known (any more)."""
+    """The last epoch that the driver has sealed, and the number of its tasks; None if it is unknown or
+    expired."""
     epoch, tasks = _committed(cluster, group(query, 0), topic, [DRIVER_PLACE], is_stable=False).get(
         DRIVER_PLACE, (-1, "")
     )
@@ -353,8 +354,8 @@ def attached(
         record = _record_at(cluster, topic, place, at)
         if record is None or not (record.key or b"").startswith(prefix) or record.value is None:
             raise MarkerError(
-                f"topic {topic}, partition {place} has at offset {at} not what query {query} has put there: "
-                "what it needs to go on is lost"
+                f"topic {topic}, partition {place} has at offset {at} no record of query {query}: "
+                "the query cannot continue without it"
             )
         before, _, text = record.value.decode().partition(" ")
         at = int(before)
@@ -362,7 +363,7 @@ def attached(
 
 
 def _record_at(cluster: Cluster, topic: str, place: int, offset: int) -> Record | None:
-    # The smallest fetch is the one batch that it is in.
+    # The smallest fetch returns only the batch with the record.
     for fetched in Fetcher(cluster, topic, place, offset, offset + 1, read_committed=False, fetch_bytes=1):
         for position, header in iter_batches(fetched.buffer):
             if header.base_offset <= offset <= header.last_offset:
@@ -381,18 +382,17 @@ def _markers(
 def _committed(
     cluster: Cluster, group_id: str, topic: str, places: Iterable[int], *, is_stable: bool
 ) -> dict[int, tuple[int, str]]:
-    """Offset and metadata that the group has committed, where it has; if wanted after the end of transactions
-    that are about to change them."""
+    """The committed offset and metadata of the group by place; `is_stable` waits for open transactions."""
     doing = f"reading the markers of group {group_id}"
     found = group_offsets.committed(cluster, group_id, {topic: places}, is_stable=is_stable, doing=doing)
     return {place: committed for (_, place), committed in found.items()}
 
 
 def _read_topic(cluster: Cluster, query: str, topic: str) -> dict[int, Marker]:
-    """As `read`, of the records.
+    """As `read`, from the records of the topic.
 
-    The end is that of all records and not of the committed ones: what is looked for may lie behind another
-    task's open transaction, whose end is waited for.
+    Reads to the log end, not only to the last stable offset: a marker may be after another task's open
+    transaction, and the read waits for its end.
     """
     places = [(topic, place) for place in range(PLACES)]
     starts = cluster.list_offsets(dict.fromkeys(places, EARLIEST))
@@ -409,7 +409,7 @@ def _read_topic(cluster: Cluster, query: str, topic: str) -> dict[int, Marker]:
 
 
 def _committed_records(fetched: FetchedRecords, prefix: bytes) -> Iterator[Record]:
-    """The records whose keys begin with the prefix, but for those of aborted transactions."""
+    """The records whose keys begin with the prefix, without aborted ones."""
     aborted: set[int] = set()
     ahead = deque(sorted(fetched.aborted, key=lambda transaction: transaction[1]))
     for position, header in iter_batches(fetched.buffer):

@@ -1,7 +1,7 @@
 """From options to ranges of offsets: which partitions, from where to where, in which tasks, how much at once.
 
-The arithmetic is that of Spark's Kafka source, so that a job which changes its format keeps its tasks and its
-batches. `Offsets` go into Spark's checkpoints as the same JSON that Spark's source writes there.
+The arithmetic is the same as in Spark's Kafka source, so a job that changes its format keeps its tasks and
+its batches. `Offsets` go into Spark's checkpoints as the same JSON that Spark's source writes there.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = [
     "Offsets",
     "earliest_offsets",
     "flat",
+    "from_checkpoint",
     "from_json",
-    "in_checkpoint",
     "latest_offsets",
     "limited",
     "nested",
-    "of_checkpoint",
     "partitions_read",
     "plan",
     "resolve_end",
     "resolve_start",
     "size_between",
+    "to_checkpoint",
     "to_json",
 ]
 
@@ -49,7 +49,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """What one task reads: [start, end) of a partition."""
+    """The part that one task reads: [start, end) of a partition."""
 
     topic: str
     partition: int
@@ -58,15 +58,15 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Offsets, of which compaction and transactions may have left fewer records."""
+        """Number of offsets; compaction and transactions may leave fewer records."""
         return self.end - self.start
 
 
-# -- as Spark keeps them
+# -- in Spark's checkpoints
 
 
-def in_checkpoint(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """What Spark is given to keep; in one order, since Spark compares the text that it makes of it."""
+def to_checkpoint(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Offsets for Spark's checkpoint; sorted, because Spark compares them as text."""
     return {
         topic: {str(partition): offset for partition, offset in sorted(of_topic.items())}
         for topic, of_topic in sorted(offsets.items())
@@ -74,17 +74,17 @@ def in_checkpoint(offsets: Offsets) -> dict[str, dict[str, int]]:
     }
 
 
-def of_checkpoint(kept: Mapping[str, Mapping[str, int]]) -> Offsets:
+def from_checkpoint(kept: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {topic: {int(number): offset for number, offset in of.items()} for topic, of in kept.items()}
 
 
 def to_json(offsets: Offsets) -> str:
     """`{"topic":{"0":23}}`, as Spark's source writes it."""
-    return json.dumps(in_checkpoint(offsets), separators=(",", ":"))
+    return json.dumps(to_checkpoint(offsets), separators=(",", ":"))
 
 
 def from_json(text: str) -> Offsets:
-    return of_checkpoint(json.loads(text))
+    return from_checkpoint(json.loads(text))
 
 
 def flat(offsets: Offsets) -> Iterator[tuple[TopicPartition, int]]:
@@ -101,11 +101,11 @@ def nested(found: Iterable[tuple[TopicPartition, int]]) -> Offsets:
     return offsets
 
 
-# -- what the cluster says
+# -- from the cluster
 
 
 def partitions_read(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that a read is about, as of now; OptionError for a topic that does not exist."""
+    """The present partitions of a read; OptionError for a topic that does not exist."""
     subscription = options.subscription
     if isinstance(subscription, Assigned):
         numbers = _numbers_of(cluster, subscription.partitions)
@@ -122,7 +122,7 @@ def partitions_read(cluster: Cluster, options: ReadOptions) -> list[TopicPartiti
 
 
 def _numbers_of(cluster: Cluster, topics: Collection[str]) -> dict[str, int]:
-    """How many partitions each topic has; a broker that has just started may not know it for a moment."""
+    """The number of partitions of each topic; a broker that has just started may not know it for a moment."""
     patience = Patience(cluster.settings)
     while True:
         numbers = cluster.partitions_of(topics)
@@ -144,7 +144,7 @@ def _refuse_unknown(wanted: list[TopicPartition], numbers: Mapping[str, int]) ->
 def latest_offsets(
     cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition] | None = None
 ) -> Offsets:
-    """The end of each partition that is read; with read_committed that of what is decided (last stable)."""
+    """The end of each partition that is read; with read_committed the last stable offset."""
     wanted = partitions_read(cluster, options) if partitions is None else list(partitions)
     if not wanted:
         return {}
@@ -158,15 +158,15 @@ def earliest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
 
 
 def resolve_start(cluster: Cluster, options: ReadOptions, latest: Offsets) -> Offsets:
-    """Where reading starts in each partition of `latest`, which also says where the latest is.
+    """The start of the read in each partition; `latest` has their ends.
 
-    OptionError where a partition is not named, or has no record as late as the timestamp given.
+    OptionError if a partition is not named, or has no record as late as the given timestamp.
     """
     return _resolve(cluster, options, options.start, latest, options.unmatched_is_latest)
 
 
 def resolve_end(cluster: Cluster, options: ReadOptions, latest: Offsets) -> Offsets:
-    """Where reading ends; a partition without a record as late as the timestamp given is read whole."""
+    """The end of the read; a partition without a record as late as the given timestamp is read whole."""
     return _resolve(cluster, options, options.end, latest, unmatched_is_latest=True)
 
 
@@ -175,19 +175,19 @@ def _resolve(
 ) -> Offsets:
     ends = dict(flat(latest))
     check_bound(bound, ends)
-    asked = _asked(bound, ends)
+    requested = _requested(bound, ends)
     if isinstance(bound, ByTimestamp):
-        found = _by_timestamp(cluster, bound, asked, ends, unmatched_is_latest, options.read_committed)
+        found = _by_timestamp(cluster, bound, requested, ends, unmatched_is_latest, options.read_committed)
         return nested(found)
-    # What is latest was listed already: asked again it could be another.
-    earliest = earliest_offsets(cluster, [key for key, place in asked.items() if place == EARLIEST])
+    # The ends are known already: a second request could return later ones.
+    earliest = earliest_offsets(cluster, [key for key, place in requested.items() if place == EARLIEST])
     return nested(
-        (key, ends[key] if place == LATEST else earliest.get(key, place)) for key, place in asked.items()
+        (key, ends[key] if place == LATEST else earliest.get(key, place)) for key, place in requested.items()
     )
 
 
-def _asked(bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The offset or the timestamp that was asked for in each partition."""
+def _requested(bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The requested offset or timestamp of each partition."""
     if isinstance(bound, Everywhere):
         return dict.fromkeys(partitions, bound.offset)
     given = bound.offsets if isinstance(bound, ByOffset) else bound.timestamp_ms
@@ -199,14 +199,14 @@ def _asked(bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPart
 def _by_timestamp(
     cluster: Cluster,
     bound: ByTimestamp,
-    asked: Mapping[TopicPartition, int],
+    requested: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     unmatched_is_latest: bool,
     read_committed: bool,
 ) -> Iterator[tuple[TopicPartition, int]]:
-    if not asked:
+    if not requested:
         return
-    for key, offset in cluster.list_offsets(asked, read_committed).items():
+    for key, offset in cluster.list_offsets(requested, read_committed).items():
         if offset >= 0:
             # A record that came after the ends were listed belongs to the next read.
             yield key, min(offset, ends[key])
@@ -214,8 +214,9 @@ def _by_timestamp(
             yield key, ends[key]
         else:
             raise OptionError(
-                f"No offset matched {bound.option} {asked[key]} in {key[0]}-{key[1]}: it has no record that "
-                "late; give an earlier time, or startingOffsetsByTimestampStrategy=latest to start at its end"
+                f"No offset matched {bound.option} {requested[key]} in {key[0]}-{key[1]}: it has no record "
+                "that late; give an earlier time, or startingOffsetsByTimestampStrategy=latest to start "
+                "at its end"
             )
 
 
@@ -275,10 +276,10 @@ def size_between(start: Offsets, end: Offsets) -> int:
 
 
 def limited(start: Offsets, latest: Offsets, options: ReadOptions) -> Offsets:
-    """Where a batch of at most `maxOffsetsPerTrigger` offsets ends that begins at `start`.
+    """The end of a batch from `start` with at most `maxOffsetsPerTrigger` offsets.
 
-    Each partition gets its share by what it has waiting, and one that has anything gets at least one offset.
-    A partition that `start` lacks is left as it is in `latest`: give its beginning.
+    Each partition gets a share by its backlog, and at least one offset if it has a backlog. A partition that
+    `start` lacks keeps its offset in `latest`: include its beginning in `start`.
     """
     most = options.max_offsets_per_trigger
     begins = dict(flat(start))

@@ -1,8 +1,8 @@
-"""What users write to read a topic: the options of Spark's own Kafka source, by its names and its syntax.
+"""The options for reading a topic: those of Spark's own Kafka source, with its names and its syntax.
 
-`read_options` takes what Spark hands over (names in any case, values as text) and gives a `ReadOptions`, or
-raises `OptionError`: one sentence with the option and the remedy. An option that is not taken is refused,
-never ignored. No broker is asked here.
+`read_options` makes `ReadOptions` of Spark's options (names in any case, values as text), or raises
+`OptionError`: one sentence with the option and the remedy. An unknown option is refused, never ignored.
+Nothing here connects to a broker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LARGEST = (1 << 63) - 1
 
 
 class OptionError(ValueError):
-    """An option that cannot be taken as it stands; the text is one sentence for the person who wrote it."""
+    """A wrong or unknown option; the text is one sentence for the person who wrote it."""
 
 
 # -- what is read
@@ -88,7 +88,7 @@ class ByOffset:
 
 @dataclass(frozen=True)
 class ByTimestamp:
-    """The first record of each partition that is as late as this: one time for all, or one for each."""
+    """The first record of each partition at or after a time: one time for all, or one for each."""
 
     timestamp_ms: int | Offsets
     option: str
@@ -99,7 +99,7 @@ Bound = Everywhere | ByOffset | ByTimestamp
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A read, batch or stream, as it was asked for. Can be pickled: every task gets it."""
+    """The options of a read, batch or stream. Can be pickled: every task gets them."""
 
     settings: ClientSettings
     subscription: Subscribed | Matching | Assigned
@@ -116,12 +116,12 @@ class ReadOptions:
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     is_processing_time: bool = False
-    """The user's word (`trigger=processingTime`) that the query runs for good."""
+    """The user states (`trigger=processingTime`) that the query does not end by itself."""
     fetch_bytes: int = FETCH_BYTES
 
 
 class GivenOptions:
-    """Options by name in any case; what has been asked for is taken, and `refuse_rest` refuses the others."""
+    """Options by name in any case. Reading one takes it, and `refuse_rest` refuses the others."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._values = {name.lower(): str(value) for name, value in options.items()}
@@ -131,12 +131,12 @@ class GivenOptions:
         return name.lower() in self._values
 
     def text(self, name: str) -> str | None:
-        """The value without blanks around it, once; None where the option was not given."""
+        """The stripped value, once; None if the option was not given."""
         value = self._values.pop(name.lower(), None)
         return None if value is None else value.strip()
 
     def those(self, wanted: Callable[[str], bool]) -> dict[str, Any]:
-        """The options whose names, in lower case, are wanted; they are taken."""
+        """Takes and returns the options whose names, in lower case, are wanted."""
         return {name: self._values.pop(name) for name in [*self._values] if wanted(name)}
 
     def number(self, name: str, least: int = 1, most: int = _LARGEST) -> int | None:
@@ -159,7 +159,7 @@ class GivenOptions:
         return choices[text.lower()]
 
     def duration_ms(self, name: str, default: int) -> int:
-        """A duration as Spark writes it: 500ms, 10s, 15m, 2h; a bare number is milliseconds."""
+        """A duration in Spark's form: 500ms, 10s, 15m, 2h; a bare number is milliseconds."""
         text = self.text(name)
         if text is None:
             return default
@@ -170,7 +170,7 @@ class GivenOptions:
         return int(int(match[1]) * unit)
 
     def refuse_rest(self, format_name: str, why: Mapping[str, str]) -> None:
-        """Refuses what nobody asked for; `why` has a reason and a remedy for some."""
+        """Refuses the options that were not taken; `why` has a reason and a remedy for some."""
         known = {name.lower(): name for name in why}
         for lowered in self._values:
             if lowered in known:
@@ -198,7 +198,7 @@ REASONS = {
     "kafka.interceptor.classes": "it has no Java classes; remove it",
     "kafka.max.poll.records": "use maxRecordsPerPartition for the size of tasks, and remove it",
 }
-"""Options of Spark's Kafka source that are not taken -> why, and what to do instead."""
+"""Refused options of Spark's Kafka source -> reason and remedy."""
 
 STREAM_ONLY = dict.fromkeys(_LIMITS, "it belongs to streams (spark.readStream); remove it from a batch read")
 BATCH_ONLY = dict.fromkeys(
@@ -208,7 +208,7 @@ BATCH_ONLY = dict.fromkeys(
 
 
 def read_options(options: Mapping[str, Any], *, is_stream: bool) -> ReadOptions:
-    """What a user's options ask for; raises OptionError where they cannot be had."""
+    """The user's options, parsed; OptionError for an option that is wrong or unknown."""
     given = GivenOptions(options)
     read = ReadOptions(
         settings=client_settings(given),
@@ -234,7 +234,7 @@ def read_options(options: Mapping[str, Any], *, is_stream: bool) -> ReadOptions:
 
 
 def read_columns(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which columns these options ask for, whatever else they say."""
+    """The columns of these options; the others are not checked."""
     return _columns(GivenOptions(options))
 
 
@@ -284,7 +284,7 @@ def _end(given: GivenOptions) -> Bound:
 
 
 def _bound(given: GivenOptions, side: str, default: Everywhere) -> Bound:
-    """The most specific of the three ways to say it; a time for all comes first, as in Spark's source."""
+    """The bound of three possible options; a time for all partitions comes first, as in Spark's source."""
     by_offset, by_timestamp = f"{side}Offsets", f"{side}OffsetsByTimestamp"
     everywhere = given.number(f"{side}Timestamp", least=0)
     timestamps, text = given.text(by_timestamp), given.text(by_offset)
@@ -325,7 +325,7 @@ def _partition_numbers(option: str, text: str, least: int) -> Offsets:
 
 
 def _json(text: str) -> Any:
-    """None where it is no JSON, which the caller refuses with an example."""
+    """None for invalid JSON, which the caller refuses with an example."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -348,7 +348,7 @@ def _columns(given: GivenOptions) -> tuple[str, ...]:
 
 
 def named_columns(text: str, there: Iterable[str]) -> tuple[str, ...]:
-    """The columns that the option `columns` names, in its order, of those that are there."""
+    """The columns of the option `columns`, in its order; refuses names that are not in `there`."""
     known = {name.lower(): name for name in there}
     asked = [part.strip() for part in text.split(",")]
     unknown = [name for name in asked if name.lower() not in known]
@@ -361,10 +361,10 @@ def named_columns(text: str, there: Iterable[str]) -> tuple[str, ...]:
 
 
 def client_settings(given: GivenOptions) -> ClientSettings:
-    """How brokers are reached, of the options that begin with `kafka.`.
+    """The settings of the client, from the options that begin with `kafka.`.
 
-    Nothing here joins a group or commits to one, nor do the tasks of Spark's source; what the options say of
-    the group is therefore the id by which brokers know this client, unless that is given.
+    Nothing here joins a group or commits to one, nor do the tasks of Spark's source. So the options of the
+    group become the client id, unless that is given.
     """
     prefix, group = given.text("groupIdPrefix"), given.text("kafka.group.id")
     named = given.those(lambda name: name in CLIENT_OPTIONS or name.startswith(("kafka.ssl.", "kafka.sasl.")))
@@ -392,7 +392,7 @@ def _limits(given: GivenOptions) -> dict[str, Any]:
 
 
 def _check_partitions(read: ReadOptions) -> None:
-    """With `assign` it is known at once which partitions a bound has to name; else brokers are asked."""
+    """Checks the partitions of a bound early with `assign`; otherwise that needs metadata from brokers."""
     if isinstance(read.subscription, Assigned):
         partitions = {(topic, n) for topic, of in read.subscription.partitions.items() for n in of}
         for bound in (read.start, read.end):
@@ -400,7 +400,7 @@ def _check_partitions(read: ReadOptions) -> None:
 
 
 def check_bound(bound: Bound, partitions: Iterable[tuple[str, int]]) -> None:
-    """Refuses offsets or timestamps that are given for other partitions than those that are read."""
+    """Refuses offsets or timestamps for other partitions than the read has."""
     if isinstance(bound, ByOffset):
         given = bound.offsets
     elif isinstance(bound, ByTimestamp) and not isinstance(bound.timestamp_ms, int):

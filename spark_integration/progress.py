@@ -1,4 +1,4 @@
-"""How far a job is: one line that is written over again and again on a terminal, plain lines elsewhere."""
+"""The progress of a job: one line that is overwritten on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 class Progress:
-    """Tells `out` how far `job` is; nothing where `out` is None.
+    """Writes the progress of `job` to `out`; nothing if `out` is None.
 
     Rates are means since the start. `clock` gives seconds that only grow.
     """
@@ -32,7 +32,7 @@ class Progress:
         return self._clock() - self._began
 
     def is_due(self) -> bool:
-        """Whether an update would be shown; for figures that cost something."""
+        """Whether an update would be shown, for callers whose figures are expensive."""
         return self._out is not None and self._clock() >= self._next
 
     def update(
@@ -46,7 +46,7 @@ class Progress:
     ) -> None:
         """`rows` and `size_bytes` are done; `lag` is how many rows are left, or `share` what part is done.
 
-        What is None is not known.
+        None means unknown.
         """
         now = self._clock()
         if self._out is None or not self.is_due():
@@ -58,7 +58,7 @@ class Progress:
         self._is_shown = True
 
     def clear(self) -> None:
-        """The line goes away from a terminal; the report comes next."""
+        """Removes the line from a terminal; the report comes next."""
         if self._out is not None and self._is_terminal and self._is_shown:
             self._out.write("\r\x1b[K")
             self._out.flush()

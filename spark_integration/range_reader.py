@@ -1,7 +1,7 @@
-"""What one task does: a range of offsets of one partition becomes Arrow batches, none of them large.
+"""The work of one task: a range of offsets of one partition becomes small Arrow batches.
 
-Records that are gone (retention, DeleteRecords, a topic made anew) end the task with `DataLoss`, or are
-passed over where the user said `failOnDataLoss=false`.
+Deleted records (retention, DeleteRecords, a topic that was created again) end the task with `DataLoss`, or
+are skipped with `failOnDataLoss=false`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from odradek.spark.fetching import FetchedRecords
 
 BATCH_ROWS = 32_768
-"""No Arrow batch has more rows; what has been unpacked is handed out from half of that on."""
+"""The largest number of rows of an Arrow batch; rows are yielded from half of it on."""
 BATCH_BYTES = 16 << 20
-"""No Arrow batch is larger, but for one that holds a single row; handed out from half of that on."""
+"""The largest Arrow batch, except for a single row; rows are yielded from half of it on."""
 PIECE_BYTES = 512 << 10
-"""What is unpacked at a time, as it is in the log: one batch at least."""
+"""Unpacked at a time, in bytes of the log; at least one batch."""
 
 _SIZE = struct.Struct(">i")
-REMEDY = "set failOnDataLoss to false to go on with what is there"
+REMEDY = "set failOnDataLoss to false to continue with the records that are left"
 
 
 class DataLoss(ClientError):
-    """Records that were to be read are not there any more."""
+    """Records of a planned read are deleted."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}; {REMEDY}")
@@ -46,7 +46,7 @@ class DataLoss(ClientError):
 
 
 def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatch]:
-    """The rows of a range, in order; a connection of its own lives as long as the iterator."""
+    """The rows of a range, in order; the iterator has its own connection."""
     with Cluster(options.settings) as cluster:
         start: int | None = wanted.start
         while start is not None and start < wanted.end:
@@ -84,7 +84,7 @@ def _read(cluster: Cluster, wanted: OffsetRange, start: int, options: ReadOption
         for fetched in fetcher:
             yield from _rows_of(builder, fetched, wanted.partition)
     except (OffsetsGone, UnknownTopic):
-        # What was fetched before is the task's, whatever has happened to the rest.
+        # The records that were fetched before still count.
         yield from _taken(builder)
         raise
     yield from _taken(builder)
@@ -103,7 +103,7 @@ def _taken(builder: ColumnBuilder) -> Iterator[RecordBatch]:
 
 
 def pieces(buffer: memoryview) -> Iterator[memoryview]:
-    """Whole batches, about PIECE_BYTES together, so that little is unpacked at once, whatever was fetched."""
+    """Whole batches of about PIECE_BYTES, so that little is unpacked at once."""
     begin = position = 0
     while len(buffer) - position >= LOG_OVERHEAD_BYTES:
         position += LOG_OVERHEAD_BYTES + _SIZE.unpack_from(buffer, position + 8)[0]
@@ -115,15 +115,15 @@ def pieces(buffer: memoryview) -> Iterator[memoryview]:
 
 
 def _start_after_loss(gone: OffsetsGone, wanted: OffsetRange, options: ReadOptions) -> int | None:
-    """Where to go on; None where nothing of the range is left."""
+    """The offset to continue from; None if nothing of the range is left."""
     if options.fail_on_data_loss:
         raise DataLoss(str(gone)) from None
-    # Before the log's beginning: on from there. Behind its end: nothing that was planned is there any more.
+    # Before the log start: continue there. After the log end: nothing of the range is left.
     return gone.earliest if gone.wanted < gone.earliest < wanted.end else None
 
 
 def bounded(batch: RecordBatch) -> Iterator[RecordBatch]:
-    """The same rows in batches within BATCH_ROWS and BATCH_BYTES; slices, nothing is copied."""
+    """The same rows in slices within BATCH_ROWS and BATCH_BYTES, not copied."""
     if batch.num_rows == 1 or (batch.num_rows <= BATCH_ROWS and batch.nbytes <= BATCH_BYTES):
         yield batch
         return

@@ -1,6 +1,6 @@
-"""What a job found out or did: as text, as JSON, and as one HTML page that needs nothing else.
+"""The report of a job: as text, as JSON, and as one self-contained HTML page.
 
-The page has its plots as SVG inside, no script and no link, so that it can be mailed and kept.
+The page contains its plots as SVG, and no script or link, so it can be mailed and archived.
 """
 
 import html
@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["Plot", "Report", "Table"]
 
 ROWS_SHOWN = 50
-"""Of one table, as text; JSON and HTML have all."""
+"""The most rows of a table in the text; JSON and HTML have all."""
 WIDTH, HEIGHT = 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 14, 40
 COLOURS = ("#1f77b4", "#d9730d", "#2a9d4a", "#9467bd", "#c0392b", "#0b7a75", "#7f6000", "#555555")
@@ -42,7 +42,7 @@ class Table:
 
 @dataclass
 class Plot:
-    """Lines over numbers. `series` has the points of each by its name, sorted by the first number."""
+    """Lines over numbers. `series` has the points of each line by its name, sorted by the first number."""
 
     title: str
     x_label: str

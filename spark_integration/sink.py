@@ -1,9 +1,8 @@
-"""`format("odradek")` as Spark's writers: what Spark calls, and what a task learns from it.
+"""Spark's writers for `format("odradek")`.
 
-A batch write is at least once, and exactly once with the option `writeId`; a stream is exactly once. The work
-is done by `writing.write` in each task. A stream's task learns its query and epoch from the local properties
-that Spark sets for every micro-batch: the id of the query is that of its checkpoint, so that it is the same
-after a restart.
+A batch write is at least once, and exactly once with the option `writeId`; a stream is exactly once. Each
+task calls `writing.write`. A stream's task reads its query and epoch from the local properties that Spark
+sets for every micro-batch. The id of the query is in its checkpoint, so it is the same after a restart.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ TYPES = {
     "timestamp": ("timestamp", "timestamp_ntz"),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-"""Column -> its types, as Spark's DDL has them."""
+"""Column -> its possible types in Spark's DDL."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of `df.write.format("odradek")`; OptionError says what cannot be written."""
+    """The writer of `df.write.format("odradek")`; OptionError for a write that is not possible."""
     if overwrite:
         refuse('format("odradek") only appends: a topic is not overwritten; use mode("append")')
     wanted = write_options(options, is_stream=False)
@@ -59,14 +58,14 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of `df.writeStream.format("odradek")`; every output mode appends what it puts out."""
+    """The writer of `df.writeStream.format("odradek")`; every output mode appends its rows."""
     wanted = write_options(options, is_stream=True)
     check_schema(schema, wanted)
     return StreamWriter(wanted)
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
-    """Refuses rows that no record can be made of."""
+    """Refuses rows that cannot become records."""
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in types:
         refuse(f'the rows have no column "value": they have {", ".join(types) or "none"}')
@@ -79,7 +78,7 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     outcome: Outcome
 
@@ -103,7 +102,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 if hasattr(datasource, "DataSourceStreamArrowWriter"):  # from Spark 4.1 on
     _STREAM_BASES: tuple[type, ...] = (datasource.DataSourceStreamArrowWriter,)
-else:  # 4.0 hands Arrow batches to whoever is a writer of Arrow, be it one of streams
+else:  # 4.0 passes Arrow batches to every Arrow writer, also of streams
     _STREAM_BASES = (DataSourceStreamWriter, DataSourceArrowWriter)
 
 
@@ -120,7 +119,7 @@ class StreamWriter(*_STREAM_BASES):  # type: ignore[misc]
         epoch = context.getLocalProperty(EPOCH_PROPERTY)
         if not query or epoch is None:
             refuse(
-                'Spark does not tell the tasks of this query their epoch, so that format("odradek") cannot '
+                'Spark sets no epoch for the tasks of this query, so that format("odradek") cannot '
                 "write it exactly once: use a trigger of micro-batches (processingTime, availableNow)"
             )
         task = Task(query, int(epoch), context.partitionId(), self._run)
@@ -131,26 +130,26 @@ class StreamWriter(*_STREAM_BASES):  # type: ignore[misc]
 
 
 class InputCutOff(RuntimeError):
-    """What computes the rows of this task has failed; Spark tells why."""
+    """The input of this task has failed; Spark reports the reason."""
 
 
 def whole(rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The rows; InputCutOff where they end before their end.
+    """The rows; InputCutOff if they end early.
 
-    Where what computes the rows fails, Spark closes the stream that brings them to Python, and a stream of
-    Arrow that is closed between two batches looks as if it had come to its end. What has come would then be
-    committed for good (tried on 4.0). Behind a real end Spark writes that it was the end.
+    If the computation of the rows fails, Spark closes the stream to Python. An Arrow stream that is closed
+    between two batches looks complete, and its rows would be committed (tried on 4.0). After a real end Spark
+    writes an end mark.
     """
     yield from rows
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        source = frame.f_locals.get("infile")  # of `pyspark.worker.main`, which nobody hands on
+        source = frame.f_locals.get("infile")  # a local of `pyspark.worker.main`, not passed on
         if source is not None and hasattr(source, "peek"):
             if not source.peek(1):
                 raise InputCutOff("the rows of this task were cut off, so that none of them is written")
             return
         frame = frame.f_back
-    raise RuntimeError(f"PySpark {pyspark.__version__} does not let format odradek see where rows end")
+    raise RuntimeError(f"format odradek cannot see where rows end in PySpark {pyspark.__version__}")
 
 
 def _finish(options: WriteOptions, messages: Sequence[Any]) -> None:

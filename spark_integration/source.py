@@ -1,7 +1,7 @@
 """The format "odradek" of Spark 4: topics as tables and as streams, without a jar.
 
 Spark finds it by itself where Odradek's wheel is installed (the top-level module `pyspark_odradek`);
-`odradek.spark.register(spark)` makes it known by hand. Options and columns are those of Spark's Kafka source.
+`odradek.spark.register(spark)` registers it by hand. Options and columns are those of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.spark.options import COLUMNS, OptionError, read_columns, read_optio
 
 
 class OdradekDataSource(DataSource):
-    """What Spark makes of `format("odradek")` and its options."""
+    """`format("odradek")` with its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +55,7 @@ class OdradekDataSource(DataSource):
 
 
 def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
-    """Spark takes Arrow columns by their place, so that another schema would be other values."""
+    """Spark matches Arrow columns by position, so another schema would give wrong values."""
     expected = [(name, COLUMNS[name].lower().replace(": ", ":").replace(", ", ",")) for name in columns]
     if [(field.name, field.dataType.simpleString()) for field in schema.fields] != expected:
         raise OptionError(

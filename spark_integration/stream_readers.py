@@ -1,4 +1,4 @@
-"""Chooses the reader of a stream for the PySpark that runs; `admission` is imported only from 4.2 on."""
+"""Chooses the reader of a stream for the installed PySpark; `admission` is imported only from 4.2 on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.spark.stream_source import StreamReader
 
 
 def stream_reader(options: ReadOptions) -> DataSourceStreamReader:
-    """The reader for the PySpark that runs; OptionError for a limit that it cannot keep."""
+    """The reader for the installed PySpark; OptionError for a limit that it cannot keep."""
     if has_admission_control():
         from odradek.spark.admission import AdmittingStreamReader
 
@@ -26,5 +26,5 @@ def stream_reader(options: ReadOptions) -> DataSourceStreamReader:
 
 
 def has_admission_control() -> bool:
-    """Whether this PySpark tells a stream where a batch starts and whether limits apply: from 4.2 on."""
+    """Whether this PySpark passes the start of a batch and its limit to a stream: from 4.2 on."""
     return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None

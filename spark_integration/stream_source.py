@@ -1,15 +1,15 @@
-"""`spark.readStream.format("odradek")`: micro-batches from where a checkpoint, or else the options, say.
+"""`spark.readStream.format("odradek")`: micro-batches from the checkpoint, or from the start in the options.
 
-PySpark 4.0 and 4.1 ask `latestOffset()` without saying from where, so the reader remembers how far it has
-given out. All that is known of the query is the order of the calls: `latestOffset()` comes first on a new
-query and `initialOffset()` after it; on a restart `partitions(x, x)` comes first, where x is the last place
-in the checkpoint, but with AvailableNow `latestOffset()` comes even before that. An idle query asks
-`latestOffset()` about 90 times a second: a request to each leader, and one for metadata unless there is too
-much of that. From PySpark 4.2 on (`admission.py`) a start and a limit are handed in, and on a restart no
+PySpark 4.0 and 4.1 call `latestOffset()` without a start, so the reader remembers the last end that it
+returned. Only the order of the calls shows the state of the query: `latestOffset()` comes first on a new
+query and `initialOffset()` after it; on a restart `partitions(x, x)` comes first, where x is the last end
+in the checkpoint, but with AvailableNow `latestOffset()` comes even before that. An idle query calls
+`latestOffset()` about 90 times a second: a request to each leader, and one for metadata unless that takes too
+long. From PySpark 4.2 on (`admission.py`) Spark passes a start and a limit, and on a restart no
 `partitions(x, x)` comes.
 
-Spark keeps where the first batch ends, not where it starts. So a partition that starts at its end gets an
-empty first batch, which ends where it starts: a query killed in its first batch skips nothing afterwards.
+Spark stores the end of the first batch, not its start. So a partition that starts at its end gets an empty
+first batch: a query that is killed in its first batch skips nothing afterwards.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from odradek.spark.offsets import (
     TopicPartition,
     earliest_offsets,
     flat,
-    in_checkpoint,
+    from_checkpoint,
     latest_offsets,
     limited,
     nested,
-    of_checkpoint,
     partitions_read,
     plan,
     resolve_start,
     size_between,
+    to_checkpoint,
 )
 from odradek.spark.options import ReadOptions
 from odradek.spark.range_reader import DataLoss, read_range
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 METADATA_PARTITIONS = 1000
-"""Up to so many partitions metadata are looked up for every batch."""
+"""Up to so many partitions, metadata are requested for every batch."""
 METADATA_SHARE = 20
-"""For more partitions metadata may take one part in this many of the time."""
+"""For more partitions, metadata requests may take one part in this many of the time."""
 BACKWARDS_ATTEMPTS = 3
 BACKWARDS_PAUSE_S = 0.01
 
-Kept = Mapping[str, Mapping[str, int]]
-"""Offsets as Spark keeps them."""
+CheckpointOffsets = Mapping[str, Mapping[str, int]]
+"""Offsets in the form of Spark's checkpoint."""
 
 
 class StreamReader(DataSourceStreamReader):
@@ -61,13 +61,13 @@ class StreamReader(DataSourceStreamReader):
         self._options = options
         self._view = ClusterView(options)
         self._place: Offsets | None = None
-        """Up to where offsets were given out."""
+        """The last end that was returned to Spark."""
         self._first: Offsets | None = None
         """The ends as they were when a new query began."""
         self._initial: Offsets | None = None
         self._restarted_at: Offsets | None = None
         self._has_given = False
-        """Whether any batch was planned by this reader, and not by the run before."""
+        """Whether this reader has planned a batch, and not only the run before."""
         self._last_batch_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader):
                 self._initial = self._view.start_of_restarted(self._restarted_at)
             else:
                 self._initial = self._view.start_of(self._first_ends())
-        return in_checkpoint(self._initial)
+        return to_checkpoint(self._initial)
 
     def latestOffset(self) -> dict[str, Any]:
         place, latest = self._place, None
@@ -85,21 +85,21 @@ class StreamReader(DataSourceStreamReader):
             # Only where there is a limit: an AvailableNow query may be one that was restarted, and the
             # options do not say where that one starts.
             is_limited = self._options.max_offsets_per_trigger is not None
-            place = of_checkpoint(self.initialOffset()) if is_limited else {}
+            place = from_checkpoint(self.initialOffset()) if is_limited else {}
         self._place = self._next_end(place, self._view.latest(place) if latest is None else latest)
         self._has_given = True
-        return in_checkpoint(self._place)
+        return to_checkpoint(self._place)
 
-    def partitions(self, start: Kept, end: Kept) -> Sequence[InputPartition]:
-        self._place = of_checkpoint(end)
+    def partitions(self, start: CheckpointOffsets, end: CheckpointOffsets) -> Sequence[InputPartition]:
+        self._place = from_checkpoint(end)
         if start == end:
             if self._initial is None:
                 self._restarted_at = self._place
             return []
-        begin, stop = of_checkpoint(start), self._place
+        begin, stop = from_checkpoint(start), self._place
         if not self._has_given:
-            # A batch that was planned by the run before. What it ends with may be gone by now, and if it is
-            # the first, what was the latest then is not what `initialOffset` has found now.
+            # The run before planned this batch. Its end may be deleted by now. If it is the first batch, the
+            # present `initialOffset` may differ from the start at that time.
             stop = self._view.still_there(stop)
             if begin == self._initial:
                 ends = dict(flat(stop))
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader):
         return self._first
 
     def _next_end(self, start: Offsets, latest: Offsets) -> Offsets:
-        """Where the batch that begins at `start` ends; `start` itself while it is to wait."""
+        """The end of the batch from `start`; `start` itself while the batch has to wait."""
         if self._is_to_wait(start, latest):
             return start
         if self._options.max_offsets_per_trigger is None:
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader):
         return limited(self._view.with_beginnings(start, latest), latest, self._options)
 
     def _is_to_wait(self, start: Offsets, latest: Offsets) -> bool:
-        """Whether `minOffsetsPerTrigger` are not there yet, nor `maxTriggerDelay` has passed."""
+        """Whether `minOffsetsPerTrigger` are missing and `maxTriggerDelay` has not passed."""
         least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
         if least is None:
             return False
@@ -140,51 +140,54 @@ class StreamReader(DataSourceStreamReader):
         return False
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks, which need the options alone."""
+        """For the tasks, which need only the options."""
         return {"_options": self._options}
 
 
 class ClusterView:
-    """What a query asks of the cluster, over connections that stay open between its batches."""
+    """The requests of a query to the cluster, over connections that stay open between its batches."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._cluster = Cluster(options.settings)
         self._partitions: list[TopicPartition] | None = None
-        self._look_again_s = 0.0
+        self._next_metadata_s = 0.0
 
     def close(self) -> None:
         self._cluster.close()
 
     def latest(self, place: Offsets) -> Offsets:
-        """The end of each partition that there is now; not before `place` if the log still goes that far."""
+        """The present end of each partition; not before `place` if the log still reaches it."""
         found = self._listed()
         for _ in range(BACKWARDS_ATTEMPTS):
             behind = _behind(place, found)
             if not behind:
                 break
-            # What is decided may end before what once was, and a new leader knows less for a moment; only a
-            # log that stays shorter has lost something.
+            # The last stable offset may move back, and a new leader's high watermark may be lower for a
+            # moment. Only a log end that stays lower means lost records.
             ends = self._cluster.list_offsets(dict.fromkeys(behind, LATEST))
             found = nested([*flat(found), *((key, at) for key, at in behind.items() if ends[key] >= at)])
             time.sleep(BACKWARDS_PAUSE_S)
         return found
 
     def still_there(self, planned: Offsets) -> Offsets:
-        """`planned`, and where logs end before that their ends, if that is not to fail the query."""
-        there = set(self._look())
+        """`planned`, limited to the ends of the logs; DataLoss for a log that ends before, with
+        `failOnDataLoss`."""
+        there = set(self._current_partitions())
         ends = self._cluster.list_offsets({key: LATEST for key, _ in flat(planned) if key in there})
         for key, end in flat(planned):
             if ends.get(key, end) < end:
-                self._lost(f"{_name(key)} ends at {ends[key]}, where records up to {end} were to be read")
+                self._report_loss(
+                    f"{_name(key)} ends at {ends[key]}, where records up to {end} were to be read"
+                )
         return nested((key, min(end, ends[key])) for key, end in flat(planned) if key in ends)
 
     def start_of_restarted(self, planned: Offsets) -> Offsets:
-        """Where a query starts whose first batch, planned up to `planned`, has not been finished.
+        """The start of a query whose first batch, up to `planned`, is not complete.
 
-        Not behind that in any partition: what is the latest has moved on since.
+        At most `planned` in each partition, because the ends have moved since.
         """
-        there = set(self._look())
+        there = set(self._current_partitions())
         ends = {key: end for key, end in flat(planned) if key in there}
         start = self.start_of(latest_offsets(self._cluster, self._options, ends))
         return nested((key, min(offset, ends[key])) for key, offset in flat(start))
@@ -193,16 +196,16 @@ class ClusterView:
         return resolve_start(self._cluster, self._options, latest)
 
     def with_beginnings(self, start: Offsets, latest: Offsets) -> Offsets:
-        """`start` with the first offset of each partition that `latest` has besides."""
+        """`start` with the first offset of each partition that only `latest` has."""
         known = dict(flat(start))
         return nested({**earliest_offsets(self._cluster, _new(known, latest)), **known}.items())
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """What is to be read from `start` to `end`; DataLoss where it is not there, if that is to fail."""
+        """The ranges from `start` to `end`; DataLoss for deleted records, with `failOnDataLoss`."""
         starts, ends = dict(flat(start)), dict(flat(end))
         gone = sorted(starts.keys() - ends.keys())
         if gone:
-            self._lost(f"{_names(gone)} were read before and are gone")
+            self._report_loss(f"{_names(gone)} were read before and are gone")
         new = _new(starts, end)
         if new:
             starts.update(self._beginnings(new))
@@ -211,51 +214,51 @@ class ClusterView:
             if key not in starts:
                 continue
             if stop < starts[key]:
-                self._lost(
+                self._report_loss(
                     f"{_name(key)} ends at {stop}, and ended at {starts[key]} before: it was made anew"
                 )
             ranges.append(OffsetRange(*key, starts[key], stop))
         return ranges
 
     def _beginnings(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where new partitions begin, which is 0 if nothing of them was missed."""
+        """The first offsets of new partitions: 0 if no record was missed."""
         try:
             beginnings = earliest_offsets(self._cluster, new)
         except UnknownTopic:
-            self._lost(f"{_names(new)} are gone before they were read")
+            self._report_loss(f"{_names(new)} are gone before they were read")
             return {}
         for key, offset in beginnings.items():
             if offset > 0:
-                self._lost(f"the new partition {_name(key)} begins at {offset} and not at 0")
+                self._report_loss(f"the new partition {_name(key)} begins at {offset} and not at 0")
         return beginnings
 
-    def _lost(self, what: str) -> None:
+    def _report_loss(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLoss(what)
 
     def _listed(self) -> Offsets:
-        partitions = self._look()
+        partitions = self._current_partitions()
         try:
             return latest_offsets(self._cluster, self._options, partitions)
         except UnknownTopic:
-            # Deleted since: what there is now is looked up anew.
-            self._look_again_s = 0.0
-            return latest_offsets(self._cluster, self._options, self._look())
+            # A topic was deleted: request the metadata again.
+            self._next_metadata_s = 0.0
+            return latest_offsets(self._cluster, self._options, self._current_partitions())
 
-    def _look(self) -> list[TopicPartition]:
-        """The partitions that are read, as of now, or of shortly before if they are very many."""
+    def _current_partitions(self) -> list[TopicPartition]:
+        """The present partitions of the read, or recent ones if there are very many."""
         began_s = time.monotonic()
         known = self._partitions
-        if known is not None and len(known) > METADATA_PARTITIONS and began_s < self._look_again_s:
+        if known is not None and len(known) > METADATA_PARTITIONS and began_s < self._next_metadata_s:
             return known
         self._partitions = partitions_read(self._cluster, self._options)
         ended_s = time.monotonic()
-        self._look_again_s = ended_s + METADATA_SHARE * (ended_s - began_s)
+        self._next_metadata_s = ended_s + METADATA_SHARE * (ended_s - began_s)
         return self._partitions
 
 
 def _behind(place: Offsets, found: Offsets) -> dict[TopicPartition, int]:
-    """Places that lie behind the ends that were found."""
+    """Places after the ends in `found`."""
     ends = dict(flat(found))
     return {key: at for key, at in flat(place) if key in ends and ends[key] < at}
 

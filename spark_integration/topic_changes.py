@@ -1,4 +1,4 @@
-"""Topics are created, and get more partitions."""
+"""Creates topics, and adds partitions to them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def create_topic(
     only_validate: bool = False,
     doing: str | None = None,
 ) -> None:
-    """Creates a topic with as many replicas as the brokers think right; one that is there is left as it is.
+    """Creates a topic with the brokers' default replication factor; an existing topic stays as it is.
 
-    `only_validate` asks whether it could be. ClientError where it cannot; `doing` is what that says.
+    `only_validate` only checks the request. ClientError for a refusal; `doing` begins its sentence.
     """
     wanted = CreatableTopic(
         name=topic,
@@ -43,7 +43,7 @@ def create_topic(
 
 
 def grow_topic(cluster: Cluster, topic: str, partitions: int) -> None:
-    """Gives a topic as many partitions; ClientError where it cannot have them."""
+    """Increases the partitions of a topic to a number; ClientError for a refusal."""
     wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
     request: Message = CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS, validate_only=False)
     (answer,) = cluster.ask(_controller(cluster), request).results

@@ -1,4 +1,4 @@
-"""A batch of Spark, watched: the work runs in a thread, the caller's thread tells how far it is."""
+"""Runs a batch of Spark in a thread, while the caller's thread shows its progress."""
 
 import threading
 from collections.abc import Callable
@@ -23,10 +23,10 @@ def watched(
     rows_done: Callable[[], int] | None = None,
     rows: int = 0,
 ) -> T:
-    """What `work` gives; meanwhile `progress` tells what share of the tasks under way is done.
+    """The result of `work`; meanwhile `progress` shows the completed share of the running tasks,
+    or, with `rows_done`, how many of `rows` are done.
 
-    Or, with `rows_done`, how many of `rows` are.
-    Ctrl-C ends the waiting, and cancels the jobs of this session's context that are under way.
+    Ctrl-C ends the wait, and cancels the running jobs of this session's context.
     """
     results: list[T] = []
     failures: list[BaseException] = []
@@ -56,7 +56,7 @@ def watched(
 
 
 def _share_done(spark: "SparkSession") -> float | None:
-    """Of the tasks of the stages that are under way; None where none is."""
+    """The completed share of the tasks of running stages; None without a running stage."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     tasks = sum(stage.numTasks for stage in stages if stage is not None)

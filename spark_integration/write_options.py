@@ -1,8 +1,8 @@
-"""What users write to fill a topic: the options of Spark's own Kafka sink, by its names and its syntax.
+"""The options for writing a topic: those of Spark's own Kafka sink, with its names and its syntax.
 
-`write_options` takes what Spark hands over (names in any case, values as text) and gives `WriteOptions`, or
-raises `OptionError`: one sentence with the option and the remedy. An option that is not taken is refused,
-never ignored. No broker is asked here.
+`write_options` makes `WriteOptions` of Spark's options (names in any case, values as text), or raises
+`OptionError`: one sentence with the option and the remedy. An unknown option is refused, never ignored.
+Nothing here connects to a broker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["WriteOptions", "write_options"]
 
 DELIVERY_TIMEOUT_MS = 120_000
 _SPARK_OWN = ("checkpointlocation", "queryname", "path")
-"""What Spark hands on to every sink, and is not for it."""
+"""Spark's own options, which it passes to every sink."""
 _FIXED = "keys and values are written as bytes; use CAST or a function of Spark in the query"
 REASONS = {
     "path": "the topic is named with the option topic or the column topic; call save() without a path",
@@ -38,7 +38,7 @@ REASONS = {
     "includeheaders": "it belongs to reading; a column headers is written whenever it is there",
     "writeid": "a stream is exactly once without it, by its checkpoint; remove it",
 }
-"""Options, in lower case, that are not taken -> why, and what to do instead."""
+"""Refused options, in lower case -> reason and remedy."""
 
 _CODECS = {codec.name.lower(): codec for codec in Compression}
 _LEVELS = {Compression.GZIP: (1, 9), Compression.LZ4: (1, 17), Compression.ZSTD: (-131_072, 22)}
@@ -46,11 +46,11 @@ _LEVELS = {Compression.GZIP: (1, 9), Compression.LZ4: (1, 17), Compression.ZSTD:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """A write, batch or stream, as it was asked for. Can be pickled: every task gets it."""
+    """The options of a write, batch or stream. Can be pickled: every task gets them."""
 
     settings: ClientSettings
     topic: str | None = None
-    """All rows go here; None where the column `topic` says it row by row."""
+    """The topic of all rows; None if the column `topic` names it for each row."""
     compression: Compression = Compression.NONE
     level: int | None = None
     batch_bytes: int = BATCH_BYTES
@@ -62,7 +62,7 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, Any], *, is_stream: bool) -> WriteOptions:
-    """What a user's options ask for; raises OptionError where they cannot be had."""
+    """The user's options, parsed; OptionError for an option that is wrong or unknown."""
     given = GivenOptions(options)
     settings = client_settings(given)
     compression = given.one_of("kafka.compression.type", _CODECS, Compression.NONE)
@@ -94,7 +94,7 @@ def _name(given: GivenOptions, option: str) -> str | None:
 
 
 def _level(given: GivenOptions, chosen: Compression) -> int | None:
-    """That of the chosen codec; those of the others may be there as well, as in Kafka."""
+    """The level of the chosen codec; levels of other codecs are allowed, as in Kafka."""
     levels = {
         codec: given.number(f"kafka.compression.{codec.name.lower()}.level", least, most)
         for codec, (least, most) in _LEVELS.items()

@@ -1,9 +1,9 @@
-"""One task's rows into their topics: exactly once for a task that says which one it is, else at least once.
+"""Writes the rows of one task into their topics: exactly once with a `Task`, else at least once.
 
-Exactly once: the rows and the task's marker (`markers`) are one transaction. First the transactional id is
-taken over, which fences an earlier attempt and aborts what it left open. Then the rows go into a transaction,
-and when their number and checksum are known the markers are read: where they say that these rows are in, the
-transaction is aborted, else it is committed with the marker.
+Exactly once: the rows and the task's marker (`markers`) are one transaction. First the task takes its
+transactional id over, which fences an earlier attempt and aborts its open transaction. Then it writes the
+rows in a transaction. When their number and checksum are known, it reads the markers: if these rows were
+written before, it aborts the transaction, else it commits with the marker.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["Outcome", "Task", "finish_epoch", "write"]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Which part of which rows: number in the plan, epoch and id of the query (or of a batch write).
+    """Identifies the rows of a task: number in the plan, epoch and id of the query (or of a batch write).
 
-    `run` is the same for all tasks of one run of the epoch, and another one when it comes again.
+    `run` is the same for all tasks of one run of the epoch; a repeated epoch has another one.
     """
 
     query: str
@@ -43,19 +43,19 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a task tells the driver."""
+    """The result of a task, for the driver."""
 
     task: Task | None
     written: Rows
     found: int | None = None
-    """Under which number an earlier attempt had written the rows, None if this one has."""
+    """The number of the task whose earlier attempt had written the rows, None if this attempt has."""
 
 
 def write(options: WriteOptions, rows: Iterable[pyarrow.RecordBatch], task: Task | None) -> Outcome:
     """Writes the rows, which have the columns `batching.COLUMNS`.
 
-    When it returns they are in the log, and of a `task` once, whether this run wrote them or an earlier one.
-    ClientError or RowsRefused says in one sentence why not.
+    On return they are in the log, with a `task` exactly once, whether this run wrote them or an earlier one.
+    Else ClientError or RowsRefused with one sentence.
     """
     with Cluster(options.settings) as cluster:
         batches = _batches(cluster, options)
@@ -68,9 +68,9 @@ def write(options: WriteOptions, rows: Iterable[pyarrow.RecordBatch], task: Task
 
 
 def finish_epoch(options: WriteOptions, outcomes: Sequence[Outcome]) -> None:
-    """For the driver, when all tasks of an epoch are done: calls the epoch whole.
+    """For the driver, after all tasks of an epoch: seals the epoch.
 
-    MarkerError where an earlier run had written rows that these tasks do not have: another plan, other rows.
+    MarkerError if an earlier run wrote rows that these tasks do not have: another plan, other rows.
     """
     tasks = [outcome.task for outcome in outcomes if outcome.task is not None]
     if not tasks:
@@ -116,7 +116,7 @@ def _write_once(
 
 
 def _end(cluster: Cluster, producer: Producer, task: Task, written: Rows, topic: str) -> int | None:
-    """Commits the transaction with the task's marker; or aborts it, where its rows are in under a number."""
+    """Commits the transaction with the task's marker, or aborts it if its rows were written before."""
     there = markers.read(cluster, task.query, task.number, topic)
     sealed = markers.sealed(cluster, task.query, topic)
     found = markers.judge(there, sealed, task.epoch, task.number, written, str(task))
@@ -139,11 +139,11 @@ def _send(producer: Producer, batches: Batches, rows: Iterable[pyarrow.RecordBat
 
 
 def _abort(producer: Producer) -> None:
-    """Readers need not wait for the next attempt, or for the transaction's timeout."""
+    """Aborts, so that readers need not wait for the next attempt or for the transaction's timeout."""
     try:
         producer.abort()
     except ClientError:
-        pass  # what made the task fail is what has to be told
+        pass  # the first error of the task is the one to raise
 
 
 def _rows(batches: Batches, run: str) -> Rows:
@@ -163,8 +163,8 @@ def _batches(cluster: Cluster, options: WriteOptions) -> Batches:
 
 
 def _counts(cluster: Cluster) -> Callable[[str], int]:
-    """How many partitions a topic has. One that is not there is asked for once, in the way in which brokers
-    with `auto.create.topics.enable` create it, as Kafka's producer does."""
+    """The number of partitions of a topic. For a missing topic one Metadata request allows its creation
+    (`auto.create.topics.enable`), as in Kafka's producer."""
 
     def count(topic: str) -> int:
         found = cluster.partitions_of([topic]).get(topic)

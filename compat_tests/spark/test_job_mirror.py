@@ -372,7 +372,7 @@ def test_groups_go_on_in_the_copy_with_the_first_record_that_they_have_not_read(
         member.leave()
     assert [row[5] for row in report.tables[1].rows] == [
         f"was at {before[0]}",
-        "has members, who were left alone",
+        "has members, and was left alone",
     ]
     assert committed() == {**before, 1: next_in_copy(1, 0) + 250}
     other.close()

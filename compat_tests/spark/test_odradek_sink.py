@@ -178,7 +178,7 @@ def test_a_batch_with_an_id_is_written_once(sink: SinkTables) -> None:
         (
             "CAST(id AS STRING) AS value, 7 AS partition",
             {"topic": "TOPIC"},
-            "a row asks for partition 7 of topic TOPIC, which has 2",
+            "a row names partition 7 of topic TOPIC, which has 2",
         ),
     ],
 )

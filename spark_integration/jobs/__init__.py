@@ -6,7 +6,7 @@ tables (`topics`, `tables`, `decoding`, `scanning`), write tables (`querying`, `
 `files`, `compaction`) and topics (`delivering`, `targets`, `offset_runs`, `carrying_over`), and compare
 (`sides`).
 
-Nothing here imports pyspark before a job runs. What a job cannot do is a `JobError`, one sentence.
+pyspark is imported only when a job runs. A failure of a job is a `JobError` with one sentence.
 """
 
 from odradek.spark.jobs.errors import JobError

@@ -3,11 +3,10 @@
     from odradek.spark.jobs import archive
     archive.run(spark, bootstrap_servers="localhost:9092", topics=["orders"], table="/data/orders")
 
-Each run goes on where the last one ended. A row is in the table exactly once, also for readers that know
-nothing of Spark's streams, whatever was killed and run again (`publishing`, `iceberg`). The checkpoint lies
-in the table, so that the two cannot part. The table has the columns of Spark's Kafka source, `topic` and
-`day` (of the timestamp, UTC) as directories; a record that comes late goes to its own day. Values are bytes,
-or what `decoding` makes of them.
+Each run continues where the last one ended. A row is in the table exactly once, also for readers without
+Spark, even if jobs are killed and run again (`publishing`, `iceberg`). The checkpoint is in the table, so
+that the two stay together. The table has the columns of Spark's Kafka source, `topic` and `day` (of the
+timestamp, UTC) as directories; a late record goes to its own day. Values are bytes, or decoded by `decoding`.
 """
 
 import threading
@@ -37,9 +36,9 @@ DAY = "date_add(DATE'1970-01-01', CAST(floor(unix_millis(timestamp) / 86400000) 
 """The day of a record in UTC, whatever the session's time zone."""
 
 COMPACTION_INTERVAL_S = 3600
-"""Between two looks at the small files of a stream."""
+"""Between two compactions in a stream."""
 OPEN_FILES = 16
-"""Days that one task writes at the same time; beyond that Spark sorts."""
+"""Days that one task writes at the same time; for more, Spark sorts."""
 
 
 def run(
@@ -72,20 +71,20 @@ def run(
     progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Report:
-    """Archives what is there now; with `stream` goes on until `stop` is set.
+    """Archives the present records; with `stream` continues until `stop` is set.
 
-    `starting_offsets` (Spark's `startingOffsets`) counts for the first run.
+    `starting_offsets` (Spark's `startingOffsets`) is for the first run.
 
     With `value` "json" (and `schema`, in Spark's DDL or JSON form), "avro" (and `schema`, the content of a
     schema file) or "protobuf" (and `descriptor`, a FileDescriptorSet, with the full name of a `message`) the
-    column `value` is what the value means. One that does not decode keeps its bytes in the column
+    column `value` has the decoded value. A value that does not decode keeps its bytes in the column
     `undecoded`, or with `decode_mode="failfast"` ends the job. `framing="confluent"`: values begin with the
     id of a schema, which gets the column `schema_id`. `keep_raw` keeps the bytes of all values in the column
     `raw`. `decode_options` are those of Spark's `from_json` or `from_avro`.
 
-    With `table_format="iceberg"` the table is `catalog.namespace.name`, and `checkpoint` a directory for what
-    else has to be kept (default: where the table is). `options` are more options of the source. JobError for
-    whatever is wrong with topics, options or the table.
+    With `table_format="iceberg"` the table is `catalog.namespace.name`, and `checkpoint` a directory for the
+    job's state (default: the location of the table). `options` are more options of the source. JobError for
+    errors in topics, options or the table.
     """
     source = Topics(bootstrap_servers, tuple(topics), topic_pattern, isolation, dict(options or {}))
     pace = Pace(stream, trigger_seconds, max_offsets_per_trigger, starting_offsets, fail_on_data_loss)
@@ -115,7 +114,7 @@ def run(
     try:
         with query.held(decoding.about()):
             target.remove_leftovers()
-            last = query.run(pace, lambda lag: job.tell(progress, lag), stop or threading.Event())
+            last = query.run(pace, lambda lag: job.report_progress(progress, lag), stop or threading.Event())
             job.compact()
     finally:
         progress.clear()
@@ -123,27 +122,27 @@ def run(
 
 
 class Target(Written, Protocol):
-    """A table that epochs are put into, each once."""
+    """A table that gets each epoch once."""
 
     def remove_leftovers(self) -> None:
-        """What a killed run has left behind, and nobody needs."""
+        """Removes files that a killed run has left."""
         ...
 
     def has(self, number: int, batch: "DataFrame") -> bool:
-        """Whether the epoch is there already, as a whole."""
+        """Whether the table has the whole epoch already."""
         ...
 
     def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch:
-        """`count` tells the number of rows once they are written."""
+        """Adds the epoch; `count` returns the number of rows after the write."""
         ...
 
     @property
     def is_compacted(self) -> bool:
-        """Whether small files are to be merged."""
+        """Whether the job merges small files."""
         ...
 
     def compact(self) -> int:
-        """How many small files are gone."""
+        """Merges small files; returns how many are gone."""
         ...
 
 
@@ -167,7 +166,7 @@ class ParquetTable(DirectoryTable):
             self._compaction.remove_leftovers()
 
     def has(self, number: int, batch: "DataFrame") -> bool:
-        """Not known: `publish` completes what an earlier run has decided."""
+        """Always False: `publish` completes an epoch that an earlier run has decided."""
         return False
 
     def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch:
@@ -186,8 +185,8 @@ class ParquetTable(DirectoryTable):
 
 
 @dataclass
-class _Done:
-    """What this run has put into the table."""
+class _Totals:
+    """Totals of this run."""
 
     rows: int = 0
     size_bytes: int = 0
@@ -207,7 +206,7 @@ class _Done:
 class _Archive:
     decoding: Decoding
     target: Target
-    done: _Done = field(default_factory=_Done)
+    totals: _Totals = field(default_factory=_Totals)
     next_compaction: float = field(default_factory=lambda: time.monotonic() + COMPACTION_INTERVAL_S)
 
     def take(self, batch: "DataFrame", number: int) -> None:
@@ -223,40 +222,40 @@ class _Archive:
         rows = rows.observe(counted, f.count(f.lit(1)).alias("rows"), undecoded.alias("undecoded"))
 
         def count() -> int:
-            self.done.undecoded += int(counted.get["undecoded"])
+            self.totals.undecoded += int(counted.get["undecoded"])
             return int(counted.get["rows"])
 
-        self.done.add(self.target.publish(number, rows, count))
+        self.totals.add(self.target.publish(number, rows, count))
         if time.monotonic() > self.next_compaction:
             self.compact()
 
-    def tell(self, progress: Progress, lag: int | None) -> None:
-        progress.update(self.done.rows, self.done.size_bytes, lag=lag)
+    def report_progress(self, progress: Progress, lag: int | None) -> None:
+        progress.update(self.totals.rows, self.totals.size_bytes, lag=lag)
 
     def compact(self) -> None:
-        """Between two epochs, or behind the last one: nobody else puts files into the table meanwhile."""
-        self.done.compacted += self.target.compact()
+        """Call it between two epochs or after the last, when nobody adds files to the table."""
+        self.totals.compacted += self.target.compact()
         self.next_compaction = time.monotonic() + COMPACTION_INTERVAL_S
 
     def report(self, topics: Topics, last: Any, progress: Progress) -> Report:
-        """What this run did; `last` is the query's last progress."""
-        done, seconds = self.done, progress.seconds
-        summary = f"{done.rows:,} rows of {topics} went into {self.target.name}"
-        if done.undecoded:
-            summary += f"; {done.undecoded:,} values did not decode, their bytes are in column {UNDECODED}"
+        """The report of this run; `last` is the query's last progress."""
+        totals, seconds = self.totals, progress.seconds
+        summary = f"{totals.rows:,} rows of {topics} went into {self.target.name}"
+        if totals.undecoded:
+            summary += f"; {totals.undecoded:,} values did not decode, their bytes are in column {UNDECODED}"
         report = Report("archive", summary)
         report.figures = {
-            "rows": done.rows,
-            "epochs": done.epochs,
-            "files": done.files,
-            "bytes of Parquet": done.size_bytes,
+            "rows": totals.rows,
+            "epochs": totals.epochs,
+            "files": totals.files,
+            "bytes of Parquet": totals.size_bytes,
             "seconds": round(seconds, 1),
-            "rows a second": round(done.rows / max(seconds, 1e-9)),
+            "rows a second": round(totals.rows / max(seconds, 1e-9)),
         }
         if self.decoding.value != "binary":
-            report.figures["values that did not decode"] = done.undecoded
+            report.figures["values that did not decode"] = totals.undecoded
         if self.target.is_compacted:
-            report.figures["small files merged"] = done.compacted
+            report.figures["small files merged"] = totals.compacted
         reached = offsets_reached(last)
         if reached:
             report.tables = [Table("archived up to", ("topic", "partition", "offset"), reached)]

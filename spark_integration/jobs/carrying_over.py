@@ -1,5 +1,5 @@
-"""Consumer groups go on in a copy of their topics where they are in the source: their committed offsets are
-translated and committed there."""
+"""Moves consumer groups to the copies of their topics: translates their committed offsets, and commits them
+there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Groups"]
 
 COLUMNS = ("group", "topic", "partition", "offset", "there", "there it", "the copy reaches")
-"""The last one is an offset of the source: a group that is further has to wait for the copy."""
+"""The last is an offset of the source: a group that is further has to wait for the copy."""
 
 TopicPartition = tuple[str, int]
 
@@ -31,7 +31,7 @@ class Groups:
     target: Topics
 
     def check(self) -> None:
-        """JobError for a group that has not committed anything."""
+        """JobError for a group without committed offsets."""
         with self.source.cluster() as cluster:
             for name in self.names:
                 if not committed(cluster, name, None, is_stable=False):
@@ -41,7 +41,7 @@ class Groups:
                     )
 
     def carry_over(self, session: "SparkSession", table: "DataFrame") -> Table:
-        """Translates by the table of offsets and commits; what became of each offset.
+        """Translates by the table of offsets, and commits; returns the result for each offset.
 
         A group that has members at the target is left alone, and no offset goes back.
         """
@@ -78,5 +78,5 @@ class Groups:
             if target not in behind:
                 states[key] = f"was at {there[target][0]:,}"
             else:
-                states[key] = "has members, who were left alone" if has_members else "is put there"
+                states[key] = "has members, and was left alone" if has_members else "is put there"
         return states

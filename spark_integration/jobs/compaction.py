@@ -1,13 +1,12 @@
-"""Small files of a table become large ones, while others read it.
+"""Merges small files of a table into large ones, while others read it.
 
 For each day that has many small files a new directory is made beside the table: the large files that replace
-the small ones, and second names (hard links) of the files that stay. Then the two directories change names in
-one step. Whoever lists the day sees the old files or the new ones, never some of both; whoever has a file
-open goes on reading it. A reader that has listed and not yet opened gets an error that the file is gone, and
-no wrong rows. What a kill leaves behind lies in `_odradek/compaction` and is nobody's: the next run removes
-it.
+the small ones, and hard links to the files that stay. Then the two directories exchange their names in one
+step. A reader that lists the day sees the old files or the new ones, never both; a reader with an open file
+can still read it. A reader that has listed the day and then opens a file may get an error (no such file), but
+no wrong rows. Files that a killed run leaves are in `_odradek/compaction`: the next run removes them.
 
-The file system has to be able to exchange directories, which Linux can for its local ones, and no other.
+The file system has to exchange directories: only Linux can, and only for local file systems.
 """
 
 import posixpath
@@ -30,14 +29,14 @@ _EPOCHS = re.compile(r"(?:part|compacted)-([0-9]{10})(?:-([0-9]{10}))?-.*")
 
 @dataclass(frozen=True, slots=True)
 class SizeRules:
-    """What is worth the work; sizes in bytes."""
+    """When a compaction is worth its cost; sizes in bytes."""
 
     small_bytes: int = 32 << 20
-    """A file below that is small."""
+    """A file below this size is small."""
     target_bytes: int = 128 << 20
-    """About how large the new ones are."""
+    """The approximate size of new files."""
     files_min: int = 8
-    """So many small files have to be in one day."""
+    """The least number of small files in a day."""
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class Day:
 
 
 def days_to_compact(files: Files, table: str, rules: SizeRules) -> list[Day]:
-    """The directories of a table that have enough small files."""
+    """The directories of a table with enough small files."""
     days: dict[str, Day] = {}
     for topic in files.names(table):
         if not topic.startswith("topic="):
@@ -70,7 +69,7 @@ def days_to_compact(files: Files, table: str, rules: SizeRules) -> list[Day]:
 
 
 class Compaction:
-    """Of the table at `table`, by whoever holds its lock."""
+    """Compacts the table at `table`; the caller holds its lock."""
 
     def __init__(
         self,
@@ -91,11 +90,11 @@ class Compaction:
         self._work = f"{table}/{STATE}/compaction"
 
     def remove_leftovers(self) -> None:
-        """What a killed run has left: copies, or what was replaced."""
+        """Removes copies and replaced directories of a killed run."""
         self._files.remove(self._work)
 
     def run(self) -> int:
-        """How many small files are gone."""
+        """Merges small files; returns how many are gone."""
         gone = 0
         for day in days_to_compact(self._files, self._table, self._rules):
             self._compact(day)
@@ -140,7 +139,7 @@ class Compaction:
 
 
 def _label(names: list[str]) -> str:
-    """Which epochs are in the new files."""
+    """The epochs of the new files."""
     epochs = [epoch for name in names for epoch in _epochs(name)]
     return f"compacted-{min(epochs, default=0):010d}-{max(epochs, default=0):010d}"
 

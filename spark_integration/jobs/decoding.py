@@ -1,7 +1,7 @@
 """Values as columns: JSON by a schema, Avro by a schema file, Protobuf by a descriptor.
 
-No value is lost: one that does not decode keeps its bytes in the column `undecoded`, or ends the job, as the
-mode says. JSON and Avro are decoded by Spark itself (`from_json`, `from_avro`), Protobuf by Google's package
+No value is lost: a value that does not decode keeps its bytes in the column `undecoded`, or ends the job,
+depending on the mode. Spark decodes JSON and Avro (`from_json`, `from_avro`), Google's package Protobuf
 (`protobuf_values`).
 """
 
@@ -27,36 +27,36 @@ MODES = ("permissive", "failfast")
 UNDECODED = "undecoded"
 RAW = "raw"
 BROKEN = "_corrupt_record"
-"""Where `from_json` puts a text that does not fit the schema, if the schema has it."""
+"""The column in which `from_json` puts a text that does not fit the schema."""
 FRAME_BYTES = 5
-"""What Confluent's serializers put before a value: a zero, and the schema's id, big-endian."""
+"""The prefix of Confluent's serializers: a zero byte, and the schema's id, big-endian."""
 IS_FRAMED = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 SCHEMA_ID = "CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 AVRO_READER = "avroschema"
-"""The option of `from_avro` that has the schema of the reader, where it is another one."""
+"""The option of `from_avro` for a different schema of the reader."""
 END = bytes.fromhex("9d4cb3f1a7e25d80")
-"""Behind each Avro value while it is decoded, see `_avro`."""
+"""The mark after each Avro value while it is decoded, see `_avro`."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the values of a table are stored. `check` it before anything else."""
+    """How the values of a table are stored. Call `check` first."""
 
     value: str = "binary"
     schema: str | None = None
-    """Of JSON in Spark's DDL or JSON form; of Avro the content of a schema file."""
+    """For JSON in Spark's DDL or JSON form; for Avro the content of a schema file."""
     descriptor: bytes | None = None
-    """Of Protobuf: a FileDescriptorSet, imports included."""
+    """For Protobuf: a FileDescriptorSet with imports."""
     message: str | None = None
     """Full name of the message in the descriptor."""
     framing: str = "none"
     mode: str = "permissive"
     keep_raw: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
-    """Of Spark's `from_json` or `from_avro`."""
+    """Options of Spark's `from_json` or `from_avro`."""
 
     def check(self) -> None:
-        """JobError for what makes no sense, as far as that can be told without Spark."""
+        """JobError for options that contradict each other, as far as that shows without Spark."""
         for name, given, known in (
             ("value", self.value, VALUES),
             ("framing", self.framing, FRAMINGS),
@@ -85,7 +85,7 @@ class Decoding:
             name = sorted(taken or self.options)[0]
             raise JobError(
                 f"the decode option {name} is not taken: it is one of Spark's from_json or from_avro, and "
-                "what becomes of a value that does not decode is said by the decode mode"
+                "the decode mode is for values that do not decode"
             )
         if self.value == "json":
             _with_field(str(self.schema), BROKEN)
@@ -95,7 +95,7 @@ class Decoding:
             self._messages().check()
 
     def about(self) -> dict[str, Any]:
-        """What has to be the same in each run for one table."""
+        """The settings that have to be the same in each run for one table."""
         descriptor = None
         if self.descriptor is not None:
             descriptor = f"sha256:{hashlib.sha256(self.descriptor).hexdigest()}"
@@ -110,10 +110,10 @@ class Decoding:
         }
 
     def apply(self, rows: "DataFrame") -> "DataFrame":
-        """`value` becomes what it means, and `undecoded` has the bytes where that fails.
+        """Decodes `value`; `undecoded` has the bytes if that fails.
 
-        With framing there is the column `schema_id`, with `keep_raw` the column `raw`. JobError for a schema
-        that Spark does not take.
+        Framing adds the column `schema_id`, `keep_raw` the column `raw`. JobError for a schema that Spark
+        refuses.
         """
         from pyspark.sql import functions as f
 
@@ -138,7 +138,7 @@ class Decoding:
             raise JobError(f"values cannot be decoded as {self.value}: {sentence_of(error)}") from None
 
     def _with_decoded(self, rows: "DataFrame") -> "DataFrame":
-        """And the columns `decoded` and `is_broken` (never null)."""
+        """Adds the columns `decoded` and `is_broken` (never null)."""
         from pyspark.sql import functions as f
 
         if self.value == "protobuf":
@@ -163,11 +163,11 @@ class Decoding:
         return rows, decoded.dropFields(BROKEN), does_not_fit
 
     def _avro(self, rows: "DataFrame", payload: "Column") -> "tuple[DataFrame, Column, Column]":
-        """Decoded together with a mark that is put behind each value.
+        """Decodes each value together with a mark after it.
 
-        `from_avro` overlooks bytes that are left, and gives a record of nulls for what it cannot read, which
-        a record may be. A value that fits leaves just the mark; a longer one leaves something else, and one
-        that is cut off nothing.
+        `from_avro` ignores remaining bytes, and returns a record of nulls for a value that it cannot read,
+        but a valid record may also have only nulls. After a value that fits only the mark remains; after a
+        longer value other bytes, after a truncated value none.
         """
         from pyspark.sql import functions as f
         from pyspark.sql.avro.functions import from_avro
@@ -192,15 +192,15 @@ class Decoding:
 
 
 def _refusal(value: str) -> str:
-    """Spark's expression for what is said of a value that does not decode."""
+    """Spark's expression for the error of a value that does not decode."""
     return (
         "concat('topic ', topic, ', partition ', partition, ', offset ', offset, ': the value does not "
-        f"decode as {value} by what was given; decode mode permissive keeps its bytes and goes on')"
+        f"decode as {value} with these options; decode mode permissive keeps its bytes')"
     )
 
 
 def _with_field(schema: str, name: str) -> Any:
-    """The schema of a struct, from Spark's DDL or JSON form, and one more field of text."""
+    """The schema of a struct, from Spark's DDL or JSON form, with one more field of text."""
     from pyspark.sql.types import StringType, StructType
 
     try:
@@ -215,14 +215,14 @@ def _with_field(schema: str, name: str) -> Any:
 
 
 def _with_mark(schema: str) -> str:
-    """An Avro schema of a record: a value of this schema, and END."""
+    """An Avro schema of a record with a value of this schema, and END."""
     mark = {"type": "fixed", "name": "odradek_end", "size": len(END)}
     fields = [{"name": "value", "type": _avro_schema(schema)}, {"name": "end", "type": mark}]
     return json.dumps({"type": "record", "name": "odradek_value", "fields": fields})
 
 
 def _avro_schema(schema: str) -> Any:
-    """Of a schema file; what is not JSON is refused here, all else by Spark."""
+    """The content of a schema file; invalid JSON is refused here, all else by Spark."""
     try:
         return json.loads(schema)
     except ValueError as error:

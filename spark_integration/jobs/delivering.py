@@ -1,17 +1,18 @@
-"""Rows into a topic, each exactly once, by tasks of Spark that may be killed, retried, or run twice.
+"""Writes rows into a topic exactly once, by tasks of Spark that may be killed, retried, or run twice.
 
 A *delivery* has an id. Each partition of it is written by one producer with a transactional id of its own, in
-transactions; each transaction also holds the marker (`odradek.spark.markers`) that says up to which offset of
-the source the partition is delivered. A task takes the transactional id over, which fences whoever had it and
-ends what he left open, reads the marker, and goes on behind it. So what is killed at any point goes on there.
+transactions; each transaction also holds the marker (`odradek.spark.markers`) with the offset of the source
+up to which the partition is delivered. A task takes the transactional id over, which fences the task before
+and aborts its open transaction, reads the marker, and continues after it. So a killed delivery continues
+there.
 
-A delivery with an epoch also tells which offsets of the source are which of the target (`offset_runs`). Where
-rows are is known when they are acknowledged, and that has to outlive the task like the rows themselves: a
-task, or a driver, that finds them delivered can neither write them again nor guess. So a transaction attaches
-its runs to its marker, and the next attempt reads those of the same epoch there. They are not made anew of
-what is in the target, as that may have been compacted since, or hold records of others; nor do they go
-through the driver or a file before the commit, as either may die between the two. Runs of an epoch are kept
-until the next one begins, which is not before the job has put them where it wants them.
+A delivery with an epoch also maps offsets of the source to offsets of the target (`offset_runs`). The target
+offsets are known when rows are acknowledged, and have to outlive the task as the rows do: a task, or a
+driver, that finds rows delivered can neither write them again nor guess. So a transaction attaches its runs
+to its marker, and the next attempt reads the runs of the same epoch there. The target's content cannot give
+them, as it may be compacted since, or have records of others. The driver, or a file before the commit, cannot
+keep them, as the process may die between the two. Runs of an epoch stay until the next epoch begins, which is
+after the job has stored them.
 """
 
 import time
@@ -46,45 +47,46 @@ __all__ = [
 ]
 
 RESULT = "partition INT, rows BIGINT, skipped BIGINT, next_offset BIGINT"
-"""What a task tells of each partition: rows that it wrote, rows that were there already, where it ended."""
+"""The result for a partition: rows that the task wrote, rows that were there already, the next offset."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Of the record batches."""
 TRANSACTION_ROWS = 200_000
 TRANSACTION_BYTES = 64 << 20
 SLICE_BYTES = 8 << 20
 PLACES = ("key", "value", "headers", "partition", "timestamp")
-"""What of a row is written."""
+"""The columns that are written."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Of the rows of one topic. What every task has to know; it goes to the executors as it is."""
+    """The delivery of one topic, as all tasks need it; pickled for the executors."""
 
     id: str
     settings: Mapping[str, str]
-    """Options with Kafka's names behind `kafka.`."""
+    """Options with Kafka's names after `kafka.`."""
     topic: str
     partitions: int
     compression: str = "none"
     rows_per_second: float | None = None
-    """Of each partition; None for as fast as it goes."""
+    """Limit of each partition; None for no limit."""
     transaction_rows: int = TRANSACTION_ROWS
     transaction_bytes: int = TRANSACTION_BYTES
     epoch: int | None = None
-    """To which the rows belong whose offsets are told; None where nobody wants to know them."""
+    """The epoch of the rows; None if nobody needs the runs."""
 
     def query(self, partition: int) -> str:
-        """A query of its own for each partition, with one task: their markers come and go independently."""
+        """The marker query of a partition: each has its own, with one task, so their markers are
+        independent."""
         return f"{self.id}-{partition}"
 
 
 Deliveries = Mapping[str, Delivery]
-"""By the topic that the rows come from; all into one cluster."""
+"""By topic of the source; all into one cluster."""
 
 
 def delivering(deliveries: Deliveries) -> "Work":
-    """For `mapInArrow`, on rows that are sorted by topic, partition and offset, each partition in one task;
-    gives rows of `RESULT`."""
+    """For `mapInArrow`, on rows sorted by topic, partition and offset, each partition in one task; yields
+    rows of `RESULT`."""
 
     def deliver(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         for partition, runs in _delivered(deliveries, batches):
@@ -95,8 +97,8 @@ def delivering(deliveries: Deliveries) -> "Work":
 
 
 def mapping(deliveries: Deliveries) -> "Work":
-    """As `delivering`, for deliveries with an epoch; gives rows of `offset_runs.TOLD`, also of what an
-    earlier attempt at the epoch has delivered of these partitions."""
+    """As `delivering`, for deliveries with an epoch; gives rows of `offset_runs.REPORT_SCHEMA`, also of what
+    an earlier attempt at the epoch has delivered of these partitions."""
 
     def deliver(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         for _, runs in _delivered(deliveries, batches):
@@ -107,8 +109,8 @@ def mapping(deliveries: Deliveries) -> "Work":
 
 
 def recovering(deliveries: Deliveries) -> "Work":
-    """For `mapInArrow`, on rows of topic and partition: what an earlier attempt at the epoch has delivered of
-    them, as `mapping` would tell it if one of its rows came again."""
+    """For `mapInArrow`, on rows of topic and partition: the runs of an earlier attempt at the epoch, as
+    `mapping` yields them if one of its rows comes again."""
 
     def recover(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         with _cluster(deliveries) as cluster:
@@ -122,8 +124,9 @@ def recovering(deliveries: Deliveries) -> "Work":
 
 
 def take_over(deliveries: Deliveries) -> None:
-    """Ends what earlier attempts have left open in any partition, so that readers need not wait for the task
-    that comes to it, nor for the transactions' timeout; fences attempts that are still at work."""
+    """Aborts open transactions of earlier attempts in all partitions, and fences running attempts.
+
+    So readers need not wait for the next task or for the transactions' timeout."""
     from odradek.spark import markers
     from odradek.spark.producing import Producer
 
@@ -135,7 +138,7 @@ def take_over(deliveries: Deliveries) -> None:
 
 
 def _cluster(deliveries: Deliveries) -> Cluster:
-    """They all go into the same."""
+    """The cluster of all deliveries."""
     delivery = next(iter(deliveries.values()))
     return Cluster(ClientSettings.from_options(dict(delivery.settings)))
 
@@ -143,7 +146,7 @@ def _cluster(deliveries: Deliveries) -> Cluster:
 def _delivered(
     deliveries: Deliveries, batches: "Iterator[pyarrow.RecordBatch]"
 ) -> "Iterator[tuple[_Partition, pyarrow.RecordBatch | None]]":
-    """Each partition with what it has to tell of its runs; and once without, when it is done."""
+    """Each partition with batches of its runs, and once with None at its end."""
     with _cluster(deliveries) as cluster:
         for (topic, number), pieces in groupby(_by_partition(batches), key=itemgetter(0)):
             with _Partition(deliveries[topic], cluster, topic, number) as partition:
@@ -155,7 +158,7 @@ def _delivered(
 def _by_partition(
     batches: "Iterator[pyarrow.RecordBatch]",
 ) -> "Iterator[tuple[tuple[str, int], pyarrow.RecordBatch]]":
-    """Pieces of one partition each, in the order of the rows."""
+    """Batches of one partition each, in the order of the rows."""
     import pyarrow.compute as pc
 
     for batch in batches:
@@ -176,7 +179,7 @@ class _Partition:
     delivery: Delivery
     cluster: Cluster
     topic: str
-    """That the rows come from."""
+    """Topic of the source."""
     number: int
     rows: int = 0
     skipped: int = 0
@@ -202,7 +205,7 @@ class _Partition:
         self._found_from: int | None = None
         """The first offset that an earlier attempt at the epoch has delivered."""
         self._offsets: list[pyarrow.Array] = []
-        """In the source, of the rows of the open transaction."""
+        """Source offsets of the rows of the open transaction."""
         self._placements: list[Placement] = []
         self._batches = Batches(
             lambda _: delivery.partitions,
@@ -223,20 +226,21 @@ class _Partition:
         self._producer.close()
 
     def deliver(self, pieces: "Iterable[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
-        """Writes what is not delivered yet; gives rows of `TOLD` for a delivery with an epoch."""
+        """Writes rows that are not delivered yet; yields rows of `REPORT_SCHEMA` if the delivery has an
+        epoch."""
         yield from self.found()
         for rows in pieces:
             yield from self._add(rows)
         yield from self._commit()
 
     def found(self) -> "Iterator[pyarrow.RecordBatch]":
-        """What an earlier attempt at the epoch has delivered."""
+        """The runs that an earlier attempt at the epoch has delivered."""
         if self._marker is None or self._attached is None or self._attached.epoch != self.delivery.epoch:
             return
         for text in self._markers.attached(self.cluster, self._query, 0, self._marker):
             runs = offset_runs.from_text(text)
             self._found_from = runs[0].source_start
-            yield self._told(runs, was_there=True, size_bytes=0)
+            yield self._report_rows(runs, was_there=True, size_bytes=0)
 
     def result(self) -> "pyarrow.RecordBatch":
         """A row of RESULT."""
@@ -264,7 +268,7 @@ class _Partition:
             yield from self._write(fresh.slice(start, step))
 
     def _check_found(self, offset: int) -> None:
-        """Refuses to pass over a row that is delivered, and nobody knows any more where."""
+        """Refuses to skip a delivered row whose target offset is unknown."""
         if self.delivery.epoch is None or (self._found_from is not None and offset >= self._found_from):
             return
         raise ClientError(
@@ -285,7 +289,7 @@ class _Partition:
         self.next_offset = offsets[rows.num_rows - 1].as_py() + 1
         limits = self.delivery
         if limits.epoch is not None:
-            # Made anew: as it came it shares its memory with the values.
+            # A copy: the original shares its memory with the values.
             self._offsets.append(pyarrow.array(offsets.to_pylist(), pyarrow.int64()))
         is_paced = limits.rows_per_second is not None
         if (
@@ -301,8 +305,8 @@ class _Partition:
         self._send(self._batches.drain())
         runs = self._attach_runs()
         rows = self.rows + self._open_rows
-        told = self._markers.Rows(self.delivery.id, self._rows_before + rows, self._batches.checksum, ())
-        marker = self._markers.Marker(self.next_offset, (told,), self._attached)
+        written = self._markers.Rows(self.delivery.id, self._rows_before + rows, self._batches.checksum, ())
+        marker = self._markers.Marker(self.next_offset, (written,), self._attached)
         self._markers.write(self._producer, self._query, 0, marker)
         self._producer.commit()
         size_bytes = self._open_bytes
@@ -311,7 +315,7 @@ class _Partition:
             ahead = self.rows / self.delivery.rows_per_second - (time.monotonic() - self._began)
             time.sleep(max(0.0, ahead))
         if runs:
-            yield self._told(runs, was_there=False, size_bytes=size_bytes)
+            yield self._report_rows(runs, was_there=False, size_bytes=size_bytes)
 
     def _send(self, batches: "Iterable[RecordsBuffer]") -> None:
         for records in batches:
@@ -320,7 +324,7 @@ class _Partition:
                 self._placements.append(placement)
 
     def _attach_runs(self) -> "list[Run]":
-        """Of the open transaction, which has been sent whole."""
+        """Attaches the runs of the open transaction, after all of it was sent."""
         import pyarrow
 
         if self.delivery.epoch is None:
@@ -334,7 +338,7 @@ class _Partition:
         )
         return runs
 
-    def _told(self, runs: "list[Run]", *, was_there: bool, size_bytes: int) -> "pyarrow.RecordBatch":
+    def _report_rows(self, runs: "list[Run]", *, was_there: bool, size_bytes: int) -> "pyarrow.RecordBatch":
         return offset_runs.as_rows(
             self.topic, self.number, self.delivery.topic, runs, was_there=was_there, size_bytes=size_bytes
         )

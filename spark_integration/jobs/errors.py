@@ -1,4 +1,4 @@
-"""What went wrong in a job, as one sentence: the topic or the option, and what helps."""
+"""Errors of jobs as one sentence: the topic or the option, and the remedy."""
 
 import re
 from typing import Any
@@ -7,17 +7,17 @@ __all__ = ["JobError", "sentence_of"]
 
 LINE_LENGTH_MAX = 400
 _RAISED = re.compile(r"^\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: [0-9A-Z]{5})?$")
-"""What the jobs themselves raise in an expression of Spark's is a sentence already."""
+"""Errors that a job raises in an expression of Spark are a sentence already."""
 _OURS = re.compile(r"^odradek\.[A-Za-z_.]+: ")
-"""The class of our own errors says nothing that their sentence does not."""
+"""The class names of our own errors add nothing to their sentence."""
 
 
 class JobError(Exception):
-    """A job that cannot start or go on; the text is one sentence for a person."""
+    """A job cannot start or continue; the text is one sentence for a person."""
 
 
 def sentence_of(error: BaseException) -> str:
-    """One line of what Spark raised: the innermost cause that says something, without the Java trace."""
+    """One line for an error of Spark: the innermost cause with a message, without the Java trace."""
     if isinstance(error, JobError):
         return str(error)
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -25,7 +25,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _java_sentence(throwable: Any) -> str:
-    """The innermost Java cause with a message; empty where there is none."""
+    """The innermost Java cause with a message; empty if there is none."""
     found = ""
     while throwable is not None:
         message = throwable.getMessage()
@@ -38,11 +38,11 @@ def _java_sentence(throwable: Any) -> str:
 
 
 def _python_sentence(message: str) -> str:
-    """What a Python worker raised, behind the last trace that Spark passes on; empty where there is none."""
+    """The error of a Python worker, after the last trace in the message; empty if there is none."""
     _, trace, text = message.rpartition("Traceback (most recent call last)")
     if not trace:
         return ""
-    # The frames are indented, and what was raised is not.
+    # The frames are indented, the error is not.
     raised = (line for line in text.splitlines()[1:] if line.strip() and not line.startswith(" "))
     return _OURS.sub("", next(raised, "").strip())
 

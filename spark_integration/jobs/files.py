@@ -1,8 +1,7 @@
 """The files of a table, in the local file system or in any that Hadoop knows; paths are texts.
 
-`open_files(spark, path)` chooses. Everything that has to survive a kill is built from three operations that
-happen as a whole or not at all: `rename` of one file, `write_new` of a small one, and, in the local file
-system only, `exchange` of two directories.
+`open_files(spark, path)` chooses. All steps that have to survive a kill use three atomic operations: `rename`
+of one file, `write_new` of a small one, and, in the local file system only, `exchange` of two directories.
 """
 
 import ctypes
@@ -28,12 +27,12 @@ _RENAME_EXCHANGE = 2
 
 
 class Files(Protocol):
-    """What a job does with the files of one table."""
+    """The file operations of a job on one table."""
 
     def exists(self, path: str) -> bool: ...
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing where there is none."""
+        """The sorted names in a directory; none if it does not exist."""
         ...
 
     def walk(self, directory: str) -> Iterator[tuple[str, int]]:
@@ -43,23 +42,23 @@ class Files(Protocol):
     def make_directory(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
-        """A file gets another name, as a whole; one that has this name already is replaced."""
+        """Renames a file atomically; replaces a file of that name."""
         ...
 
     def remove(self, path: str) -> None:
-        """A file, or a directory with all that is in it; nothing where there is none."""
+        """Removes a file, or a directory with its content, if it exists."""
         ...
 
     def read_text(self, path: str) -> str | None:
-        """None where there is no such file."""
+        """The text of a file; None if it does not exist."""
         ...
 
     def write_new(self, path: str, text: str) -> None:
-        """A small file, there as a whole or not at all; replaces one of that name."""
+        """Writes a small file atomically; replaces a file of that name."""
         ...
 
     def lock(self, path: str) -> Any:
-        """Holds the table for this process until the answer is closed; JobError while another holds it."""
+        """Locks the table for this process until the result is closed; JobError while another holds it."""
         ...
 
 
@@ -76,8 +75,8 @@ def open_files(spark: Any, path: str) -> Files:
 
 
 def read_note(files: Files, path: str) -> dict[str, Any] | None:
-    """What a job has noted in a small file, a JSON object; None where there is no such file, JobError for a
-    damaged one."""
+    """The JSON object in a small file of a job; None if the file does not exist, JobError if it is
+    damaged."""
     try:
         text = files.read_text(path)
         if text is None:
@@ -91,7 +90,7 @@ def read_note(files: Files, path: str) -> dict[str, Any] | None:
 
 
 def local_path(path: str) -> str:
-    """The plain path of a `file:` address, or of a path that is one already."""
+    """The plain path of a `file:` URL or of a plain path."""
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme == "file" else path
 
@@ -165,13 +164,13 @@ class LocalFiles:
         return file
 
     def link(self, source: str, target: str) -> None:
-        """The same file under a second name."""
+        """Makes a hard link."""
         os.link(local_path(source), local_path(target))
 
     def exchange(self, one: str, other: str) -> None:
-        """Two directories change names in one step: whoever lists sees the one or the other, whole.
+        """Exchanges the names of two directories in one step: a reader sees the one or the other, whole.
 
-        OSError where the system or the file system cannot do that (Linux can, in ext4, xfs, btrfs and tmpfs).
+        OSError if the system or the file system cannot do that (Linux can, in ext4, xfs, btrfs and tmpfs).
         """
         renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if renameat2 is None:
@@ -212,7 +211,7 @@ class HadoopFiles:
 
     def rename(self, source: str, target: str) -> None:
         if not self._system.rename(self._path(source), self._path(target)):
-            # HDFS does not rename over a file: one from an earlier attempt is in the way.
+            # HDFS does not rename over an existing file, such as one of an earlier attempt.
             self._system.delete(self._path(target), False)
             if not self._system.rename(self._path(source), self._path(target)):
                 raise JobError(f"{source} cannot be renamed to {target}: does this user own the table?")
@@ -240,5 +239,5 @@ class HadoopFiles:
         self.rename(written, path)
 
     def lock(self, path: str) -> Any:
-        """Nothing that ends with the process is there; Spark's checkpoint refuses a second writer."""
+        """No lock: Hadoop has none that ends with the process. Spark's checkpoint refuses a second writer."""
         return open(os.devnull)

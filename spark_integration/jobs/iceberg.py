@@ -1,13 +1,13 @@
 """A table of Apache Iceberg that gets each epoch once, with Iceberg's own runtime for Spark.
 
-An epoch is one append, which readers see as a whole or not at all. The snapshot that it makes carries the
-epoch's number in its summary (`odradek.epoch`). A run that was killed may have appended an epoch that Spark's
-checkpoint does not have yet, and Spark then gives it again; so the first epoch of a run is looked for in the
-snapshots behind the current one, and left out where it is there. Where snapshots have been expired, a row of
-the epoch is looked for instead.
+An epoch is one append, which readers see as a whole or not at all. The summary of its snapshot has the
+epoch's number (`odradek.epoch`). A killed run may have appended an epoch that Spark's checkpoint does not
+have yet, and Spark then runs it again. So the first epoch of a run is searched in the current snapshot and
+the ones before, and skipped if it is there. If snapshots have expired, a row of the epoch is searched
+instead.
 
-What else has to be kept lies in `_odradek/ID` in the table's location, or in a directory that is given; ID is
-the table's own, so that a table which was dropped and made again begins anew.
+The state of the job is in `_odradek/ID` in the table's location, or in a given directory. ID is the id of the
+table, so that a table that was dropped and created again begins anew.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 __all__ = ["EPOCH", "IcebergTable", "need_iceberg"]
 
 EPOCH = "odradek.epoch"
-"""In the summary of a snapshot."""
+"""Property in the summary of a snapshot."""
 RUNTIME = "1.10.1"
-"""The version of Iceberg that is named to whom it is missing."""
+"""The version of Iceberg in the error for a missing jar."""
 CODECS = {"none": "uncompressed"}
-"""Where Iceberg has another name."""
+"""Codecs with another name in Iceberg."""
 
 
 def need_iceberg(spark: "SparkSession") -> None:
-    """JobError where Spark does not have Iceberg's runtime."""
+    """JobError if Spark does not have Iceberg's runtime."""
     version = ".".join(spark.version.split(".")[:2])
     coordinates = f"org.apache.iceberg:iceberg-spark-runtime-{version}_2.13:{RUNTIME}"
     need_jar(spark, "org.apache.iceberg.spark.SparkCatalog", "table format iceberg", coordinates)
 
 
 class IcebergTable:
-    """The table `name` (`catalog.namespace.name`), made with these columns where it is not there.
+    """The table `name` (`catalog.namespace.name`), created with these columns if it is missing.
 
-    `rules` say what compaction does, None that there is none; `checkpoint` is where the state goes, None for
-    the table's location. JobError where the table cannot be had.
+    `rules` are for compaction, None for no compaction; `checkpoint` is the directory of the state, None for
+    the table's location. JobError if the table cannot be opened or created.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class IcebergTable:
         return self._rules is not None
 
     def content(self) -> str | None:
-        """A snapshot with rows, or with an epoch, which may have had none."""
+        """A snapshot with rows, or with an epoch (which may have no rows)."""
         for snapshot in self._snapshots():
             summary = snapshot.summary()
             if EPOCH in summary or int(summary.get("total-records") or 0):
@@ -83,10 +83,10 @@ class IcebergTable:
         return None
 
     def remove_leftovers(self) -> None:
-        """Files of appends that were cut off are nobody's: Iceberg's `remove_orphan_files` finds them."""
+        """Nothing: Iceberg's `remove_orphan_files` finds the files of incomplete appends."""
 
     def has(self, number: int, batch: "DataFrame") -> bool:
-        """Whether an earlier run has appended the epoch; only the first of a run can be such a one."""
+        """Whether an earlier run has appended the epoch; only possible for the first epoch of a run."""
         is_first, self._is_first = self._is_first, False
         return is_first and self._is_appended(number, batch)
 
@@ -99,7 +99,7 @@ class IcebergTable:
         return Epoch(number, "", count(), size_bytes, [("", "")] * files)
 
     def compact(self) -> int:
-        """Iceberg's own: a snapshot with the large files replaces one with the small."""
+        """Iceberg's compaction: a snapshot with large files replaces one with small files."""
         if self._rules is None:
             return 0
         self._table.refresh()
@@ -125,12 +125,12 @@ class IcebergTable:
         except Exception as error:
             raise JobError(
                 f"the Iceberg table {self.name} cannot be opened or made ({sentence_of(error)}): it is "
-                "CATALOG.NAMESPACE.NAME, and Spark is told of the catalog with --conf "
+                "CATALOG.NAMESPACE.NAME, and Spark needs the settings of its catalog: --conf "
                 "spark.sql.catalog.CATALOG=org.apache.iceberg.spark.SparkCatalog and what else that needs"
             ) from None
 
     def _snapshots(self) -> Iterator[Any]:
-        """The current one and those before it, as far as they have not been expired."""
+        """The current snapshot and the ones before it that have not expired."""
         self._table.refresh()
         snapshot = self._table.currentSnapshot()
         while snapshot is not None:
@@ -143,14 +143,14 @@ class IcebergTable:
         for last in self._snapshots():
             epoch = last.summary().get(EPOCH)
             if epoch is not None:
-                # Those before it have lower numbers.
+                # The snapshots before it have lower numbers.
                 return bool(int(epoch) >= number)
         if last is None or last.parentId() is None:
             return False
         return self._has_row_of(batch)
 
     def _has_row_of(self, batch: "DataFrame") -> bool:
-        """An append is there as a whole, so that one row tells."""
+        """Whether the table has a row of the epoch: one is enough, because an append is atomic."""
         from pyspark.sql import functions as f
 
         row = batch.select("topic", "partition", "offset").head()

@@ -1,4 +1,4 @@
-"""Jars that a job needs and PySpark does not bring."""
+"""Jars that a job needs and PySpark does not include."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ __all__ = ["need_jar"]
 
 
 def need_jar(spark: "SparkSession", java_class: str, what: str, coordinates: str) -> None:
-    """JobError, with the Maven coordinates of the jar, where Spark's driver does not have the class."""
+    """JobError, with the Maven coordinates of the jar, if Spark's driver does not have the class."""
     jvm = spark._jvm
     assert jvm is not None
     loader = jvm.Thread.currentThread().getContextClassLoader()

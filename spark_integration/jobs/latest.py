@@ -3,12 +3,12 @@
     from odradek.spark.jobs import latest
     latest.run(spark, bootstrap_servers="localhost:9092", topic="users", table="/data/users")
 
-It is log compaction as a table: a record replaces the one that its key had, a record without a value deletes
-it. The table is spread over `bucket=N` directories by the CRC-32 of the key, and an epoch makes the
-directories anew in which keys have changed; each is exchanged for the old one in one step, so that a reader
-sees one row for a key at any moment. An epoch that is run again changes nothing, as what counts is the
-offset; so the table is exact whatever was killed. Where a key is in more than one partition, the record with
-the newest timestamp counts. Records without a key are no changes, and are counted.
+It is log compaction as a table: a record replaces the row of its key, a record without a value deletes it.
+The CRC-32 of the key chooses one of the `bucket=N` directories. An epoch builds the directories with changed
+keys anew, and exchanges each in one step, so that a reader sees one row for a key at any moment. An epoch
+that runs again changes nothing, because the offset decides; so the table is exact after any kill. If a key is
+in more than one partition, the record with the newest timestamp decides. Records without a key are only
+counted.
 """
 
 import threading
@@ -56,13 +56,12 @@ def run(
     progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Report:
-    """Brings the table up to what is in the topic now; with `stream` goes on until `stop` is set.
+    """Updates the table to the present content of the topic; with `stream` continues until `stop` is set.
 
-    `buckets` counts for the first run, later ones have to give the same. JobError for whatever is wrong with
-    topic, options or table.
+    Later runs have to give the same `buckets` as the first. JobError for errors in topic, options or table.
     """
     source = Topics(bootstrap_servers, (topic,), None, isolation, dict(options or {}))
-    # What retention or compaction takes from a changelog is superseded or was to go.
+    # Retention and compaction remove only superseded or obsolete records from a changelog.
     pace = Pace(stream, trigger_seconds, max_offsets_per_trigger, fail_on_data_loss=False)
     pace.check()
     if not 1 <= buckets <= 10_000:
@@ -117,7 +116,7 @@ class _Latest:
         return f"{self.table}/{STATE}/merging"
 
     def remove_leftovers(self) -> None:
-        """What a killed run has left: new directories, or old ones."""
+        """Removes new or old directories that a killed run has left."""
         self.files.remove(self.work)
 
     def count_keys(self) -> int:
@@ -130,9 +129,9 @@ class _Latest:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        # Spark does not join the parts of a stream's shuffles, and with its 200 an epoch of twenty rows takes
-        # seconds; a table is written by a task a bucket anyway. Set in each epoch, since the number that a
-        # query was begun with stays with its checkpoint.
+        # Spark does not coalesce the shuffle partitions of a stream, and with its 200 an epoch of twenty rows
+        # takes seconds; a table is written by a task a bucket anyway. Set in each epoch, since the number
+        # that a query was begun with stays with its checkpoint.
         parts = self.session.sparkContext.getConf().get(SHUFFLE_PARTITIONS, str(self.buckets))
         batch.sparkSession.conf.set(SHUFFLE_PARTITIONS, parts)
         counted = Observation()
@@ -151,7 +150,7 @@ class _Latest:
         self.epochs += 1
 
     def _merge(self, changes: "DataFrame", names: list[str]) -> None:
-        """Makes these directories anew, of what they have and the changes."""
+        """Builds these directories anew from their rows and the changes."""
         work = f"{self.work}/{uuid.uuid4().hex}"
         there = [name for name in names if self.files.exists(f"{self.table}/{name}")]
         rows = changes.unionByName(self._rows_of(there)) if there else changes

@@ -4,16 +4,15 @@
     mirror.run(spark, bootstrap_servers="localhost:9092", to_bootstrap_servers="localhost:9192",
     topics=["orders"], offsets="/data/orders-offsets")
 
-Keys, values, headers, timestamps, partitions and the order in them are as they were; offsets are those that
-the target gives, and which is which is kept in a table (`offset_runs`), by which committed offsets are
-translated (`translate`, and `groups` of `run`). Only what is committed in the source is copied. Each record
-is in the target once for readers with read_committed, and each run of offsets in the table once for every
-reader, whatever was killed and run again.
+Keys, values, headers, timestamps, partitions and the order in them stay the same; the target assigns new
+offsets. A table maps old to new offsets (`offset_runs`), and translates committed offsets (`translate`, and
+`groups` of `run`). Only committed records of the source are copied. Each record is in the target once for
+readers with read_committed, and each run of offsets in the table once for every reader, after any kill.
 
-There are two places where the job is, and neither trusts the other. Spark's checkpoint, beside the table,
-says which offsets an epoch has. What of them is in the target the markers there say, as of each partition's
-last transaction (`delivering`); with it they keep the runs of the epoch, so that an epoch that was delivered
-and did not get into the table (`publishing`) gets there in the next run.
+The progress is stored twice, independently. Spark's checkpoint, beside the table, has the offsets of an
+epoch. The markers in the target have the delivered offset of each partition, as of its last transaction
+(`delivering`), with the runs of the epoch. So if an epoch was delivered but its runs are not in the table
+(`publishing`), the next run adds them.
 """
 
 import hashlib
@@ -54,16 +53,16 @@ COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp", "offset
 CODEC = "snappy"
 """Of the table's files."""
 OPEN_FILES = 16
-"""Topics whose runs one task writes at the same time; beyond that Spark sorts."""
+"""Topics whose runs one task writes at the same time; for more, Spark sorts."""
 GROUPS_INTERVAL_S = 60
-"""Of a stream, between two looks at what groups have committed."""
+"""Between two translations of committed offsets in a stream."""
 COMPACTION_INTERVAL_S = 3600
 NOT_TAKEN = {
     "minpartitions": "a partition is copied by one task",
     "maxrecordsperpartition": "a partition is copied by one task",
     "kafka.isolation.level": "only what is committed is copied",
 }
-"""Options of the source, in lower case, that would break what the job promises."""
+"""Options of the source, in lower case, that would break a promise of the job."""
 
 TopicPartition = tuple[str, int]
 
@@ -91,14 +90,14 @@ def run(
     progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Report:
-    """Copies what is there now; with `stream` goes on until `stop` is set.
+    """Copies the present records; with `stream` continues until `stop` is set.
 
-    A topic's copy has the topic's name behind `prefix`, and is made where it is not there. `offsets` is the
+    A topic's copy has the topic's name after `prefix`, and is created if it is missing. `offsets` is the
     directory of the table of offsets. The offsets that `groups` have committed are translated and committed
     at the target at the end, in a stream every minute as well. `starting_offsets` (Spark's `startingOffsets`)
-    counts for the first run. What is delivered belongs to the topics, source and copy; with a `mirror_id` of
-    its own a mirror copies all of it once more. `options` are more options of the source, of which those
-    that begin with `kafka.` count for the target's brokers as well. JobError for whatever is wrong.
+    is for the first run. The progress belongs to the two topics, source and copy; a mirror with its own
+    `mirror_id` copies all of it once more. `options` are more options of the source; those that begin with
+    `kafka.` are also for the target's brokers. JobError for any error.
     """
     more = dict(options or {})
     source = Topics(bootstrap_servers, tuple(topics), topic_pattern, options=more)
@@ -127,7 +126,7 @@ def run(
     try:
         with query.held({"prefix": prefix, "id": mirror_id}):
             job.prepare()
-            query.run(pace, lambda lag: job.tell(progress, lag), stop or threading.Event())
+            query.run(pace, lambda lag: job.report_progress(progress, lag), stop or threading.Event())
             job.compact()
             job.carry_over()
     finally:
@@ -138,9 +137,9 @@ def run(
 def translate(
     spark: "SparkSession", *, offsets: str, committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Place]:
-    """Where in the copies whoever has committed these offsets, by topic and partition of the source, goes on.
+    """Translates committed offsets, by topic and partition of the source, into places in the copies.
 
-    That is the first record that he has not read. A partition of which nothing is mirrored is left out.
+    A place is the first record that the group has not read. Partitions without mirrored records are left out.
     """
     table = offsets.rstrip("/")
     if not open_files(spark, table).exists(f"{table}/{STATE}/mirror.json"):
@@ -162,12 +161,12 @@ def _check(options: Mapping[str, str], compression: str) -> None:
 
 
 @dataclass
-class _Done:
-    """What this run has copied."""
+class _Totals:
+    """Totals of this run."""
 
     rows: int = 0
     found: int = 0
-    """Rows that a run before had copied, and not entered into the table."""
+    """Rows that a run before had copied, but whose runs were not in the table."""
     size_bytes: int = 0
     epochs: int = 0
     compacted: int = 0
@@ -184,20 +183,20 @@ class _Mirror:
     compression: str
     id: str | None
     compaction: Compaction | None = None
-    done: _Done = field(default_factory=_Done)
+    totals: _Totals = field(default_factory=_Totals)
     carried: Table | None = None
     begun: int | None = None
-    """The epoch that a run before this one has begun."""
+    """The epoch that the run before has begun."""
     started: dict[TopicPartition, int] | None = None
-    """Where the epoch under way starts, None where that is not known."""
+    """Start of the present epoch, None if unknown."""
     ends_before: int | None = None
-    """Sum of the ends of the copies when the epoch under way began."""
+    """Sum of the ends of the copies at the start of the present epoch."""
     next_compaction: float = field(default_factory=lambda: time.monotonic() + COMPACTION_INTERVAL_S)
     next_groups: float = field(default_factory=lambda: time.monotonic() + GROUPS_INTERVAL_S)
     query: TableQuery = field(init=False)
 
     def prepare(self) -> None:
-        """Copies are there, and where they keep their markers."""
+        """Creates the copies and the markers topic if they are missing."""
         from odradek.spark import markers
 
         self.begun = self.query.epoch_begun()
@@ -209,18 +208,18 @@ class _Mirror:
 
     def take(self, batch: "DataFrame", number: int) -> None:
         """One epoch."""
-        self.targets.bring_up()  # what is in the epoch may have come since
+        self.targets.bring_up()  # the epoch may have newer records
         self.started = self.query.offsets_committed() or self._beginnings()
         self.ends_before = self.targets.sum_of_ends()
         publisher = Publisher(self.files, self.table)
         publisher.publish(number, lambda path: self._write(batch, number, path))
         self.ends_before = self.started = None
-        self.done.epochs += 1
+        self.totals.epochs += 1
         if time.monotonic() > self.next_compaction:
             self.compact()
 
     def _beginnings(self) -> dict[TopicPartition, int] | None:
-        """Where the first epoch starts."""
+        """The start of the first epoch."""
         if self.pace.starting_offsets != "earliest":
             return None
         return {key: start for key, (start, _) in self.targets.source.ranges().items()}
@@ -231,32 +230,32 @@ class _Mirror:
         from pyspark.sql import functions as f
 
         deliveries = self._deliveries(number)
-        # The source makes one task of each partition, with its rows in order: nothing has to be sorted.
-        runs = batch.select(*COLUMNS).mapInArrow(mapping(deliveries), offset_runs.TOLD)
+        # The source makes one task of each partition, with its rows in order: no sort is needed.
+        runs = batch.select(*COLUMNS).mapInArrow(mapping(deliveries), offset_runs.REPORT_SCHEMA)
         with ExitStack() as stack:
             if number == self.begun:
                 take_over(deliveries)
                 runs = runs.persist()
                 stack.callback(runs.unpersist)
-                runs = runs.unionByName(self._lost(deliveries, runs))
-            told = Observation()
+                runs = runs.unionByName(self._runs_of_lost_rows(deliveries, runs))
+            observed = Observation()
             runs = runs.observe(
-                told,
+                observed,
                 f.sum(f.expr("IF(was_there, 0, rows)")).alias("rows"),
                 f.sum(f.expr("IF(was_there, rows, 0)")).alias("found"),
                 f.sum("size_bytes").alias("size_bytes"),
             )
             files = runs.drop("was_there", "size_bytes").write.partitionBy("topic")
             files.option("compression", CODEC).parquet(path)
-        new, found = int(told.get["rows"] or 0), int(told.get["found"] or 0)
-        self.done.rows += new
-        self.done.found += found
-        self.done.size_bytes += int(told.get["size_bytes"] or 0)
+        new, found = int(observed.get["rows"] or 0), int(observed.get["found"] or 0)
+        self.totals.rows += new
+        self.totals.found += found
+        self.totals.size_bytes += int(observed.get["size_bytes"] or 0)
         return new + found
 
-    def _lost(self, deliveries: Mapping[str, Delivery], runs: "DataFrame") -> "DataFrame":
-        """The runs of an epoch that comes again, of those partitions of which no row has come again, as the
-        source has lost them meanwhile."""
+    def _runs_of_lost_rows(self, deliveries: Mapping[str, Delivery], runs: "DataFrame") -> "DataFrame":
+        """The runs of a repeated epoch in partitions without a repeated row, because the source has lost
+        them."""
         there = {(row.topic, row.partition) for row in runs.select("topic", "partition").distinct().collect()}
         left = [
             (topic, partition)
@@ -264,8 +263,8 @@ class _Mirror:
             for partition in range(delivery.partitions)
             if (topic, partition) not in there
         ]
-        asked = self.session.createDataFrame(left, "topic STRING, partition INT")
-        return asked.mapInArrow(recovering(deliveries), offset_runs.TOLD)
+        requested = self.session.createDataFrame(left, "topic STRING, partition INT")
+        return requested.mapInArrow(recovering(deliveries), offset_runs.REPORT_SCHEMA)
 
     def _deliveries(self, epoch: int) -> dict[str, Delivery]:
         target = self.targets.target
@@ -289,10 +288,10 @@ class _Mirror:
         made = f"{topic} {copy.source_id} {copy.name} {copy.target_id} {self.id or ''}"
         return f"mirror-{hashlib.sha256(made.encode()).hexdigest()[:16]}"
 
-    def tell(self, progress: Progress, lag: int | None) -> None:
-        """How far it is; and, now and then, how far the groups are. `lag` is that between epochs."""
+    def report_progress(self, progress: Progress, lag: int | None) -> None:
+        """Shows the progress, and sometimes moves the groups. `lag` is the lag between epochs."""
         is_due = self.groups.names and time.monotonic() > self.next_groups
-        # Not while files are put into the table, which has to be whole.
+        # Not while an epoch is added to the table, which has to be complete.
         if is_due and self.query.writing.acquire(blocking=False):
             try:
                 self.carry_over()
@@ -300,45 +299,45 @@ class _Mirror:
                 self.query.writing.release()
         if not progress.is_due():
             return
-        rows, before, started = self.done.rows, self.ends_before, self.started
-        with suppress(JobError):  # of brokers that are away: the epoch says so if it cannot be done
+        rows, before, started = self.totals.rows, self.ends_before, self.started
+        with suppress(JobError):  # if brokers are away, the epoch raises the error
             if before is not None:
                 rows += max(0, self.targets.sum_of_ends() - before)
             if started is not None:
                 with self.targets.source.cluster() as cluster:
                     ends = cluster.list_offsets(dict.fromkeys(started, LATEST), read_committed=True)
-                begun = rows - self.done.rows
+                begun = rows - self.totals.rows
                 lag = max(0, sum(ends.values()) - sum(started.values()) - begun)
-        progress.update(rows, self.done.size_bytes or None, lag=lag)
+        progress.update(rows, self.totals.size_bytes or None, lag=lag)
 
     def compact(self) -> None:
-        """Between two epochs, or behind the last one: nobody else puts files into the table meanwhile."""
+        """Call it between two epochs or after the last, when nobody adds files to the table."""
         if self.compaction is not None:
-            self.done.compacted += self.compaction.run()
+            self.totals.compacted += self.compaction.run()
             self.next_compaction = time.monotonic() + COMPACTION_INTERVAL_S
 
     def carry_over(self) -> None:
-        """Groups follow their topics."""
+        """Moves the groups to the copies."""
         if self.groups.names:
             self.carried = self.groups.carry_over(self.session, _read(self.session, self.table))
             self.next_groups = time.monotonic() + GROUPS_INTERVAL_S
 
     def report(self, progress: Progress) -> Report:
-        """What this run did."""
-        done, seconds, target = self.done, progress.seconds, self.targets.target
+        """The report of this run."""
+        totals, seconds, target = self.totals, progress.seconds, self.targets.target
         report = Report(
-            "mirror", f"{done.rows:,} rows of {self.targets.source} went to {target.bootstrap_servers}"
+            "mirror", f"{totals.rows:,} rows of {self.targets.source} went to {target.bootstrap_servers}"
         )
         report.figures = {
-            "rows": done.rows,
-            "rows that were there already": done.found,
-            "epochs": done.epochs,
-            "bytes": done.size_bytes,
+            "rows": totals.rows,
+            "rows that were there already": totals.found,
+            "epochs": totals.epochs,
+            "bytes": totals.size_bytes,
             "seconds": round(seconds, 1),
-            "rows a second": round(done.rows / max(seconds, 1e-9)),
+            "rows a second": round(totals.rows / max(seconds, 1e-9)),
         }
         if self.compaction is not None:
-            report.figures["small files merged"] = done.compacted
+            report.figures["small files merged"] = totals.compacted
         reached = [(*key, offset) for key, offset in sorted(self.query.offsets_committed().items())]
         report.tables = [Table("mirrored up to", ("topic", "partition", "offset"), reached)]
         if self.carried is not None:

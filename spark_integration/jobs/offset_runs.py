@@ -1,11 +1,10 @@
-"""Which offsets of a topic are which of its copy: runs of records that are as far apart in one as in the
-other.
+"""Maps offsets of a topic to offsets of its copy, by runs of records with the same distances in both.
 
-A run is a row: records with the offsets from `source_start` up to `source_end` (not among them) are in the
-copy from `target_start` up to `target_end`, `rows` of them, each at its source offset and `target_start -
-source_start`. Where transactions, compaction or retention have left a gap in one log and none, or another
-one, in the other, a new run begins. So any offset can be translated by arithmetic, and a log without gaps has
-a row for each transaction of the copy.
+A run is a row: records with the offsets from `source_start` up to `source_end` (exclusive) are in the copy
+from `target_start` up to `target_end`, `rows` of them, each at its source offset and `target_start -
+source_start`. A new run begins where transactions, compaction or retention have left different gaps in the
+two logs. So any offset can be translated by arithmetic, and a log without gaps has a row for each transaction
+of the copy.
 """
 
 import json
@@ -21,16 +20,26 @@ if TYPE_CHECKING:
 
     from odradek.spark.producing import Placement
 
-__all__ = ["SCHEMA", "TOLD", "Place", "Run", "as_rows", "from_text", "runs_of", "texts", "translated"]
+__all__ = [
+    "REPORT_SCHEMA",
+    "SCHEMA",
+    "Place",
+    "Run",
+    "as_rows",
+    "from_text",
+    "runs_of",
+    "texts",
+    "translated",
+]
 
 SCHEMA = (
     "topic STRING, partition INT, source_start BIGINT, source_end BIGINT, target_topic STRING, "
     "target_start BIGINT, target_end BIGINT, rows BIGINT"
 )
-"""Of the table. The partition is the same in both topics."""
-TOLD = f"{SCHEMA}, was_there BOOLEAN, size_bytes BIGINT"
-"""What tasks tell: the runs, whether an earlier attempt had written their records, and, in one row for all of
-a transaction, how large these are."""
+"""Columns of the table. The partition is the same in both topics."""
+REPORT_SCHEMA = f"{SCHEMA}, was_there BOOLEAN, size_bytes BIGINT"
+"""Rows of tasks: a run, whether an earlier attempt had written its records, and their size (in one row of
+each transaction)."""
 RUNS_OF_A_TEXT = 10_000
 """A text is a record of the markers topic: with the largest offsets this is below 1 MB."""
 
@@ -53,20 +62,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a group goes on in the copy."""
+    """The place in the copy from which a group continues."""
 
     topic: str
     offset: int
     mirrored_end: int
-    """Behind the last offset of the source that is in the copy: a group that is further has to wait, or reads
-    what lies between again."""
+    """After the last offset of the source that is in the copy: a group that is further has to wait, or reads
+    the records between again."""
 
 
 def runs_of(sources: "pyarrow.Array", placements: "Sequence[Placement]") -> list[Run]:
-    """The runs of records with these source offsets, which were written in this order; placements are
-    flushed.
+    """The runs of records with these source offsets, written in this order; placements are flushed.
 
-    ClientError where the broker does not tell where they are.
+    ClientError if the broker does not return their offsets.
     """
     import pyarrow
     import pyarrow.compute as pc
@@ -74,8 +82,8 @@ def runs_of(sources: "pyarrow.Array", placements: "Sequence[Placement]") -> list
     for placement in placements:
         if placement.base_offset < 0:
             raise ClientError(
-                f"the broker does not tell at which offsets of topic {placement.topic}, partition "
-                f"{placement.partition} it has records: run the job again, and they are written anew"
+                f"the broker does not return the offsets of records in topic {placement.topic}, partition "
+                f"{placement.partition}: run the job again, and it writes them anew"
             )
     offsets = [
         pyarrow.array(range(one.base_offset, one.base_offset + one.record_count), pyarrow.int64())
@@ -99,7 +107,7 @@ def runs_of(sources: "pyarrow.Array", placements: "Sequence[Placement]") -> list
 
 
 def texts(runs: Sequence[Run]) -> Iterator[str]:
-    """To be kept with a marker."""
+    """Texts to attach to a marker."""
     for start in range(0, len(runs), RUNS_OF_A_TEXT):
         part = runs[start : start + RUNS_OF_A_TEXT]
         rows = [[run.source_start, run.source_end, run.target_start, run.rows] for run in part]
@@ -113,7 +121,7 @@ def from_text(text: str) -> list[Run]:
 def as_rows(
     topic: str, partition: int, target_topic: str, runs: Sequence[Run], *, was_there: bool, size_bytes: int
 ) -> "pyarrow.RecordBatch":
-    """Rows of `TOLD`."""
+    """Rows of `REPORT_SCHEMA`."""
     import pyarrow
 
     number, text = len(runs), pyarrow.string()
@@ -137,23 +145,22 @@ def as_rows(
 def translated(
     session: "SparkSession", table: "DataFrame", committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Place]:
-    """Where in the copy whoever has committed these offsets in the source goes on; `table` has rows of
-    `SCHEMA`.
+    """Translates committed offsets of the source into places in the copy; `table` has rows of `SCHEMA`.
 
-    That is the first record that he has not read. Of a partition without a run there is nothing to tell.
+    A place is the first record that the group has not read. Partitions without a run are left out.
     """
     from pyspark.sql import functions as f
 
     if not committed:
         return {}
-    asked = session.createDataFrame(
+    requested = session.createDataFrame(
         [(topic, partition, offset) for (topic, partition), offset in committed.items()],
         "topic STRING, partition INT, committed BIGINT",
     )
     is_ahead = f.col("source_end") > f.col("committed")
     run = f.struct("source_start", "target_start")
     found = (
-        table.join(f.broadcast(asked), ["topic", "partition"])
+        table.join(f.broadcast(requested), ["topic", "partition"])
         .groupBy("topic", "partition", "committed")
         .agg(
             f.max("target_topic").alias("target_topic"),
@@ -171,5 +178,5 @@ def translated(
 def _offset(row: Any) -> int:
     if row.next is None:
         return int(row.target_end)
-    # Between two runs nothing was mirrored: what comes next is the start of the second one.
+    # Between two runs nothing was mirrored: the next record is the start of the second run.
     return int(row.next.target_start + max(0, row.committed - row.next.source_start))

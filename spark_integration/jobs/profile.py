@@ -3,9 +3,9 @@
     from odradek.spark.jobs import profile
     print(profile.run(spark, bootstrap_servers="localhost:9092", topic="orders").text())
 
-Rates over time, sizes of keys and values, which keys have most rows, keys that are there more than once, gaps
-in the offsets; and of the record batches codecs and what they save (and what others would, by a sample), and
-the producers. Everything that is in the log when the job starts is read, once as rows and once as batches.
+Rates over time, sizes of keys and values, keys with most rows, keys that occur more than once, gaps in the
+offsets; and of the record batches codecs and their savings (and of other codecs, by a sample), and the
+producers. The job reads the log as of its start twice, once as rows and once as batches.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def run(
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """A report on the topic as it is now. JobError for a topic that is not there, and for wrong options."""
+    """A report on the present topic. JobError for a missing topic, and for wrong options."""
     progress = progress or Progress("profile", None)
     session = job_session(spark)
     source = Topics(bootstrap_servers, (topic,), None, isolation, dict(options or {}))
@@ -97,7 +97,7 @@ def _sizes(rows: "DataFrame") -> dict[str, list[int] | None]:
 
 
 def _keys(rows: "DataFrame") -> tuple[int, int, list[Any]]:
-    """How many keys there are, how many of them more than once, and those with most rows."""
+    """The number of keys, the number of repeated keys, and the keys with most rows."""
     from pyspark.sql import functions as f
 
     counts = rows.where("key IS NOT NULL").groupBy("key").count().persist()
@@ -208,7 +208,7 @@ def _report(
 
 
 def _partition_table(ranges: Ranges, partitions: list[Any]) -> Table:
-    """Offsets without a row are control records, what was aborted, and what compaction has taken."""
+    """Offsets without a row are control records, aborted records, and compacted ones."""
     found = {row.partition: row for row in partitions}
     rows = []
     for (_, partition), (start, end) in sorted(ranges.items()):

@@ -1,8 +1,8 @@
 """Protobuf messages as columns, by Google's package `protobuf`, batch by batch in Spark's Python workers.
 
-The types are those of Spark's own `from_protobuf`, but that unsigned numbers keep their value (uint32 is a
-BIGINT, uint64 a DECIMAL(20, 0)), that a field which cannot be absent has its default where it is not
-written, and that `google.protobuf.Struct` and its parts, which contain themselves, are JSON texts.
+The types are those of Spark's own `from_protobuf`, except: unsigned numbers keep their value (uint32 is a
+BIGINT, uint64 a DECIMAL(20, 0)), a field without presence has its default if it is not written, and
+`google.protobuf.Struct` and its parts, which are recursive, are JSON texts.
 """
 
 import functools
@@ -31,14 +31,14 @@ VARINT_BITS = 63
 
 @dataclass(frozen=True)
 class Messages:
-    """Values that are messages of one type; goes to the workers as it is."""
+    """Decodes messages of one type; pickled for the workers."""
 
     descriptor: bytes
     name: str
     is_framed: bool = False
 
     def check(self) -> None:
-        """JobError for a descriptor that is none, that lacks the message, or a message that is no row."""
+        """JobError for an invalid descriptor, a missing message, or a message that cannot become a row."""
         if not _is_there():
             raise JobError(
                 "value protobuf needs the package protobuf, here and on the workers: pip install "
@@ -47,7 +47,8 @@ class Messages:
         _type_of_struct(_message_class(self.descriptor, self.name).DESCRIPTOR, ())
 
     def decoded(self, rows: "DataFrame") -> "DataFrame":
-        """The rows with two columns more: `decoded`, and `is_broken` where a value is no such message."""
+        """The rows with two more columns: `decoded`, and `is_broken` for a value that is not such a
+        message."""
         from pyspark.sql.pandas.types import from_arrow_type
         from pyspark.sql.types import BooleanType, StructType
 
@@ -58,7 +59,7 @@ class Messages:
         return rows.mapInArrow(decoding(self), schema.add("is_broken", BooleanType(), False))
 
     def parser(self) -> "Callable[[bytes], Message | None]":
-        """Gives the message of a value, None where it is no such message."""
+        """A function from a value to its message, or None if it is not such a message."""
         from google.protobuf.message import DecodeError
 
         message_class = _message_class(self.descriptor, self.name)
@@ -73,7 +74,7 @@ class Messages:
                 message = message_class.FromString(payload)
             except DecodeError:
                 return None
-            # A number that is known with another type: it is another message.
+            # A known field number with another type: it is another message.
             return None if known & _unknown_numbers(message) else message
 
         return parse
@@ -104,9 +105,9 @@ def decoding(
 
 
 def _unframed(value: bytes, path: tuple[int, ...]) -> bytes | None:
-    """Behind Confluent's frame: a zero, the schema's id, and which message of the schema it is.
+    """The bytes after Confluent's frame: a zero, the schema's id, and the index of the message in the schema.
 
-    None where the frame is none, or names another message.
+    None for an invalid frame, or for another message.
     """
     if len(value) < FRAME_BYTES or value[0] != 0:
         return None
@@ -123,7 +124,7 @@ def _unframed(value: bytes, path: tuple[int, ...]) -> bytes | None:
 
 
 def _varint(value: bytes, place: int) -> tuple[int, int]:
-    """A zigzag number, and where it ends; IndexError where the value ends first, or it never does."""
+    """A zigzag number, and its end; IndexError if the number does not end."""
     number = shift = 0
     while value[place] >= 0x80:
         if shift > VARINT_BITS:
@@ -135,7 +136,7 @@ def _varint(value: bytes, place: int) -> tuple[int, int]:
 
 
 def _path(kind: "Descriptor") -> tuple[int, ...]:
-    """Of a message in its file: its index, behind those of the messages that it is in."""
+    """The indexes of the enclosing messages in the file, then of this message."""
     around = kind.containing_type
     if around is None:
         return (list(kind.file.message_types_by_name).index(kind.name),)
@@ -143,7 +144,7 @@ def _path(kind: "Descriptor") -> tuple[int, ...]:
 
 
 def _unknown_numbers(message: "Message") -> set[int]:
-    """Of fields that the message has and its descriptor has not, or not with this type."""
+    """Numbers of fields in the message that the descriptor lacks, or has with another type."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     return {field.field_number for field in UnknownFieldSet(message)}
@@ -198,7 +199,7 @@ def _is_map(field: "FieldDescriptor") -> bool:
 
 
 def _fields(kind: "Descriptor") -> "list[FieldDescriptor]":
-    """Those that make a column; a message without fields makes none."""
+    """The fields that become columns; a message without fields does not."""
     return [field for field in kind.fields if field.message_type is None or field.message_type.fields]
 
 
@@ -262,7 +263,7 @@ def _type_of_one(field: "FieldDescriptor", around: tuple[str, ...]) -> "pyarrow.
 
 
 def _structs(kind: "Descriptor", messages: "Sequence[Message | None]") -> "pyarrow.StructArray":
-    """A column of messages; what is below a null is never looked at."""
+    """A column of messages; fields of a null are never read."""
     import pyarrow
 
     fields = _fields(kind)

@@ -1,15 +1,15 @@
-"""Each epoch of a query becomes part of a table of files once, whatever is killed and run again.
+"""Adds each epoch of a query to a table of files exactly once, after any kill.
 
-A table is a directory of Parquet files. Beside them, in `_odradek`, whose name hides it from readers of
-tables, lies what the writer needs:
+A table is a directory of Parquet files. The state of the writer is beside them in `_odradek`, a name that
+readers of tables ignore:
 
     _odradek/staging/EPOCH-ATTEMPT/   files that are being written
     _odradek/epochs/EPOCH.json        the decision: which staged files become which files of the table
 
-First all files of an epoch are staged, then the decision is written, then each file is renamed to where
-readers find it. Before the decision nothing of an epoch is in the table, and a new run writes it anew. After
-it the staged files are what the epoch is: a new run only renames those that are still staged, and never reads
-the source again. So no reader sees a row twice, and what is killed at any point is completed by the next run.
+First all files of an epoch are staged, then the decision is written, then each file is renamed into the
+table. Before the decision the table has nothing of the epoch, and a new run writes it anew. After the
+decision the staged files are the epoch: a new run only renames the remaining ones, and never reads the source
+again. So no reader sees a row twice, and the next run completes an epoch that was killed at any point.
 """
 
 import json
@@ -26,7 +26,7 @@ __all__ = ["STATE", "Epoch", "Publisher"]
 
 STATE = "_odradek"
 EPOCHS_KEPT = 100
-"""Decisions of this many epochs stay: Spark runs only the last one again."""
+"""The number of decisions that stay: Spark repeats only the last epoch."""
 
 _STAGED_NAME = re.compile(
     r"part-(?P<task>[0-9]{5,})-.*?(?P<file>-c[0-9]{3})?(?P<suffix>(\.[a-z0-9]+)*\.parquet)"
@@ -46,7 +46,7 @@ class Epoch:
 
 
 class Publisher:
-    """Puts the epochs of one query into the table at `table`."""
+    """Adds the epochs of one query to the table at `table`."""
 
     def __init__(self, files: Files, table: str) -> None:
         self.files = files
@@ -57,8 +57,8 @@ class Publisher:
     def publish(self, number: int, write: Callable[[str], int]) -> tuple[Epoch, bool]:
         """The epoch, and whether it is new.
 
-        `write` puts the epoch's files below the directory that it is given, as Spark names them, and tells
-        their number of rows. It is not called for an epoch that was decided by an earlier run.
+        `write` writes the epoch's files below the given directory, with Spark's names, and returns their
+        number of rows. It is not called for an epoch that an earlier run has decided.
         """
         epoch = self.decided(number)
         is_new = epoch is None
@@ -76,7 +76,7 @@ class Publisher:
         return epoch, is_new
 
     def decided(self, number: int) -> Epoch | None:
-        """The decision about an epoch, where there is one."""
+        """The decision about an epoch, if there is one."""
         text = self.files.read_text(self._decision(number))
         if text is None:
             return None
@@ -84,7 +84,7 @@ class Publisher:
             epoch = Epoch(**json.loads(text))
         except (ValueError, TypeError):
             raise JobError(
-                f"{self._decision(number)} cannot be read: it is damaged, and without it nobody knows which "
+                f"{self._decision(number)} cannot be read: it is damaged, and only it shows which "
                 "files of that epoch are in the table"
             ) from None
         epoch.files = [(staged, final) for staged, final in epoch.files]
@@ -94,9 +94,9 @@ class Publisher:
         return f"{self._epochs}/{number:010d}.json"
 
     def _stage(self, number: int, write: Callable[[str], int]) -> Epoch:
-        # What earlier runs have left; nothing of it was decided.
+        # Files of earlier runs without a decision.
         self.files.remove(self._staging)
-        # A name of its own: a task that outlived its driver writes into another directory.
+        # A unique name: a task that outlived its driver writes into another directory.
         attempt = f"{number}-{uuid.uuid4().hex}"
         staging = f"{self._staging}/{attempt}"
         rows = write(staging)

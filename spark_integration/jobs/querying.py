@@ -1,7 +1,7 @@
-"""A streaming query that writes one table: its checkpoint, its lock, its end, and what is told when it fails.
+"""A streaming query that writes one table: its checkpoint, its lock, its end, and its errors.
 
-The table's state lies in a directory of its own, for a table of files `TABLE/_odradek`: `JOB.json` says what
-the table was made with, `checkpoint` is Spark's, `lock` is held while a job writes.
+The table's state has its own directory, for a table of files `TABLE/_odradek`: `JOB.json` has the settings of
+the table, `checkpoint` is Spark's, `lock` is held while a job writes.
 """
 
 import json
@@ -28,7 +28,7 @@ SHOWN_LENGTH = 60
 
 @dataclass(frozen=True)
 class Pace:
-    """How a query reads: what is there now, or as a stream until it is stopped."""
+    """How a query reads: the present records, or as a stream until it is stopped."""
 
     stream: bool = False
     trigger_seconds: float = 10.0
@@ -37,7 +37,7 @@ class Pace:
     fail_on_data_loss: bool = True
 
     def check(self) -> None:
-        """JobError for what makes no sense."""
+        """JobError for a value that makes no sense."""
         number = self.max_offsets_per_trigger
         if number is not None and (number < 1 or not self.stream):
             raise JobError(
@@ -55,7 +55,7 @@ class Pace:
         }
         if self.max_offsets_per_trigger is not None:
             found["maxOffsetsPerTrigger"] = str(self.max_offsets_per_trigger)
-            # PySpark before 4.2 does not tell a Python source what trigger its query has.
+            # PySpark before 4.2 does not show a Python source the trigger of its query.
             found["trigger"] = "processingTime"
         return found
 
@@ -75,7 +75,7 @@ class Written(Protocol):
     state: str
 
     def content(self) -> str | None:
-        """Something that readers see in the table, None if they see nothing."""
+        """A name of some visible content of the table, None if it is empty."""
         ...
 
 
@@ -93,9 +93,7 @@ class DirectoryTable:
 
 @dataclass
 class TableQuery:
-    """`take` puts one epoch into the table; Spark calls it in a thread of its own, one epoch after the
-    other.
-    """
+    """`take` adds one epoch to the table; Spark calls it in its own thread, one epoch after the other."""
 
     job: str
     session: "SparkSession"
@@ -103,23 +101,24 @@ class TableQuery:
     table: Written
     take: "Callable[[DataFrame, int], None]"
     into: str | None = None
-    """What the job fills, if that is not the table itself."""
+    """The target of the job, if it is not the table itself."""
     writing: Any = field(default_factory=threading.RLock)
-    """Held by whoever changes files of the table: Spark's thread, or the caller's."""
+    """Held by the thread that changes files of the table: Spark's, or the caller's."""
     is_over: bool = False
     failure: BaseException | None = None
 
     @contextmanager
     def held(self, about: Mapping[str, Any]) -> Iterator[None]:
-        """The table is this job's alone, was made with the same, and has its checkpoint."""
+        """Locks the table for this job; JobError for other settings than `about`, or without its
+        checkpoint."""
         with self.table.files.lock(f"{self.table.state}/lock"):
             self._check(about)
             yield
 
-    def run(self, pace: Pace, tell: Callable[[int | None], None], stop: threading.Event) -> Any:
-        """Until all is read, or `stop` is set; `tell` is called with the lag now and then.
+    def run(self, pace: Pace, report_progress: Callable[[int | None], None], stop: threading.Event) -> Any:
+        """Runs until all is read, or `stop` is set; `report_progress` is called with the lag now and then.
 
-        Gives the query's last progress (None where it had no epoch).
+        Returns the query's last progress (None if it had no epoch).
         """
         try:
             last = None
@@ -134,7 +133,7 @@ class TableQuery:
                     .trigger(**pace.trigger())
                     .start()
                 )
-                self._follow(query, tell, stop)
+                self._follow(query, report_progress, stop)
                 last = query.lastProgress or last
                 if stop.is_set():
                     break
@@ -149,16 +148,16 @@ class TableQuery:
             raise JobError(f"{self.job} of {self.topics} into {into} failed: {sentence_of(cause)}") from None
 
     def offsets_committed(self) -> dict[tuple[str, int], int]:
-        """By topic and partition the offset behind the last epoch that is whole, as the checkpoint has it."""
+        """The offset after the last complete epoch in the checkpoint, by topic and partition."""
         number = self._last("commits")
         if number is None:
             return {}
         text = self.table.files.read_text(f"{self.table.state}/checkpoint/offsets/{number}") or ""
-        # A version, what Spark wants to know of the epoch, and the offsets of each source.
+        # A version, Spark's metadata of the epoch, and the offsets of each source.
         return _flat(json.loads(text.splitlines()[2]))
 
     def epoch_begun(self) -> int | None:
-        """The epoch that the run before has planned and not completed: the first of the next one."""
+        """The epoch that the run before has planned but not completed: the first of the next run."""
         planned = self._last("offsets")
         return None if planned == self._last("commits") else planned
 
@@ -178,13 +177,13 @@ class TableQuery:
             raise
 
     def _follow(
-        self, query: "StreamingQuery", tell: Callable[[int | None], None], stop: threading.Event
+        self, query: "StreamingQuery", report_progress: Callable[[int | None], None], stop: threading.Event
     ) -> None:
         while query.isActive:
             if stop.wait(POLL_S):
                 query.stop()
                 return
-            tell(_rows_behind(query.lastProgress))
+            report_progress(_rows_behind(query.lastProgress))
         query.awaitTermination()
 
     def _check(self, about: Mapping[str, Any]) -> None:
@@ -214,7 +213,7 @@ class TableQuery:
         checkpoint = f"{state}/checkpoint"
         if content is not None and not files.exists(f"{checkpoint}/metadata"):
             raise JobError(
-                f"the checkpoint {checkpoint} is gone, and without it nobody knows what of the topics is in "
+                f"the checkpoint {checkpoint} is gone, and only it shows which records of the topics are in "
                 "the table: bring it back, or use another table"
             )
 
@@ -225,7 +224,7 @@ def _shown(value: Any) -> str:
 
 
 def _offsets(progress: Any, name: str) -> dict[tuple[str, int], int]:
-    """Of the first source's `startOffset`, `endOffset` or `latestOffset`."""
+    """The offsets in the first source's `startOffset`, `endOffset` or `latestOffset`."""
     if progress is None:
         return {}
     try:
@@ -251,7 +250,7 @@ def _rows_behind(progress: Any) -> int | None:
 
 
 def offsets_reached(progress: Any) -> list[tuple[str, int, int]]:
-    """(topic, partition, offset behind the last row) of a query's last progress."""
+    """(topic, partition, offset after the last row) of a query's last progress."""
     return sorted(
         (topic, partition, offset) for (topic, partition), offset in _offsets(progress, "endOffset").items()
     )

@@ -1,14 +1,13 @@
-"""A table goes back into a topic: `odradek spark replay`, or `run`.
+"""Writes a table back into a topic: `odradek spark replay`, or `run`.
 
     from odradek.spark.jobs import replay
     replay.run(spark, bootstrap_servers="localhost:9092", table="/data/orders", topic="orders",
     to_topic="orders-2")
 
-Keys, values, headers, timestamps, partitions and the order in them are as they were; offsets are those that
-the topic gives. Every row goes in exactly once for readers with read_committed: a replay that was ended in
-any way goes on when it is started again, and one that is complete adds what the table has got since. What was
-delivered belongs to the replay's id, which is made of table, topic and the id of the target topic unless it
-is given.
+Keys, values, headers, timestamps, partitions and the order in them stay the same; the topic assigns new
+offsets. Readers with read_committed see every row exactly once: an interrupted replay continues when it is
+started again, and a complete replay adds the new rows of the table. The progress belongs to the replay's id,
+which is made of table, topic and the id of the target topic unless it is given.
 """
 
 import hashlib
@@ -49,8 +48,7 @@ def run(
     there.
 
     `table_format` is "parquet" or "iceberg" (whose table is `catalog.namespace.name`). `rows_per_second`
-    bounds all partitions together. JobError for whatever is wrong with table, topic or
-    options.
+    limits all partitions together. JobError for errors in table, topic or options.
     """
     if compression not in COMPRESSIONS:
         raise JobError(f"compression {compression!r} is none: it is {', '.join(COMPRESSIONS)}")
@@ -84,7 +82,7 @@ class _Replay:
     rows: "DataFrame"
     count: int
     ends: int
-    """Sum of the ends of the target's partitions when it began."""
+    """Sum of the ends of the target's partitions at the start."""
     parallel: int
 
     def run(self, progress: Progress) -> Report:

@@ -1,9 +1,9 @@
-"""What record batches say that rows do not: codec, producer, sizes; read by tasks of Spark with our own
+"""Values of record batches that rows lack: codec, producer, sizes; read by tasks of Spark with our own
 client.
 
-A task takes ranges of offsets and gives, for each partition, sums by codec and producer. Batches are looked
-at by their headers; what is in them is unpacked for its size where the batch is compressed, and a sample is
-packed with every codec to tell what that would save.
+A task reads ranges of offsets and returns, for each partition, sums by codec and producer. It reads the
+headers of batches, decompresses compressed batches for their size, and compresses a sample with every codec
+to measure the savings.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +30,8 @@ BATCHES = (
     "is_control BOOLEAN, batches BIGINT, rows BIGINT, stored_bytes BIGINT, plain_bytes BIGINT, "
     "sampled_bytes BIGINT, " + ", ".join(f"as_{codec.name.lower()} BIGINT" for codec in CODECS)
 )
-"""Sums; `plain_bytes` is what the batches take without compression, `as_CODEC` what the sampled ones do with
-it.
-"""
+"""Sums; `plain_bytes` is the size of the batches without compression, `as_CODEC` of the sampled ones with
+it."""
 
 _Key = tuple[int, str, int, int, bool, bool]
 
@@ -70,7 +69,7 @@ def _scan_range(
     for fetched in Fetcher(cluster, topic, partition, start, end, read_committed=False):
         for codec, buffer, position, header in _batches(fetched.buffer):
             if not start <= header.base_offset < end:
-                continue  # of the range before, or behind the end
+                continue  # before the range, or after its end
             key = (
                 partition,
                 codec,
@@ -86,7 +85,7 @@ def _scan_range(
 
 
 def _batches(buffer: Any) -> Iterator[tuple[str, Any, int, BatchHeader]]:
-    """(codec, buffer, position in it, header) of each batch; messages of old formats as one of theirs."""
+    """(codec, buffer, position in it, header) of each batch; a message of an old format counts as a batch."""
     if not is_legacy(buffer):
         for position, header in iter_batches(buffer):
             yield Compression(header.compression).name.lower(), buffer, position, header
@@ -97,7 +96,7 @@ def _batches(buffer: Any) -> Iterator[tuple[str, Any, int, BatchHeader]]:
 
 
 def _add(sums: _Sums, buffer: Any, position: int, header: BatchHeader) -> bytes:
-    """Counts a batch; gives its records unpacked."""
+    """Counts a batch; returns its records without compression."""
     batch = memoryview(buffer)[position : position + header.size_bytes]
     plain = records_section(batch, header)
     sums.batches += 1

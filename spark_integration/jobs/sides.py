@@ -1,10 +1,9 @@
-"""What two logs have in common and where they differ: sums per partition and window, then the rows behind
-them.
+"""Compares two logs: sums per partition and window, then the rows of windows that differ.
 
 A *side* is a table of Spark with the columns `topic, partition, place, offset, timestamp, key, value,
-headers`. `place` is what rows are told apart by: the offset, or the position in the partition where offsets
-may differ. Windows are ranges of places. The sums are made by Spark, a row of them for each window; only
-windows that differ are looked at row by row.
+headers`. `place` identifies a row: the offset, or the position in the partition where offsets may differ.
+Windows are ranges of places. Spark computes a row of sums for each window; only windows that differ are
+compared row by row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ Window = tuple[str, int, int]
 
 
 def _netstring(column: str) -> str:
-    """Length and bytes, so that no two different rows run together; a null is not an empty text."""
+    """Length and bytes, so that different rows have different texts; a null is not an empty text."""
     return f"coalesce(concat(encode(concat(length({column}), ':'), 'UTF-8'), {column}), X'2D')"
 
 
@@ -44,7 +43,7 @@ def checksum() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Of one window of one side."""
+    """The sums of one window of one side."""
 
     rows: int
     crc_sum: int
@@ -61,7 +60,7 @@ class Sums:
 
     @property
     def missing(self) -> int:
-        """Offsets between the first and the last that no row has."""
+        """Offsets without a row between the first and the last."""
         return max(0, self.last_offset - self.first_offset + 1 - self.rows)
 
 
@@ -76,7 +75,7 @@ class Difference:
 
 
 def with_positions(rows: "DataFrame") -> "DataFrame":
-    """`place` is the position of a row among those of its partition, by offset."""
+    """`place` is the position of a row in its partition, by offset."""
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as f
 
@@ -137,7 +136,7 @@ def differences(
     window_rows: int,
     limit: int,
 ) -> list[Difference]:
-    """The first rows of these windows that differ, one side each or both with what they have."""
+    """The first rows of these windows that differ, from one side or both."""
     from pyspark.sql import functions as f
 
     in_windows = f.lit(False)

@@ -1,4 +1,4 @@
-"""What `archive` has written, as the other jobs read it."""
+"""Tables of `archive`, for the other jobs."""
 
 from typing import TYPE_CHECKING
 
@@ -18,19 +18,19 @@ SOURCE_SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-"""Of topics, and of a table of Iceberg whose values are as they were."""
+"""Columns of topics, and of an Iceberg table with values as bytes."""
 SCHEMA = f"{SOURCE_SCHEMA}, day DATE"
-"""Of a Parquet table whose values are as they were."""
+"""Columns of a Parquet table with values as bytes."""
 
 
 def check_format(table_format: str) -> None:
-    """JobError for one that there is not."""
+    """JobError for an unknown format."""
     if table_format not in FORMATS:
         raise JobError(f"table format {table_format!r} is none: it is {' or '.join(FORMATS)}")
 
 
 def read_table(spark: "SparkSession", table: str, table_format: str = "parquet") -> "DataFrame":
-    """The rows of a table with the columns of a topic, values as bytes; JobError for no such table."""
+    """The rows of a table with the columns of a topic, values as bytes; JobError for another table."""
     check_format(table_format)
     return _of_iceberg(spark, table) if table_format == "iceberg" else _of_parquet(spark, table)
 

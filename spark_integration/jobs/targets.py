@@ -1,4 +1,4 @@
-"""Topics that jobs write copies into: are they as a copy needs them, and made like their sources."""
+"""Topics that jobs write copies into: checks them, and creates them like their sources."""
 
 import json
 import re
@@ -26,10 +26,10 @@ __all__ = ["Target", "Targets", "check_timestamps", "sum_of_ends"]
 
 TOPIC_RESOURCE = 2
 SET_FOR_TOPIC = 1
-"""The `config_source` of what was set for the topic itself."""
+"""The `config_source` of a topic's own settings."""
 NOT_COPIED = frozenset(
     {
-        # The cluster's matter: how many brokers it has, and how it moves replicas.
+        # They depend on the cluster: the number of its brokers, and the moves of replicas.
         "min.insync.replicas",
         "unclean.leader.election.enable",
         "leader.replication.throttled.replicas",
@@ -42,13 +42,13 @@ NOT_COPIED = frozenset(
     }
 )
 INTERNAL = "internal."
-"""How the settings of Kafka's own tests begin: other releases do not know them, and a log that is cut as one
-of them says may not take the batches of a copy."""
+"""Prefix of the settings of Kafka's own tests: other releases do not know them, and with one of them a
+segment may be too small for the batches of a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic that is a copy. The ids, in hexadecimal, tell a topic from one that was made anew."""
+    """A topic that is a copy. The ids, in hexadecimal, show whether a topic was created again."""
 
     name: str
     source_id: str
@@ -57,30 +57,30 @@ class Target:
 
 @dataclass
 class Targets:
-    """The copies of some topics in another cluster; what they are is kept in the file at `path`."""
+    """The copies of some topics in another cluster, stored in the file at `path`."""
 
     source: "Topics"
     target: "Topics"
-    """Only where it is."""
+    """The brokers of the copies; its topics are not used."""
     prefix: str
     files: "Files"
     path: str
     known: dict[str, Target] = field(default_factory=dict)
     partitions: dict[str, int] = field(default_factory=dict)
-    """Of the targets, by name."""
+    """Number of partitions of the targets, by name."""
     settings_left_out: list[tuple[str, str]] = field(default_factory=list)
-    """(topic, setting) of those that the target's brokers do not take."""
+    """(topic, setting) that the target's brokers refuse."""
 
     def check(self) -> list[str]:
-        """The sources; JobError for those that are not there, or would be copied into themselves."""
+        """The sources; JobError for missing topics, and for topics that would be copied into themselves."""
         names = self.source.check()
         with self.source.cluster() as source, self.target.cluster() as target:
             self._check_names(names, _cluster_id(source) in {_cluster_id(target)} - {None})
         return names
 
     def bring_up(self) -> None:
-        """Sees to it that each source, as of now, has its target: with as many partitions or more, and made
-        with the same settings where it was not there. JobError where that cannot be."""
+        """Gives each present source its target: with at least as many partitions, and with the same settings
+        if it is new. JobError if that is not possible."""
         names = self.check()
         with self.source.cluster() as cluster, self.target.cluster() as target:
             numbers = cluster.partitions_of(names)
@@ -104,8 +104,8 @@ class Targets:
 
         if MARKERS_TOPIC in names:
             raise JobError(
-                f"topic {MARKERS_TOPIC} says what was written at {self.source.bootstrap_servers}, and is no "
-                f"copy's matter: leave it out, in a pattern with (?!{MARKERS_TOPIC})"
+                f"topic {MARKERS_TOPIC} has the markers of writes at {self.source.bootstrap_servers}, and "
+                f"must not be copied: leave it out, in a pattern with (?!{MARKERS_TOPIC})"
             )
         if not is_same_cluster:
             return
@@ -128,7 +128,7 @@ class Targets:
         elif there < partitions:
             grow_topic(target, copy, partitions)
         elif copy in self.partitions:
-            return  # as it was a moment ago
+            return  # from the last metadata
         if there is not None:
             check_timestamps(target, copy)
         # Waits until every partition has its leader.
@@ -161,7 +161,7 @@ class Targets:
                 if then != now:
                     raise JobError(
                         f"topic {what} was made anew since it was mirrored, so that the table of offsets "
-                        "says nothing of it any more: mirror it with another table"
+                        "does not fit it any more: mirror it with another table"
                     )
         if found.keys() - self.known.keys():
             self.known = {**found, **self.known}
@@ -170,7 +170,7 @@ class Targets:
 
 
 def check_timestamps(cluster: Cluster, topic: str) -> None:
-    """Refuses a topic that stamps records itself, which would lose theirs."""
+    """Refuses a topic that sets timestamps itself, because records would lose theirs."""
     for one in _settings(cluster, topic, ["message.timestamp.type"]):
         if one.name == "message.timestamp.type" and one.value == "LogAppendTime":
             raise JobError(
@@ -180,7 +180,7 @@ def check_timestamps(cluster: Cluster, topic: str) -> None:
 
 
 def sum_of_ends(cluster: Cluster, partitions: Mapping[str, int]) -> int:
-    """Of so many partitions of each topic the ends of the logs, together."""
+    """The sum of the log ends of these topics with these numbers of partitions."""
     keys = [(topic, partition) for topic, number in partitions.items() for partition in range(number)]
     return sum(cluster.list_offsets(dict.fromkeys(keys, LATEST)).values())
 
@@ -201,7 +201,7 @@ def _is_copied(setting: str) -> bool:
 
 
 def _takes(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> bool:
-    """Whether the brokers would create such a topic."""
+    """Whether the brokers accept such a topic."""
     try:
         create_topic(cluster, topic, 1, settings, only_validate=True)
     except ClientError as error:

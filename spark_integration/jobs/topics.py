@@ -1,4 +1,4 @@
-"""Topics as the jobs read them: which ones, from which brokers, and how a session reads them."""
+"""The topics of a job: their names, their brokers, and how a session reads them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,36 +18,36 @@ READ_COMMITTED = "read_committed"
 ISOLATION_LEVELS = (READ_COMMITTED, "read_uncommitted")
 NAMES_SHOWN = 10
 ARROW_ROWS = 2_000
-"""Of one step into Python: a row may be a megabyte."""
+"""Rows of one step into Python: a row may be a megabyte."""
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
-"""Of each (topic, partition) the first offset, and the one behind the last."""
+"""(topic, partition) -> [start, end) of its offsets."""
 
 
 def job_session(spark: "SparkSession") -> "SparkSession":
-    """A session of the job's own, with the settings that its tables and sums rest on."""
+    """A separate session of the job, with the settings that its tables and sums need."""
     if not hasattr(spark, "_jsparkSession"):
         raise JobError(
             "the jobs need a classic Spark session, and this is one of Spark Connect: start the job with "
             "spark-submit, or without spark.remote"
         )
     session = spark.newSession()
-    # Catalogs that were configured on this session alone, as in a notebook.
+    # Catalogs that were configured only on this session, as in a notebook.
     for name, value in spark.conf.getAll.items():
         if name.startswith("spark.sql.catalog.") or name == "spark.sql.defaultCatalog":
             session.conf.set(name, value)
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    # Without it a cast that has no answer ends the job; here it is a null, which is counted.
+    # With ANSI mode an impossible cast ends the job; here it is a null, which is counted.
     session.conf.set("spark.sql.ansi.enabled", "false")
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # Spark finds a format by itself in an installed wheel only.
+    # Spark finds a format by itself only in an installed wheel.
     odradek.spark.register(session)
     return session
 
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics of one cluster. `names` or `pattern` (of the whole name) says which."""
+    """Topics of one cluster, by `names` or by `pattern` (of the whole name)."""
 
     bootstrap_servers: str
     names: Sequence[str] = ()
@@ -62,7 +62,7 @@ class Topics:
         return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"
 
     def check(self) -> list[str]:
-        """The topics that there are; JobError for one that is not there, and for options without sense."""
+        """The existing topics; JobError for a missing topic, and for wrong options."""
         if bool(self.names) == (self.pattern is not None):
             raise JobError("no topic is named: give topics by name, or one pattern, and not both")
         if self.isolation not in ISOLATION_LEVELS:
@@ -84,7 +84,7 @@ class Topics:
         return Connected(self)
 
     def ranges(self) -> Ranges:
-        """What the logs hold now, as far as a reader of this isolation level may see."""
+        """The present offsets of the logs that a reader of this isolation level may see."""
         with self.cluster() as cluster:
             numbers = cluster.partitions_of(self.check())
             keys = [(topic, partition) for topic, number in numbers.items() for partition in range(number)]
@@ -127,7 +127,7 @@ class Topics:
 
 
 class Connected:
-    """`Cluster` as a context whose refusals are those of a job."""
+    """`Cluster` as a context that raises JobError."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics

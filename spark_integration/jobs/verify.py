@@ -1,16 +1,16 @@
-"""Is a table, or a second topic, what a topic is? `odradek spark verify`, or `run`.
+"""Compares a topic with a table or with a second topic: `odradek spark verify`, or `run`.
 
     from odradek.spark.jobs import verify
     report = verify.run(spark, bootstrap_servers="localhost:9092", topic="orders", table="/data/orders")
     assert report.ok, report.differences
 
 Per partition and window the numbers of rows, the missing offsets and a sum of the CRC-32 of each row (key,
-value, headers, timestamp, place) are compared; of what differs, the first rows are shown. Against a table the
-place of a row is its offset. Against a topic it is its position in the partition, since transactions and
+value, headers, timestamp, place) are compared, and the first rows that differ are shown. With a table the
+place of a row is its offset. With a topic it is its position in the partition, because transactions and
 compaction leave gaps in one log and not in the other.
 
-Rows that retention has taken from the topic are counted, and are no difference. Rows that the table does not
-have yet are one, unless a lag is allowed.
+Rows that retention has removed from the topic are counted, and are not a difference. Rows that the table does
+not have yet are a difference, unless a lag is allowed.
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ __all__ = ["run"]
 
 WINDOW_ROWS = 10_000
 WINDOWS_MAX = 20_000
-"""Of all partitions together: their sums are in the driver's memory."""
+"""The most windows of all partitions together: their sums are in the driver's memory."""
 SHOWN = 10
-WINDOWS_LOOKED_AT = 20
-"""That differ, row by row."""
+WINDOWS_COMPARED = 20
+"""The most windows that are compared row by row."""
 
 
 def run(
@@ -53,11 +53,11 @@ def run(
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Compares the topic with `table`, or with `other_topic` (of other brokers, if they are named).
+    """Compares the topic with `table`, or with `other_topic` (of other brokers, if given).
 
-    `table_format` is that of the table, "parquet" or "iceberg" (whose table is `catalog.namespace.name`).
-    `report.ok` says whether all is the same. Windows are of `window_rows` offsets or positions, or more where
-    there would be too many. JobError where the two cannot be compared.
+    `table_format` is "parquet" or "iceberg" (whose table is `catalog.namespace.name`). `report.ok` is true if
+    all is the same. Windows have `window_rows` offsets or positions, or more if there would be too many
+    windows. JobError if the two cannot be compared.
     """
     if (table is None) == (other_topic is None):
         raise JobError("there is nothing to compare with: name a table, or another topic, and not both")
@@ -95,9 +95,9 @@ class _Verification:
     ranges: Ranges
     by_offset: bool
     older: int = 0
-    """Rows of the table that the topic has no more."""
+    """Rows of the table that the topic no longer has."""
     lag: int | None = None
-    """Offsets of the topic behind the table's last ones, where that is allowed."""
+    """Offsets of the topic after the table's last ones, if a lag is allowed."""
     window_rows: int = WINDOW_ROWS
 
     def report(self, progress: Progress) -> Report:
@@ -108,7 +108,7 @@ class _Verification:
         different = sides.compared(ones, others)
         found = []
         if different:
-            looked_at = different[:WINDOWS_LOOKED_AT]
+            looked_at = different[:WINDOWS_COMPARED]
             found = watched(
                 self.session,
                 progress,
@@ -227,7 +227,7 @@ def _against_table(
     from pyspark.sql import functions as f
 
     topic = source.names[0]
-    # `day` is not looked at: a directory with a wrong one is a matter of where, not of what.
+    # `day` is not compared: a wrong directory does not change the content.
     rows = read_table(session, table, table_format).where(f.col("topic") == topic).drop("day")
     ends = f.lit(None).cast("long")
     starts = f.lit(None).cast("long")
@@ -245,7 +245,7 @@ def _against_table(
         for (name, partition), (start, end) in whole.items():
             ranges[name, partition] = start, min(end, max(start, last.get(partition, -1) + 1))
         lag = sum(whole[key][1] - ranges[key][1] for key in whole)
-    # A partition that the topic does not have is a difference; rows that came since the start are none.
+    # A partition that the topic does not have is a difference; rows since the start are not.
     rows = rows.where(f.coalesce((f.col("offset") >= starts) & (f.col("offset") < ends), f.lit(True)))
     places = f.col("offset").alias("place")
     one = source.batch(session, ranges).select("*", places)

@@ -255,8 +255,8 @@ def test_what_is_held_has_a_bound():
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ({"partition": [0, 3]}, "a row asks for partition 3 of topic three, which has 3"),
-        ({"partition": [0, -1]}, "a row asks for partition -1 of topic three"),
+        ({"partition": [0, 3]}, "a row names partition 3 of topic three, which has 3"),
+        ({"partition": [0, -1]}, "a row names partition -1 of topic three"),
         ({"topic": ["three", None]}, "a row has null as its topic"),
         (
             {"headers": [None, [{"key": None, "value": b""}]]},

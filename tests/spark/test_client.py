@@ -242,14 +242,14 @@ METADATA_KEY = {"_3": (4, 9), "_18": (0, 4)}
 @pytest.mark.parametrize(
     ("answers", "sentence"),
     [
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], "announces an answer of 1213486160 bytes to ApiVersions"),
-        ([struct.pack(">i", 2**31 - 1)], "announces an answer of 2147483647 bytes"),
-        ([struct.pack(">i", -5)], "announces an answer of -5 bytes"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], "announces a response of 1213486160 bytes to ApiVersions"),
+        ([struct.pack(">i", 2**31 - 1)], "announces a response of 2147483647 bytes"),
+        ([struct.pack(">i", -5)], "announces a response of -5 bytes"),
         ([struct.pack(">iihi", 10, 77, 0, 0)], "answers request 77 instead of 1"),
         ([struct.pack(">iihi", 10, 1, 0, 99)], "answers ApiVersions with what is none"),
         ([versions_answer(_18=(0, 4))], "does not serve Metadata"),
         ([versions_answer(_3=(0, 3))], "has Metadata in the versions 0 to 3"),
-        ([versions_answer(**METADATA_KEY), struct.pack(">i", 2**31 - 1)], "an answer of 2147483647 bytes"),
+        ([versions_answer(**METADATA_KEY), struct.pack(">i", 2**31 - 1)], "a response of 2147483647 bytes"),
         ([versions_answer(**METADATA_KEY), struct.pack(">ii", 4, 9)], "answers request 9 instead of 2"),
         (
             [versions_answer(**METADATA_KEY), struct.pack(">iib", 5, 2, 0)],

@@ -223,7 +223,7 @@ def test_runs_are_as_long_as_the_distance_is_the_same():
         Run(20, 22, 106, 2),
         Run(23, 24, 108, 1),
     ]
-    with pytest.raises(ClientError, match="does not tell at which offsets of topic t, partition 0"):
+    with pytest.raises(ClientError, match="does not return the offsets of records in topic t, partition 0"):
         offset_runs.runs_of(sources, [Placement("t", 0, 8)])
 
 

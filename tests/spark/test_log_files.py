@@ -394,7 +394,7 @@ def test_other_files_and_directories_are_left_alone(logs):
         ({"path": "{}/odd"}, "odd has segments, but its name is not TOPIC-PARTITION"),
         ({"path": "{0},{0}/t-0"}, "topic t, partition 0 is in .* and in .*: name the directories of one"),
         ({"path": "{}", "columns": "value,codecs"}, "columns has 'codecs'; there are key, value, .*codec"),
-        ({"path": "{}", "kafka.bootstrap.servers": "h:1"}, "files are read and no broker is asked"),
+        ({"path": "{}", "kafka.bootstrap.servers": "h:1"}, "files are read without a broker"),
         ({"path": "{}", "startingOffset": "1"}, "does not take the option startingOffset"),
         ({"path": "{}", "startingOffsets": '{"t":{"1":5}}'}, "startingOffsets must name every partition"),
     ],

@@ -137,7 +137,7 @@ def test_an_epoch_that_was_cut_off_and_comes_again_with_another_plan_is_refused(
 def test_a_checkpoint_that_is_older_than_the_topic_is_refused(options):
     query = new_name("query")
     writing.write(options, [numbered(range(10))], task(query, 3, 0))
-    with pytest.raises(MarkerError, match="is asked for epoch 2, and a later one is written: its checkpoint"):
+    with pytest.raises(MarkerError, match="comes with epoch 2, and a later one is written: its checkpoint"):
         writing.write(options, [numbered(range(10))], task(query, 2, 0))
     assert written(options) == list(range(10))
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from odradek.spark.offsets import (
     OffsetRange,
+    from_checkpoint,
     from_json,
-    in_checkpoint,
     limited,
     nested,
-    of_checkpoint,
     plan,
     size_between,
+    to_checkpoint,
     to_json,
 )
 from odradek.spark.options import read_options
@@ -38,8 +38,8 @@ def test_offsets_are_written_as_spark_writes_them_and_always_in_the_same_order()
     offsets = {"b": {10: 5, 9: 4}, "a": {0: 1}}
     assert to_json(offsets) == '{"a":{"0":1},"b":{"9":4,"10":5}}'
     assert from_json(to_json(offsets)) == offsets
-    assert json.dumps(in_checkpoint(offsets)) == json.dumps(
-        in_checkpoint(of_checkpoint(in_checkpoint(offsets)))
+    assert json.dumps(to_checkpoint(offsets)) == json.dumps(
+        to_checkpoint(from_checkpoint(to_checkpoint(offsets)))
     )
 
 

@@ -1,6 +1,6 @@
 """How Spark 4 finds the format "odradek": it looks into top-level modules `pyspark_*` for a `DefaultSource`.
 
-Spark imports every such module for whatever format it looks for, so this one imports nothing until asked.
+Spark imports every such module for any format, so this one imports nothing before its use.
 """
 
 from typing import Any

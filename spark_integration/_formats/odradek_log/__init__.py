@@ -1,7 +1,7 @@
 """How Spark 4 finds the format "odradek-log": it looks for a `DefaultSource` in top-level modules
 `pyspark_*`.
 
-Spark imports every such module for whatever format it looks for, so this one imports nothing until asked.
+Spark imports every such module for any format, so this one imports nothing before its use.
 """
 
 from typing import Any

@@ -59,7 +59,7 @@ class DeleteRecords:
         for key, offset in wanted.items():
             try:
                 partition = self._partition(*key)
-                results[key] = _result(key, partition.delete_records(offset))
+                results[key] = _result(key, partition.retention.delete_records(offset))
                 # Though it was there before: another request may still wait for the disk to have it.
                 done[key] = partition
             except KafkaError as error:

@@ -212,7 +212,7 @@ class FetchAnswer:
             name = partition.topic
             if self._version >= FIRST_VERSION_WITH_IDS:
                 name = name_of(partition, self._leadership)
-            return self._leadership.lead(name, partition.index).log.reading_failed(error)
+            return self._leadership.lead(name, partition.index).log.availability.refusal("Reading", error)
         except KafkaError as gone:
             return gone
 

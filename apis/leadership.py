@@ -120,7 +120,7 @@ def end_offset_for_epoch(led: LedPartition, epoch: int) -> tuple[int, int]:
     if latest < epoch <= led.leader_epoch:
         known = epoch if epoch == led.leader_epoch or latest < 0 else latest
         return known, log.log_end_offset
-    return log.end_offset_for_epoch(epoch)
+    return log.log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
 
 class LeaderHint(NamedTuple):

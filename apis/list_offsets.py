@@ -215,9 +215,9 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, 
         return _known_end(led, timestamp, isolation)
     log = led.log
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.finding_max_timestamp()
+        found = yield from log.search.finding_max_timestamp()
     else:
-        found = yield from log.finding_timestamp(timestamp)
+        found = yield from log.search.finding_timestamp(timestamp)
     # A record that the client may not read yet is as good as none.
     end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
     if found is None or found[1] >= end:
@@ -255,7 +255,7 @@ def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> l
     if timestamp == EARLIEST:
         return [log.log_start_offset]
     # By when the file was written, as version 0 always did, and not by what the records say.
-    bounded = [(max(base, log.log_start_offset), written) for base, written in log.segments_written()]
+    bounded = [(max(base, log.log_start_offset), written) for base, written in log.search.segments_written()]
     if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}
         offsets.add(log.high_watermark)

@@ -300,7 +300,9 @@ class Flushes:
 
     def _retired_all(self, log: FlushJournal) -> None:
         """A flush of each of those has been tried whose records are in a file that is to be used again."""
-        failed = [partition for partition in self._unretired.pop(log, []) if not partition.is_deleted]
+        failed = [
+            partition for partition in self._unretired.pop(log, []) if not partition.flushing.is_deleted
+        ]
         if not failed:
             log.retired_is_flushed([])
             return

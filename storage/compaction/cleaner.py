@@ -58,7 +58,7 @@ class Cleaning:
         log = partition.log
         self.partition = partition
         self._log = log
-        self._directory = log.directory
+        self._directory = log.files.directory
         self._swapped: set[int] = set()
         self._segments = {one.base_offset: one for one in log.segments if one.base_offset < plan.end_offset}
         self.job = _job_of(
@@ -85,7 +85,7 @@ class Cleaning:
         """Whether the log still has the segments that these were. One that was read anew has others, and has
         taken what was being cleaned for the rest of a crash.
         """
-        if self.partition.log is not self._log or self._log.directory != self._directory:
+        if self.partition.log is not self._log or self._log.files.directory != self._directory:
             return False
         present = {segment.base_offset: segment for segment in self._log.segments}
         return all(present.get(base) is self._segments[base] for base in old_bases)
@@ -98,7 +98,12 @@ class Cleaning:
         """
         log = self._log
         cleaned = Segment(
-            log.pool, self._directory, group.base_offset, group.size_bytes, self.job.now_ms, self.job.suffix
+            log.files.pool,
+            self._directory,
+            group.base_offset,
+            group.size_bytes,
+            self.job.now_ms,
+            self.job.suffix,
         )
         cleaned.extent.max_timestamp_ms = group.max_timestamp_ms
         cleaned.extent.max_timestamp_offset = group.max_timestamp_offset
@@ -117,14 +122,14 @@ class Cleaning:
 
     def _is_whole(self, cleaned: Segment) -> bool:
         path = cleaned.paths.path(LOG)
-        disk: Disk = self._log.disk
+        disk: Disk = self._log.files.disk
         return disk.exists(path) and disk.size(path) == cleaned.size_bytes
 
     def remove_files(self) -> None:
         """Remove what a round that came to nothing has left behind. May run in a worker thread. Raises
         `OSError`.
         """
-        disk = self._log.disk
+        disk = self._log.files.disk
         for name in disk.list(self._directory):
             if name.endswith(self.job.suffix):
                 disk.remove(f"{self._directory}/{name}")
@@ -143,7 +148,7 @@ def _job_of(
     config = log.config
     ends = [*log.bases[1 : len(segments)], plan.end_offset]
     return CleaningJob(
-        directory=log.directory,
+        directory=log.files.directory,
         segments=tuple(
             JobSegment(segment.base_offset, end, segment.size_bytes)
             for segment, end in zip(segments, ends, strict=True)
@@ -169,11 +174,11 @@ def _job_of(
 
 def _aborted_of(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
     """Every aborted transaction that begins before `end_offset`, wherever its marker is."""
-    disk = log.disk
+    disk = log.files.disk
     found: list[AbortedTransaction] = []
-    for name in disk.list(log.directory):
+    for name in disk.list(log.files.directory):
         if name.endswith(TRANSACTION_INDEX):
-            entries = decode_aborted(read_file(disk, f"{log.directory}/{name}"))
+            entries = decode_aborted(read_file(disk, f"{log.files.directory}/{name}"))
             found += (one for one in entries if one.first_offset < end_offset)
     return tuple(found)
 
@@ -264,7 +269,7 @@ class Cleaner:
         try:
             replaced = yield from cleaning.swapping(group)
         except OSError as error:
-            partition.take_offline(f"replacing its segments failed: {error}")
+            partition.availability.take_offline(f"replacing its segments failed: {error}")
             return False
         finally:
             self._swapping.discard(partition)

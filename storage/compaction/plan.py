@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.log.batches import HEADER_BYTES
-from odradek.storage.log.log import Log, first_timestamp
+from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.segment import Segment
+from odradek.storage.log.staging import first_timestamp
 
 
 class CleanableSegment(NamedTuple):

@@ -83,8 +83,8 @@ class Checkpointing:
             if partition is not None and home in place.homes and by_key.get(key) is place:
                 # What is deleted stays deleted, whatever has become of the rest.
                 _note_start(key, place)
-                if place.home is home and not partition.is_broken:
-                    home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+                if place.home is home and not partition.availability.is_broken:
+                    home.offsets[RECOVERY_POINTS][key] = partition.log.durability.recovery_checkpoint
                     home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
                     _note_end_checkpoint(key, place)
             if number % NOTED_PER_STEP == 0:
@@ -151,12 +151,12 @@ class Checkpointing:
         this thread, and might meet the flush of a worker.
         """
         place = self._places.place_of(partition)
-        if place is None or partition.log.recovery_checkpoint < end_offset:
+        if place is None or partition.log.durability.recovery_checkpoint < end_offset:
             return False
         key = (partition.topic, partition.index)
         home = place.home
         if home.written(RECOVERY_POINTS, key) < end_offset:
-            home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+            home.offsets[RECOVERY_POINTS][key] = partition.log.durability.recovery_checkpoint
             home.want(RECOVERY_POINTS)
             yield home.write
         return True
@@ -182,7 +182,7 @@ class Checkpointing:
             if (
                 partition is not None
                 and pending is not None
-                and partition.log.recovery_point < pending.offset
+                and partition.log.durability.recovery_point < pending.offset
             ):
                 yield partition
 
@@ -207,7 +207,7 @@ class Checkpointing:
                 continue
             count += 1
             home, old = place.home, place.home.scan_checkpoints.get(key)
-            home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+            home.offsets[RECOVERY_POINTS][key] = partition.log.durability.recovery_checkpoint
             home.scan_checkpoints[key] = scan_checkpoint
             of_home = made.setdefault(home, [])
             if old is not None and old.offset != scan_checkpoint.offset:
@@ -217,7 +217,7 @@ class Checkpointing:
             try:
                 yield home.write
                 for log, old in followed:
-                    log.forget_scan_checkpoint(old)
+                    log.scan_checkpoints.forget(old)
             except OSError as error:
                 self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
@@ -229,19 +229,19 @@ class Checkpointing:
         try:
             pending = self._pending[key]
             if pending is None:
-                pending = self._pending[key] = log.pending_checkpoint()
+                pending = self._pending[key] = log.scan_checkpoints.pending()
             if pending is not None and pending.segment is not log.active:
                 # The next checkpoint takes another one.
                 del self._pending[key]
                 return None
-            if pending is None or log.recovery_point < pending.offset:
+            if pending is None or log.durability.recovery_point < pending.offset:
                 return None
             del self._pending[key]
-            scan_checkpoint = log.write_scan_checkpoint(pending)
+            scan_checkpoint = log.scan_checkpoints.write(pending)
             if scan_checkpoint is not None:
-                yield partial(log.sync_scan_checkpoint, pending)
+                yield partial(log.scan_checkpoints.sync, pending)
         except SyncFailed as error:
-            partition.take_offline(f"flushing {path} failed: {error}")
+            partition.availability.take_offline(f"flushing {path} failed: {error}")
             return None
         except (OSError, KafkaError) as error:
             if isinstance(error, OSError) and place.path == path and partition.is_available:
@@ -257,7 +257,7 @@ class Checkpointing:
 def _note_end_checkpoint(key: Key, place: Place) -> None:
     """An older one stays true of a log that has grown since."""
     assert place.partition is not None
-    end, noted = place.partition.log.end_checkpoint(), place.home.end_checkpoints
+    end, noted = place.partition.log.durability.end_checkpoint(), place.home.end_checkpoints
     if end is not None and (key not in noted or noted[key][:3] != end[:3]):
         noted[key] = end
 

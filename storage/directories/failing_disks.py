@@ -80,7 +80,9 @@ class FailingDisks:
         home.failure = reason
         for place in self._places.by_key.values():
             if place.home is home and place.partition is not None:
-                place.partition.take_offline(f"{home.path} has failed: {reason}", is_reported=True)
+                place.partition.availability.take_offline(
+                    f"{home.path} has failed: {reason}", is_reported=True
+                )
         self._places.listener.directory(home.path, reason)
 
     def _bringing_back(self, key: Key, place: Place) -> Work[None]:
@@ -101,8 +103,8 @@ class FailingDisks:
             look = partial(self._opening.open_log, pool, key, place, clean=False)
         else:
             # For whoever waits for it, and since a flush in its thread has only said so.
-            partition.take_offline("its disk has failed", is_reported=True)
-            if partition.is_flushing or partition.is_being_journaled:
+            partition.availability.take_offline("its disk has failed", is_reported=True)
+            if partition.flushing.is_running or partition.flushing.is_being_journaled:
                 # Either would count records as flushed that the rescan may have cut off meanwhile.
                 # And what such a block has would stand in the way of what follows it in the flush journal.
                 places.has_broken = True
@@ -131,7 +133,7 @@ class FailingDisks:
             places.suspect(place.home.path, error)
             return
         if not is_held() or place.home.failure is not None:
-            recovered.log.release_files()
+            recovered.log.files.close()
             places.has_broken = True
             return
         take_over(recovered.log, places.pool)

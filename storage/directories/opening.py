@@ -30,8 +30,9 @@ from odradek.storage.directories.places import (
 from odradek.storage.log.batches import HEADER_BYTES
 from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, UNREAD_BYTES_MAX, EndCheckpoint
 from odradek.storage.log.flush_journal import remove_files, replay
+from odradek.storage.log.flushing import ZERO_UUID
 from odradek.storage.log.log import Log
-from odradek.storage.log.partition import ZERO_UUID, Partition
+from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
@@ -145,7 +146,7 @@ class Opening:
             places.leave(key)
             first.home.forget(key)
         if loser.partition is not None:
-            loser.partition.log.release_files()
+            loser.partition.log.files.close()
         path = places.rename_aside(loser.home, loser.name, DELETE_SUFFIX if is_part else STRAY_SUFFIX)
         if is_part:
             remove_with_files(places.disk, path)
@@ -224,7 +225,7 @@ class Opening:
         if end is None or log.log_end_offset > end.offset:
             return False
         if log.log_end_offset == end.offset:
-            log.mark_flushed_until(end.offset)
+            log.durability.mark_flushed_until(end.offset)
             return False
         del home.end_checkpoints[key]
         home.want()
@@ -289,7 +290,7 @@ def _is_part(place: Place, of: Place) -> bool:
 
 def _header_of(log: Log, offset: int) -> bytes:
     """Of the batch that has an offset, with its checksum."""
-    found = log.locate(offset)
+    found = log.reader.locate(offset)
     return b"" if found is None else found[0].file.read(found[1], HEADER_BYTES)
 
 

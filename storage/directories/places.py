@@ -13,7 +13,8 @@ from odradek.storage import checkpoints
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.data_directory import DataDirectory, Key, is_failure
 from odradek.storage.disk import Disk
-from odradek.storage.log.partition import ZERO_UUID, Partition
+from odradek.storage.log.flushing import ZERO_UUID
+from odradek.storage.log.partition import Partition
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.log.segment_paths import LOG, base_offset_of
 
@@ -90,7 +91,7 @@ class Place:
     def offline_because(self) -> str | None:
         if self.home.failure is not None:
             return f"{self.name} is offline: {self.home.path} has failed: {self.home.failure}"
-        if self.partition is not None and self.partition.is_broken:
+        if self.partition is not None and self.partition.availability.is_broken:
             return self.partition.failure
         return self.failure
 
@@ -229,9 +230,9 @@ class Places:
     def report_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
         """In the thread that met it."""
         directory = partition.directory.rpartition("/")[0]
-        if partition.is_broken:
+        if partition.availability.is_broken:
             self.has_broken = True
-        if partition.is_broken and sentence == partition.failure:
+        if partition.availability.is_broken and sentence == partition.failure:
             self.listener.offline(sentence)
             self.suspect(directory, error)
         else:

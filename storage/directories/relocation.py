@@ -188,15 +188,15 @@ class Relocation:
         """Let the partition lie where it is moved to, unless it is being flushed."""
         partition, gate = move.partition, self._places.gate
         old_path = place.path
-        if partition.is_broken:
+        if partition.availability.is_broken:
             return
-        partition.gate = gate
+        partition.flushing.gate = gate
         try:
             with gate:
-                if partition.is_flushing or not move.finish(f"{move.target.path}/{place.name}"):
+                if partition.flushing.is_running or not move.finish(f"{move.target.path}/{place.name}"):
                     return
         finally:
-            partition.gate = None
+            partition.flushing.gate = None
         place.home.partition_count -= 1
         left = _LeftBehind(key, old_path, place.home, partition, partition.log_end_offset)
         place.home, place.old_home = move.target, place.home
@@ -207,7 +207,7 @@ class Relocation:
 
     def _can_go(self, left: _LeftBehind) -> bool:
         log = left.partition.log
-        is_flushed = not log.is_in_unsafe_place and log.recovery_point >= left.end_offset
+        is_flushed = not log.durability.has_moved and log.durability.recovery_point >= left.end_offset
         return is_flushed and left.home.failure is None
 
     def _removing(self, left: _LeftBehind) -> Work[None]:

@@ -51,7 +51,8 @@ from odradek.storage.directories.truncation import Truncation
 from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.disk import Disk
 from odradek.storage.log.flush_journal import FlushJournal
-from odradek.storage.log.partition import ZERO_UUID, Partition
+from odradek.storage.log.flushing import ZERO_UUID
+from odradek.storage.log.partition import Partition
 from odradek.storage.log.producer_state import EXPIRATION_MS
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINT_INTERVAL_BYTES
 from odradek.storage.log.segment_file import FilePool
@@ -333,7 +334,7 @@ class LogStore:
     def _adopt(self, partition: Partition, topic_id: bytes) -> None:
         if partition.topic_id != ZERO_UUID:
             raise _inconsistent(partition.name)
-        path = f"{partition.log.directory}/{checkpoints.PARTITION_METADATA}"
+        path = f"{partition.directory}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(self.disk, path, topic_id)
         partition.adopt(topic_id)
 
@@ -451,7 +452,7 @@ class LogStore:
         due = {
             partition: None
             for partition in self.places.loaded()
-            if partition.is_available and partition.wants_flush(now_ms, asked_ms)
+            if partition.is_available and partition.flushing.wants_flush(now_ms, asked_ms)
         }
         return list(due | dict.fromkeys(self.checkpointing.waiting_for_flush()))
 

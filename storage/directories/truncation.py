@@ -70,22 +70,22 @@ class Truncation:
         while self._is_busy(partition):
             yield None
         place = self._place_of(partition)
-        partition.refuse_staged()
+        partition.availability.refuse_staged()
         if offset >= partition.log_end_offset:
             return False
         try:
             cut = find_cut(partition.log, offset)
             self._lower_checkpoints(place, partition, cut)
             if cut.is_within:
-                _copy(partition.log.disk, cut.segment, cut.position)
+                _copy(partition.log.files.disk, cut.segment, cut.position)
         except OSError as error:
             sentence = f"Truncating {partition.directory} to {offset} failed: {error}"
-            partition.on_trouble(partition, error, sentence)
+            partition.availability.on_trouble(error, sentence)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
         try:
             deleted, recovered = self._cut(place, partition, cut)
         except OSError as error:
-            partition.take_offline(f"truncating it to {offset} failed: {error}")
+            partition.availability.take_offline(f"truncating it to {offset} failed: {error}")
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure) from error
         partition.replace_log(recovered.log, recovered.log_start_offset)
         self._remove_segments(deleted, self._places.now_ms + partition.config.file_delete_delay_ms)
@@ -94,8 +94,8 @@ class Truncation:
     def _is_busy(self, partition: Partition) -> bool:
         place = self._place_of(partition)
         return (
-            partition.is_flushing
-            or partition.is_being_journaled
+            partition.flushing.is_running
+            or partition.flushing.is_being_journaled
             or self._is_compacting(partition)
             or any(journal.is_writing for journal in self._journals_of(place))
         )
@@ -111,7 +111,7 @@ class Truncation:
 
     def _lower_checkpoints(self, place: Place, partition: Partition, cut: Cut) -> None:
         home, key = place.home, (partition.topic, partition.index)
-        home.offsets[RECOVERY_POINTS][key] = min(partition.log.recovery_checkpoint, cut.end_offset)
+        home.offsets[RECOVERY_POINTS][key] = min(partition.log.durability.recovery_checkpoint, cut.end_offset)
         if key in home.offsets[FIRST_DIRTY]:
             home.offsets[FIRST_DIRTY][key] = min(home.offsets[FIRST_DIRTY][key], cut.end_offset)
         home.scan_checkpoints.pop(key, None)
@@ -121,27 +121,27 @@ class Truncation:
 
     def _cut(self, place: Place, partition: Partition, cut: Cut) -> tuple[list[Segment], Recovered]:
         log = partition.log
-        disk, directory = log.disk, log.directory
+        disk, directory = log.files.disk, log.files.directory
         for journal in self._journals_of(place):
-            journal.cut(partition.identity, cut.segment.base_offset, cut.position, cut.end_offset)
+            journal.cut(partition.flushing.identity, cut.segment.base_offset, cut.position, cut.end_offset)
         deleted = _mark_deleted(log.segments[cut.place + 1 :])
         if cut.is_within:
             disk.rename(_copy_path(cut.segment), cut.segment.paths.path(LOG))
         disk.sync_directory(directory)
-        log.release_files()
+        log.files.close()
         recovered = open_log(
             self._places.pool,
             directory,
             partition.config,
             clean=False,
-            recovery_point=min(log.recovery_checkpoint, cut.end_offset),
+            recovery_point=min(log.durability.recovery_checkpoint, cut.end_offset),
             log_start_offset=min(partition.log_start_offset, cut.end_offset),
             now_ms=self._places.now_ms,
             gaps_until=LONG_MAX if partition.config.is_compacted else 0,
             producer_expiration_ms=self._places.producer_expiration_ms,
             is_rescan=True,
         )
-        recovered.log.save_leader_epochs()
+        recovered.log.durability.save_leader_epochs()
         disk.sync_directory(directory)
         return deleted, recovered
 
@@ -151,7 +151,7 @@ def find_cut(log: Log, offset: int) -> Cut:
     place = segment_holding(log.bases, offset)
     if place < 0:
         raise KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.directory} begins at {log.bases[0]}, after {offset}."
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.files.directory} begins at {log.bases[0]}, after {offset}."
         )
     segment = log.segments[place]
     position, end_offset = 0, segment.base_offset

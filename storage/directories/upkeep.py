@@ -94,7 +94,7 @@ class Upkeep:
             if partition is None or not partition.is_available:
                 return
             delay_ms = partition.config.file_delete_delay_ms
-            dropped = yield from partition.maintaining(now_ms)
+            dropped = yield from partition.retention.maintaining(now_ms)
             self.remove_segments(dropped, now_ms + delay_ms)
         except OSError as error:
             # Maintenance tries again the next time.
@@ -114,7 +114,7 @@ class Upkeep:
             if (
                 partition is not None
                 and partition.is_available
-                and not partition.expire_producers(now_ms, self._places.producer_expiration_ms)
+                and not partition.retention.expire_producers(now_ms, self._places.producer_expiration_ms)
             ):
                 self._late_expiries.append(key)
             if number % EXPIRIES_PER_STEP == 0:
@@ -143,7 +143,7 @@ class Upkeep:
                 continue
             if partition is not None:
                 # An open file keeps its room on the disk.
-                partition.log.release_files()
+                partition.log.files.close()
             yield partial(_remove_if_possible, self._places.disk, path, now_ms)
 
     def removing_segments(self, now_ms: int | None) -> Work[None]:

@@ -170,9 +170,9 @@ class Appends:
         base_offset, leader_epoch = log.next_offset, appender.leader_epoch
         for batch, header in batches:
             if is_replication:
-                log.stage(batch, header, header.base_offset, header.leader_epoch, now_ms)
+                log.staging.stage(batch, header, header.base_offset, header.leader_epoch, now_ms)
             else:
-                log.stage(batch, header, log.next_offset, leader_epoch, now_ms, marker)
+                log.staging.stage(batch, header, log.next_offset, leader_epoch, now_ms, marker)
         return appender.appended(
             base_offset, header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         )

@@ -38,7 +38,7 @@ class EndCheckpoint(NamedTuple):
 
     def matches_checkpoint(self, recovery_point: int) -> bool:
         """Whether the checkpoint of recovery points says this end, or the offset before it in the same
-        segment (`Log.recovery_checkpoint`)."""
+        segment (`Durability.recovery_checkpoint`)."""
         return max(self.base_offset, self.offset - 1) <= recovery_point <= self.offset
 
     def matches_segment(self, last: Segment) -> bool:

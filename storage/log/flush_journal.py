@@ -57,9 +57,9 @@ _ENTRY = Struct(">qqqI")
 """Base offset of the segment, position, offset after the bytes, length of the bytes, which follow."""
 
 
-class Journaled(Protocol):
-    """The part of a partition that the flush journal uses. It is `is_being_journaled` while a block with its
-    tail is on its way.
+class JournaledTail(Protocol):
+    """The part of a partition that the flush journal uses: `flushing.py`. It is `is_being_journaled` while a
+    block with its tail is on its way.
     """
 
     is_being_journaled: bool
@@ -73,6 +73,13 @@ class Journaled(Protocol):
     def tail(self, size_bytes_max: int) -> Tail | None: ...
 
     def note_journaled(self, tail: Tail) -> None: ...
+
+
+class Journaled(Protocol):
+    """A partition."""
+
+    @property
+    def flushing(self) -> JournaledTail: ...
 
 
 class Entry(NamedTuple):
@@ -170,8 +177,8 @@ class FlushJournal:
         tails: list[tuple[Journaled, Tail]] = []
         size_bytes = _HEAD.size
         for partition in partitions:
-            identity = partition.identity
-            tail = partition.tail(ENTRY_BYTES_MAX)
+            identity = partition.flushing.identity
+            tail = partition.flushing.tail(ENTRY_BYTES_MAX)
             if tail is None or not identity:
                 continue
             content = tail.content
@@ -202,7 +209,7 @@ class FlushJournal:
         self._position += len(content)
         for partition, _ in tails:
             self._holds[partition] = None
-            partition.is_being_journaled = True
+            partition.flushing.is_being_journaled = True
         self.is_writing = True
         return block
 
@@ -246,9 +253,9 @@ class FlushJournal:
         self.has_failed = self.has_failed or error is not None
         self.is_writing = False
         for partition, tail in block.tails:
-            partition.is_being_journaled = False
+            partition.flushing.is_being_journaled = False
             if error is None:
-                partition.note_journaled(tail)
+                partition.flushing.note_journaled(tail)
 
     def take_retired(self) -> list[Journaled]:
         """The partitions to flush before the other file can be used again; told once, until
@@ -264,7 +271,7 @@ class FlushJournal:
         `take_retired` tells those again that have not been deleted.
         """
         assert self._retired is not None
-        self._retired = dict.fromkeys(one for one in failed if not one.is_deleted) or None
+        self._retired = dict.fromkeys(one for one in failed if not one.flushing.is_deleted) or None
         self._is_retired_taken = False
 
     def discard(self) -> None:

@@ -6,16 +6,18 @@ finds may be behind the high watermark. Raises `OSError`, `FileNotFoundError` to
 removed meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from odradek.storage.log._staging import Appender
+from odradek.storage.log.availability import Availability
 from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.log import Log
 from odradek.storage.log.segment import Segment
 from odradek.wire.records import read_batch_header, records_section, scan_records
 from odradek.wire.work import Work
 
-__all__ = ["Found", "finding_first", "finding_latest"]
+__all__ = ["Found", "TimestampSearch", "finding_first", "finding_latest"]
 
 CODEC_MASK = 0b111
 QUICK_BATCH_BYTES_MAX = 16_384
@@ -25,10 +27,59 @@ Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
 
 
+class TimestampSearch:
+    """The searches of a partition, for its clients. `log` may become another."""
+
+    __slots__ = ("_appender", "_availability", "log")
+
+    def __init__(self, log: Log, appender: Appender, availability: Availability) -> None:
+        self.log = log
+        self._appender = appender
+        self._availability = availability
+
+    def finding_timestamp(self, timestamp_ms: int) -> Work[Found | None]:
+        """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
+        is none.
+
+        Only records that READ_UNCOMMITTED sees count. Refuses with KAFKA_STORAGE_ERROR when the disk does
+        not answer.
+        """
+        return self._searching(lambda: finding_first(self.log, timestamp_ms, self._appender.log_start_offset))
+
+    def finding_max_timestamp(self) -> Work[Found | None]:
+        """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
+        when empty. It may stand before the start of the log.
+        """
+        return self._searching(lambda: finding_latest(self.log))
+
+    def _searching(self, search: Callable[[], Work[Found | None]]) -> Work[Found | None]:
+        """A search that begins anew when a segment that it needs has been removed meanwhile."""
+        with self._availability.reading():
+            while True:
+                segments = list(self.log.segments)
+                try:
+                    found = yield from search()
+                except FileNotFoundError:
+                    if segments == self.log.segments:
+                        raise
+                    continue
+                if found is None or found[1] >= self._appender.high_watermark.offset:
+                    return None
+                return found
+
+    def segments_written(self) -> list[tuple[int, int]]:
+        """(base offset, when its file was last written in ms) of every segment.
+
+        Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """
+        with self._availability.reading():
+            return [(segment.base_offset, segment.paths.modified_ms()) for segment in self.log.segments]
+
+
 def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found | None]:
     """The first record of `timestamp_ms` or later that is not before `start_offset`."""
     while True:
-        found = yield from log.finding_timestamp(timestamp_ms, start_offset)
+        found = yield from log.reader.finding_timestamp(timestamp_ms, start_offset)
         if found is None:
             return None
         segment, batch = found
@@ -49,8 +100,8 @@ def finding_latest(log: Log) -> Work[Found | None]:
         yield None if segment.indexes.knows_latest_timestamp else segment.preload_for_retention
         bounds.append((-segment.indexes.latest_timestamp()[0], segment.base_offset, segment))
     latest: Found | None = None
-    # In the order of what the segments say of themselves, which is too much where the latest records
-    # have been compacted away.
+    # In the order of the segments' own bounds, which are too high where the latest records have been
+    # compacted away.
     for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
         if bound > 0 or (latest is not None and -bound < latest[0]):
             break

@@ -168,7 +168,7 @@ class _Opening:
         first = _segment_to_recover(self.segments, self.recovery_point)
         self.unsure_from = first.base_offset
         scan_checkpoint = self.scan_checkpoint
-        # The point is the log's end then, or one before it (`Log.recovery_checkpoint`).
+        # The point is the log's end then, or one before it (`Durability.recovery_checkpoint`).
         if (
             scan_checkpoint is not None
             and believes_checkpoint
@@ -531,7 +531,7 @@ def _check_segment(
             segment.indexes.add(batch, config.index_interval_bytes)
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
-            # The point is the end, or one before it (`Log.recovery_checkpoint`).
+            # The point is the end, or one before it (`Durability.recovery_checkpoint`).
             is_known_end = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
             expected = batch.last_offset + 1
             position = batch.end_position

@@ -92,8 +92,8 @@ def rescan(
     the flush journal; runs in any thread, and for seconds where segments are large. The new log opens its
     files in `pool`: see `take_over`.
     """
-    disk, directory = pool.disk, log.directory
-    recovery_point = log.recovery_checkpoint
+    disk, directory = pool.disk, log.files.directory
+    recovery_point = log.durability.recovery_checkpoint
     names = set(disk.list(directory))
     _put_back(disk, directory, topic_id, recovery_point)
     cut_bytes = 0
@@ -150,7 +150,7 @@ def take_over(log: Log, pool: FilePool) -> None:
     """Let the segments of a log open their files in `pool` from now on."""
     for segment in log.segments:
         segment.use_pool(pool)
-    log.pool = pool
+    log.files.pool = pool
 
 
 def _copy_over(disk: Disk, segment: Segment, recovery_point: int) -> int:

@@ -258,12 +258,12 @@ def remove_below(node, offset: int, how: str) -> None:
     segments themselves."""
     partition = node.partition("t")
     if how == "delete_records":
-        partition.delete_records(offset)
+        partition.retention.delete_records(offset)
     else:
         sizes = [segment.size_bytes for segment in partition.log.segments]
         kept = sum(sizes[offset:])
         partition.set_config(replace(partition.config, retention_bytes=kept))
-        assert finish(partition.maintaining(node.loop.now_ms))
+        assert finish(partition.retention.maintaining(node.loop.now_ms))
     assert partition.log_start_offset == offset
 
 
@@ -619,7 +619,7 @@ def inherit(node, index=0):
     """What is in the log now is as if an earlier run had left it."""
     log = node.partition("t", index).log
     log.active.inherited.begin(log.log_end_offset)
-    log._forget_hints()
+    log.reader.segments_changed()
 
 
 @pytest.fixture
@@ -703,7 +703,7 @@ def test_what_goes_while_it_is_looked_for_is_refused(node, cold, works):
     node.fill("t", [b"a"], [b"b"])
     inherit(node)
     answer = node.start(fetch(("t", 0, 0)), 12)
-    node.partition("t").delete_records(1)
+    node.partition("t").retention.delete_records(1)
     works.pop()()
     assert only(answer.response).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -735,7 +735,7 @@ def test_who_looks_after_the_disks_is_told_of_records_that_cannot_be_brought_int
     node.create("t")
     node.fill("t", [b"a" * 100_000])
     told = []
-    node.partition("t").on_trouble = lambda partition, error, sentence: told.append((error.errno, sentence))
+    node.partition("t").availability.on_trouble = lambda error, sentence: told.append((error.errno, sentence))
     if is_asked_first:
         monkeypatch.setattr(Slice, "would_wait", fail)
         answer = node.start(fetch(("t", 0, 0)), 12)

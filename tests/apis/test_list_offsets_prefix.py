@@ -94,7 +94,7 @@ def test_an_answer_is_as_new_as_the_log(filled, client):
     for _ in range(3):
         filled.fill("t", [b"more"])
         assert client.ask(frame) == ordinary(filled, question(), 5, 1)
-    filled.partition("t").delete_records(2)
+    filled.partition("t").retention.delete_records(2)
     earliest = request_frame(question(-2), 5, 1, "me")
     assert client.ask(earliest) == ordinary(filled, question(-2), 5, 1)
 

@@ -134,6 +134,7 @@ def test_a_client_that_is_gone_leaves_nothing_that_waits(restarted, is_open):
     else:
         answer.cancel()
         restarted.queue.finish()
-    assert not any(restarted.partition("t", index).is_watched for index in range(MANY))
+    partitions = [restarted.partition("t", index) for index in range(MANY)]
+    assert not any(partition.appender.high_watermark.is_watched for partition in partitions)
     assert restarted.loop.pending_timers == 0
     assert not answer.was_sent

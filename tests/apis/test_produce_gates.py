@@ -318,7 +318,7 @@ def test_a_topic_that_is_made_anew_meanwhile_gets_nothing_of_what_was_for_the_ol
 def test_a_partition_that_goes_offline_refuses_what_waits(node, held):
     node.create("t")
     answers = [node.start(produce(batch), 9) for batch in (long_batch(node, b"a"), node.batch(b"b"))]
-    node.partition("t").take_offline("its disk has failed")
+    node.partition("t").availability.take_offline("its disk has failed")
     held.release()
     node.loop.turn()
     for answer in answers:

@@ -521,7 +521,7 @@ def test_no_producer_is_given_an_id_that_an_adopted_stray_knows(kafka, tmp_path,
         partition.append(batch, now_ms=NOW_MS)
         partition.commit()
     if where == "snapshot":
-        partition.delete_records(2)
+        partition.retention.delete_records(2)
         store.maintain(NOW_MS)
         assert partition.log.segments[0].base_offset > 0
     store.close(NOW_MS)

@@ -19,8 +19,8 @@ from odradek.server.timers import wall_clock_ms
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsFile
 from odradek.storage.log import time_search
+from odradek.storage.log.durability import Durability
 from odradek.storage.log.flush_journal import Block
-from odradek.storage.log.partition import Partition
 from odradek.wire.compression import Compression
 from odradek.wire.messages import (
     api_versions,
@@ -170,11 +170,12 @@ def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(
 ):
     """Whichever way it gets there: by its own file, or by the flush journal, which is prepared meanwhile."""
     flushed = []
-    by_file, by_block = Partition.flush, Block.write
+    by_file, by_block = Durability.flush, Block.write
 
-    def flush(partition):
-        by_file(partition)
-        flushed.append(partition.name)
+    def flush(durability):
+        flushed_until = by_file(durability)
+        flushed.append(os.path.basename(durability.files.directory))
+        return flushed_until
 
     def write(block):
         by_block(block)
@@ -190,7 +191,7 @@ def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(
             described = await client.ask(describe_configs.DescribeConfigsRequest(resources=[resource]), 4)
             (setting,) = described.results[0].configs
             assert (setting.value, setting.config_source) == ("1", source)
-            monkeypatch.setattr(Partition, "flush", flush)
+            monkeypatch.setattr(Durability, "flush", flush)
             monkeypatch.setattr(Block, "write", write)
             assert (await client.produce("safe", b"x")).error_code == 0
             assert flushed == ["safe-0"]

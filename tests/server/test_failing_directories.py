@@ -127,7 +127,7 @@ def broken(monkeypatch):
 def close_files(server):
     """So that they have to be opened again."""
     for partition in server.store.places.loaded():
-        partition.log.release_files()
+        partition.log.files.close()
 
 
 UP = (ErrorCode.NONE, 1, [])

@@ -11,6 +11,7 @@ from odradek.server._pipeline import Turn
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, SyncFailed
+from odradek.storage.log.durability import Durability
 from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
@@ -183,9 +184,9 @@ def test_what_the_flush_journal_cannot_take_is_flushed_by_itself(tmp_path):
 
     bench.run(story)
     assert bench.disk.syncs == 1
-    assert new.log.recovery_point == 1
-    assert bench.partitions[5].log.recovery_point == 2
-    assert [p.log.recovery_point for p in bench.partitions[:3]] == [1] * 3
+    assert new.log.durability.recovery_point == 1
+    assert bench.partitions[5].log.durability.recovery_point == 2
+    assert [p.log.durability.recovery_point for p in bench.partitions[:3]] == [1] * 3
     assert sorted(label for label, _, error in bench.told if error is None) == ["large", "new", "t", "t", "t"]
 
 
@@ -207,6 +208,16 @@ def test_after_a_failed_write_each_file_is_asked_then_and_for_ever(tmp_path):
     assert bench.log.has_failed
 
 
+def replace_flush(monkeypatch, partition, flush):
+    """`flush()` instead of syncing the files of one partition."""
+    others = Durability.flush
+
+    def either(durability):
+        return flush() if durability is partition.log.durability else others(durability)
+
+    monkeypatch.setattr(Durability, "flush", either)
+
+
 def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_more(tmp_path, monkeypatch):
     bench = Bench(tmp_path)
     bench.disk.error = OSError(errno.EIO, "lost")
@@ -215,7 +226,7 @@ def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_mo
     def lost():
         raise SyncFailed(errno.EIO, "lost too")
 
-    monkeypatch.setattr(bad.log, "flush", lost)
+    replace_flush(monkeypatch, bad, lost)
 
     async def story(turn):
         for partition in bench.partitions[:3]:
@@ -233,7 +244,7 @@ def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_mo
 
 def rescanned(bench, partition, *, without):
     """The disk fails, has not even what could be read, and a rescan brings back the rest."""
-    partition.take_offline("its disk has failed")
+    partition.availability.take_offline("its disk has failed")
     segment = partition.log.active
     segment.file.open().truncate(segment.size_bytes - without)
     finish(bench.store.failing_disks.attending(NOW_MS))
@@ -327,21 +338,21 @@ def test_a_full_file_is_used_again_after_its_partitions_were_flushed_while_other
     assert len(bench.told) == 80
     assert all(error is None for _, _, error in bench.told)
     assert bench.log.generation >= 8
-    assert all(partition.log.recovery_point > 1 for partition in bench.partitions)
+    assert all(partition.log.durability.recovery_point > 1 for partition in bench.partitions)
 
 
 def run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures):
     """Rounds that fill the flush journal's files several times over; how often the flush of one was tried."""
     bad = bench.partitions[0]
-    flush, tried = bad.log.flush, []
+    flush, tried = Durability.flush, []
 
     def full_at_first():
         tried.append(bench.log.generation)
         if len(tried) <= failures:
             raise OSError(errno.ENOSPC, "full")
-        return flush()
+        return flush(bad.log.durability)
 
-    monkeypatch.setattr(bad.log, "flush", full_at_first)
+    replace_flush(monkeypatch, bad, full_at_first)
 
     async def story(turn):
         bench.produce(turn, bad, "bad")

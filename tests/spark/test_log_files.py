@@ -173,7 +173,7 @@ def test_what_was_deleted_by_offset_is_not_shown(logs):
     partition = logs.partition()
     for number in range(10):
         append(partition, b"%d" % number)
-    partition.delete_records(7)
+    partition.retention.delete_records(7)
     logs.close()
     assert read(logs.path) == [(0, offset, b"%d" % offset) for offset in (7, 8, 9)]
 

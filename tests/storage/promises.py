@@ -381,7 +381,9 @@ class World:
         book = self._some_book(chance)
         if book is not None and book.config.is_deleted:
             partition = self._partition(book)
-            partition.delete_records(chance.randint(partition.log_start_offset, partition.high_watermark))
+            partition.retention.delete_records(
+                chance.randint(partition.log_start_offset, partition.high_watermark)
+            )
 
     def truncate(self, chance: random.Random) -> None:
         """What is after the cut is no promise any more; once it is done nothing may bring it back."""
@@ -637,7 +639,7 @@ def check_look_ups(partition: Partition, found: dict[int, Sent]) -> None:
     records = sorted(found.items())
     for _, wanted in records[:: max(len(records) // 5, 1)]:
         expected = next((offset for offset, one in records if one.timestamp >= wanted.timestamp), None)
-        answer = finish(partition.finding_timestamp(wanted.timestamp))
+        answer = finish(partition.search.finding_timestamp(wanted.timestamp))
         assert answer is not None
         assert answer[1] == expected, f"{partition}: {wanted.timestamp} is at {expected}, not {answer[1]}"
 

@@ -306,7 +306,7 @@ def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(stor
         append(partition, (b"key", b"%d" % number))
     seal(partition)
     begun = next_round(store)
-    partition.delete_records(partition.log.segments[1].base_offset)
+    partition.retention.delete_records(partition.log.segments[1].base_offset)
     store.maintain(NOW_MS)
     assert not run(store, begun)
     assert not store.cleaner.judge(begun, "it was there")
@@ -403,7 +403,7 @@ def test_a_round_whose_files_went_when_the_log_was_read_anew_is_put_off(store, p
 
 def test_a_round_over_a_partition_that_is_offline_is_put_off(store, partition):
     begun, _ = a_group_that_waits(store, partition)
-    partition.take_offline("its disk fails")
+    partition.availability.take_offline("its disk fails")
     finish(store.cleaner.abandon(begun))
     assert not store.cleaner.judge(begun, "a file is gone", errno.ENOENT)
     assert store.cleaner.uncleanable() == {}

@@ -128,12 +128,12 @@ def test_what_a_fetch_reads(disk, partition, isolation):
 
 @pytest.mark.parametrize("number", [0, 1, 17, COUNT - 1])
 def test_what_a_look_up_by_time_reads(disk, partition, number):
-    timestamp, offset, _ = disk.done(partition.finding_timestamp(NOW_MS + number * 1000))
+    timestamp, offset, _ = disk.done(partition.search.finding_timestamp(NOW_MS + number * 1000))
     assert (timestamp, offset) == (NOW_MS + number * 1000, number)
 
 
 def test_what_a_look_up_of_the_latest_time_reads(disk, partition):
-    timestamp, offset, _ = disk.done(partition.finding_max_timestamp())
+    timestamp, offset, _ = disk.done(partition.search.finding_max_timestamp())
     assert (timestamp, offset) == (NOW_MS + (COUNT - 1) * 1000, COUNT - 1)
 
 

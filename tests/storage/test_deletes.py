@@ -39,7 +39,7 @@ def test_a_start_that_was_answered_survives_a_kill_and_a_loss_of_power():
     partition = store.create("t", 0, TOPIC_ID, SMALL)
     append(partition, 9)
     partition.flush()
-    partition.delete_records(7)
+    partition.retention.delete_records(7)
     assert finish(store.checkpointing.saving_starts([partition])) == []
     for seed in range(20):
         after = open_store(disk.lose_power(seed)).get("t", 0)
@@ -54,7 +54,7 @@ def test_offsets_are_not_given_twice_when_what_was_deleted_never_reached_the_dis
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     partition.flush()
     append(partition, 9)
-    partition.delete_records(-1)
+    partition.retention.delete_records(-1)
     finish(store.checkpointing.saving_starts([partition]))
     for seed in range(20):
         partition = open_store(disk.lose_power(seed)).get("t", 0)
@@ -66,7 +66,7 @@ def test_the_active_segment_stays_though_the_log_starts_behind_it():
     partition = store.create("t", 0, TOPIC_ID, SMALL)
     append(partition, 9)
     bases = list(partition.log.bases)
-    partition.delete_records(-1)
+    partition.retention.delete_records(-1)
     store.maintain(NOW_MS)
     assert partition.log.bases == bases[-1:]
     assert (partition.log_start_offset, partition.log_end_offset) == (9, 9)
@@ -79,7 +79,7 @@ def test_a_topic_made_anew_knows_nothing_of_the_one_before(ends):
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     append(partition, 50)
-    partition.delete_records(50)
+    partition.retention.delete_records(50)
     finish(store.checkpointing.saving_starts([partition]))
     store.delete("t", 0)
     if ends == "clean":
@@ -139,7 +139,7 @@ def test_a_read_in_flight_ends_on_the_data_that_it_began_with(tmp_path, what, si
             LogConfig(segment_bytes=3 * size_bytes, retention_ms=10, file_delete_delay_ms=1000)
         )
     elif what == "DeleteRecords":
-        partition.delete_records(-1)
+        partition.retention.delete_records(-1)
     else:
         store.delete("t", 0)
     store.maintain(NOW_MS + 500)
@@ -174,7 +174,7 @@ def test_what_is_removed_is_forgotten_first_but_not_what_was_just_written(what):
     old = [segment.paths.path(LOG).rpartition("/")[2] for segment in segments[:3]]
     if what == "DeleteRecords":
         old = [name + DELETED for name in old]
-        partition.delete_records(segments[-1].base_offset)
+        partition.retention.delete_records(segments[-1].base_offset)
     else:
         store.delete("t", 0)
     store.maintain(NOW_MS)
@@ -193,15 +193,15 @@ def test_a_search_goes_on_though_the_segments_before_it_go_away(delay_ms):
         partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
     partition.commit()
     for steps in range(40):
-        search = partition.finding_timestamp(NOW_MS + 15)
-        latest = partition.finding_max_timestamp()
+        search = partition.search.finding_timestamp(NOW_MS + 15)
+        latest = partition.search.finding_max_timestamp()
         try:
             for _ in range(steps):
                 next(search)
                 next(latest)
         except StopIteration:
             break
-        partition.delete_records(min(12, partition.log_start_offset + 1))
+        partition.retention.delete_records(min(12, partition.log_start_offset + 1))
         store.maintain(NOW_MS)
         assert finish(search) == (NOW_MS + 15, 15, 0)
         assert finish(latest) == (NOW_MS + 19, 19, 0)
@@ -221,7 +221,7 @@ def test_a_consumer_reads_on_from_the_new_start_while_all_before_it_goes_away():
             position = partition.log_start_offset
         records = partition.read(position, max_bytes=120).records
         if round_number % 3 == 1:
-            partition.delete_records(min(position + 3, partition.high_watermark))
+            partition.retention.delete_records(min(position + 3, partition.high_watermark))
         store.maintain(NOW_MS + round_number * 500)
         whole = records.tobytes()
         for record in iter_records(whole[: int.from_bytes(whole[8:12], "big") + 12]) if whole else ():

@@ -243,7 +243,7 @@ def test_a_log_goes_on_where_a_clean_stop_says_it_ended_whatever_its_last_batch_
     disk, store, config = filled(kind)
     config = replace(config, cleanup_policy=frozenset({policy}))
     log = partition_of(store).log
-    offset, position = log.log_end_offset, log.locate(log.log_end_offset - 1)[1]
+    offset, position = log.log_end_offset, log.reader.locate(log.log_end_offset - 1)[1]
     store.close(NOW_MS)
     disk.files[f"{SEGMENT}.log"].data[position + place] ^= 1 << bit
     told = Told()

@@ -416,7 +416,7 @@ def test_a_topic_made_anew_at_any_moment_of_a_rescan_is_none_of_its_business(is_
         partition = store.create("t", 0, TOPIC_ID, config)
         append(partition, 9)
         partition.flush()
-        partition.delete_records(7)
+        partition.retention.delete_records(7)
         finish(store.checkpointing.saving_starts([partition]))
         append(partition, 1)
         if is_loaded:
@@ -490,7 +490,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
     elif met_by == "flush":
         assert refusal(lost.flush) is ErrorCode.KAFKA_STORAGE_ERROR
     elif met_by == "read":
-        lost.log._forget_hints()
+        lost.log.reader.segments_changed()
         assert refusal(lambda: lost.read(0, max_bytes=1)) is ErrorCode.KAFKA_STORAGE_ERROR
     elif met_by == "maintenance":
         lost.set_config(LogConfig(retention_ms=1))

@@ -222,27 +222,27 @@ def test_one_write_and_one_sync_make_many_partitions_durable(disk, store, log):
     assert write_together(log, partitions) == partitions
     assert disk.operations - before == 2
     assert {partition.log.durable_offset for partition in partitions} == {3}
-    assert {partition.log.recovery_point for partition in partitions} == {1}
-    assert not partitions[0].wants_flush(NOW_MS + 10**9, NOW_MS)
+    assert {partition.log.durability.recovery_point for partition in partitions} == {1}
+    assert not partitions[0].flushing.wants_flush(NOW_MS + 10**9, NOW_MS)
 
 
 def test_only_the_end_of_a_segment_that_a_flush_has_seen_can_be_logged(store):
     partition = store.create("orders", 0, TOPIC_ID, LogConfig(segment_bytes=1300))
     append(partition, b"a" * 300)
-    assert partition.tail(10_000) is None  # its name may not survive
+    assert partition.flushing.tail(10_000) is None  # its name may not survive
     partition.flush()
     append(partition, b"a" * 300)
-    tail = partition.tail(10_000)
+    tail = partition.flushing.tail(10_000)
     assert (tail.position, tail.end_offset) == (tail.end_position - len(tail.content), 2)
-    assert partition.tail(len(tail.content) - 1) is None
+    assert partition.flushing.tail(len(tail.content) - 1) is None
     append(partition, b"a" * 300)
-    partition.note_journaled(tail)
-    assert partition.tail(10_000).position == tail.end_position
+    partition.flushing.note_journaled(tail)
+    assert partition.flushing.tail(10_000).position == tail.end_position
     append(partition, b"a" * 300)
     assert len(partition.log.segments) == 2
-    assert partition.tail(10_000) is None
+    assert partition.flushing.tail(10_000) is None
     partition.flush()
-    assert partition.tail(10_000).content == b""
+    assert partition.flushing.tail(10_000).content == b""
 
 
 def test_a_partition_that_nothing_names_is_not_logged(store, log):
@@ -506,6 +506,6 @@ def test_a_flush_under_way_does_not_count_for_the_topic_that_a_partition_is_give
     append(partition, b"first")
     during_its_flush(disk, partition, lambda: partition.adopt(bytes(reversed(TOPIC_ID))))
     append(partition, b"second")
-    assert partition.tail(10_000) is None
+    assert partition.flushing.tail(10_000) is None
     partition.flush()
-    assert partition.tail(10_000).content == b""
+    assert partition.flushing.tail(10_000).content == b""

@@ -119,7 +119,7 @@ def test_who_waits_may_wait_again_when_called():
     "leave",
     [
         lambda partition: partition.close(),
-        lambda partition: partition.take_offline("its disk has failed"),
+        lambda partition: partition.availability.take_offline("its disk has failed"),
         lambda partition: partition.moved_to_deletion("data/t-0.gone-delete"),
     ],
 )

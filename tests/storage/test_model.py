@@ -124,7 +124,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def delete_records(self, share):
         wanted = int(share * len(self.model))
         self.log_start_offset = max(self.log_start_offset, wanted)
-        assert self.partition.delete_records(wanted) == self.log_start_offset
+        assert self.partition.retention.delete_records(wanted) == self.log_start_offset
 
     @precondition(lambda self: not self.staged)
     @rule(pause_ms=st.sampled_from((0, 1000, 61_000)))
@@ -178,7 +178,7 @@ class PartitionMachine(RuleBasedStateMachine):
             ),
             None,
         )
-        assert finish(self.partition.finding_timestamp(timestamp_ms)) == expected
+        assert finish(self.partition.search.finding_timestamp(timestamp_ms)) == expected
 
     @invariant()
     def ends_agree(self):

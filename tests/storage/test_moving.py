@@ -64,7 +64,7 @@ def move(store, now_ms=NOW_MS) -> None:
 
 def delete_records(store, partition, offset: int) -> int:
     """As a server answers it; where the log begins then."""
-    start = partition.delete_records(offset)
+    start = partition.retention.delete_records(offset)
     assert finish(store.checkpointing.saving_starts([partition])) == []
     return start
 
@@ -95,7 +95,7 @@ def test_a_partition_is_the_same_in_its_new_directory(tmp_path, is_real, count):
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
     partition.follow_leader_epoch(3)
     append(partition, count, producer_id=7)
-    partition.delete_records(count // 2)
+    partition.retention.delete_records(count // 2)
     in_flight = partition.read(count // 2, max_bytes=1).records
     store.relocation.begin("t", 0, paths[1])
     assert [one[:3] for one in store.relocation.moves()] == [(paths[1], "t", 0)]
@@ -173,7 +173,7 @@ def test_what_happens_during_a_move_is_in_the_copy(monkeypatch):
         if number < 40:
             append(partition)
             if number % 9 == 0:
-                partition.delete_records(partition.log_start_offset + 5)
+                partition.retention.delete_records(partition.log_start_offset + 5)
                 store.maintain(NOW_MS)
         try:
             result = step() if step is not None else None
@@ -224,7 +224,7 @@ def test_a_crash_at_any_point_leaves_one_whole_partition(loses_power):
         store = open_store(disk)
         partition = store.create("t", 0, TOPIC_ID, CONFIG)
         append(partition, 12)
-        partition.delete_records(3)
+        partition.retention.delete_records(3)
         finish(store.checkpointing.saving_starts([partition]))
         partition.flush()
         safe = 12

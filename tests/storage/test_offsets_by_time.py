@@ -78,7 +78,7 @@ class OffsetsByTime(RuleBasedStateMachine):
     def delete_records(self, share):
         start = self.partition.log_start_offset
         wanted = start + int(share * (self.partition.high_watermark - start))
-        self.partition.delete_records(wanted)
+        self.partition.retention.delete_records(wanted)
         self.forget_before(wanted)
 
     @rule(kept_segments=st.integers(0, 4))
@@ -142,7 +142,7 @@ class OffsetsByTime(RuleBasedStateMachine):
         expected = next(
             ((timestamp, offset) for offset, timestamp in self.model.items() if timestamp >= wanted), None
         )
-        found = finish(self.partition.finding_timestamp(wanted))
+        found = finish(self.partition.search.finding_timestamp(wanted))
         assert (found and found[:2]) == expected, wanted
 
     @invariant()
@@ -151,7 +151,7 @@ class OffsetsByTime(RuleBasedStateMachine):
         latest = max(stored.values(), default=NO_TIME)
         offset = next((one for one, timestamp in stored.items() if timestamp == latest), None)
         expected = None if latest == NO_TIME else (latest, offset)
-        found = finish(self.partition.finding_max_timestamp())
+        found = finish(self.partition.search.finding_max_timestamp())
         assert (found and found[:2]) == expected
 
     def stored(self):
@@ -188,9 +188,9 @@ def test_the_latest_record_may_stand_before_the_start_as_long_as_its_segment_is_
     assert [segment.base_offset for segment in partition.log.segments] == [0, 3, 6]
     latest = []
     for start in range(1, 8):
-        partition.delete_records(start)
+        partition.retention.delete_records(start)
         store.maintain(START_MS)
-        latest.append(finish(partition.finding_max_timestamp()))
+        latest.append(finish(partition.search.finding_max_timestamp()))
     assert latest == [(90, 1, 0)] * 2 + [(80, 3, 0)] * 3 + [(4, 6, 0)] * 2
 
 
@@ -202,5 +202,5 @@ def test_records_without_timestamps_have_no_latest(count):
     for _ in range(count):
         partition.append(build_batch([Record(0, NO_TIME, b"k", b"v")]), now_ms=START_MS)
     partition.commit()
-    assert finish(partition.finding_max_timestamp()) is None
-    assert finish(partition.finding_timestamp(0)) is None
+    assert finish(partition.search.finding_max_timestamp()) is None
+    assert finish(partition.search.finding_timestamp(0)) is None

@@ -158,9 +158,9 @@ def test_a_read_of_what_is_committed_ends_before_the_last_stable_offset(partitio
     one = len(batch_of(b"a"))
     log = partition.log
     for max_bytes, expected in ((1, one), (one + 9, one + 9), (3 * one, 2 * one)):
-        assert len(log.read(0, 2, max_bytes, True, False)) == expected
-    assert len(log.read(1, 2, one - 1, False, False)) == 0
-    assert len(log.read(2, 2, 3 * one, True, False)) == 0
+        assert len(log.reader.read(0, 2, max_bytes, True, False)) == expected
+    assert len(log.reader.read(1, 2, one - 1, False, False)) == 0
+    assert len(log.reader.read(2, 2, 3 * one, True, False)) == 0
 
 
 def test_everything_is_there_after_a_clean_stop(tmp_path):

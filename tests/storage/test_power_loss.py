@@ -97,7 +97,9 @@ class History:
 
     def delete_records(self) -> None:
         partition = self.partition
-        partition.delete_records(self.chance.randint(partition.log_start_offset, partition.high_watermark))
+        partition.retention.delete_records(
+            self.chance.randint(partition.log_start_offset, partition.high_watermark)
+        )
 
     def restart(self) -> None:
         end_offset = self.partition.log_end_offset
@@ -273,7 +275,7 @@ def check_look_ups(disk: MemoryDisk, count: int) -> None:
     assert partition is not None
     assert partition.log_end_offset >= count
     for number in range(count):
-        assert finish(partition.finding_timestamp(number * 1000)) == (number * 1000, number, 0)
+        assert finish(partition.search.finding_timestamp(number * 1000)) == (number * 1000, number, 0)
 
 
 @pytest.mark.parametrize("seed", range(30))

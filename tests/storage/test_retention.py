@@ -7,7 +7,7 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition import SEGMENTS_PER_STEP
+from odradek.storage.log.partition_retention import SEGMENTS_PER_STEP
 from odradek.storage.log.retention import SegmentFacts, segments_to_delete
 from odradek.wire.records import Record, build_batch
 
@@ -138,7 +138,7 @@ def test_the_disk_is_asked_for_what_is_old_by_a_worker_first_and_a_few_segments_
         renamed += operation == "rename" and path.endswith(".log.deleted")
 
     disk.fail = note
-    work = partition.maintaining(NOW_MS + 2000)
+    work = partition.retention.maintaining(NOW_MS + 2000)
     while (step := next(work, work)) is not work:
         assert renamed <= SEGMENTS_PER_STEP
         renamed = 0

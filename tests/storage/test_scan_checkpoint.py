@@ -80,12 +80,12 @@ def everything(partition: Partition) -> tuple:
         offset = whole[-1][1].last_offset + 1
         data += some[: whole[-1][0] + whole[-1][1].size_bytes]
     producers = {one: latest(entry) for one, entry in partition.log.producers.producers.items()}
-    times = [finish(partition.finding_timestamp(NOW_MS + later)) for later in range(0, 60, 7)]
+    times = [finish(partition.search.finding_timestamp(NOW_MS + later)) for later in range(0, 60, 7)]
     found = [
         next(iter_records(partition.read(one, max_bytes=1).records.tobytes())).offset
         for one in range(partition.log_start_offset, partition.high_watermark, 13)
     ]
-    latest_time = finish(partition.finding_max_timestamp())
+    latest_time = finish(partition.search.finding_max_timestamp())
     check_transactions(partition)
     return partition.log_end_offset, data, producers, times, found, latest_time
 
@@ -322,7 +322,7 @@ def test_an_index_that_is_made_anew_takes_the_place_of_the_one_of_a_scan_checkpo
         segment.indexes.rebuild(500)
         segment.save_indexes()
         survivor = disk.lose_power(seed)
-        end_offset = partition.log.recovery_point
+        end_offset = partition.log.durability.recovery_point
         again = partition_of(opened(survivor))
         assert again.log_end_offset >= end_offset
         index = again.log.active.indexes.offset_index
@@ -345,7 +345,7 @@ def test_a_sync_that_fails_beside_the_log_takes_the_partition_offline():
         else None
     )
     store.maintain(LATER_MS)
-    assert partition.is_broken
+    assert partition.availability.is_broken
     assert scan_checkpoint_of(disk) is None
     finish(store.failing_disks.attending(LATER_MS))
     assert partition.is_available

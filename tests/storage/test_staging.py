@@ -189,13 +189,13 @@ def play_tails():
 
     def note_journaled():
         assert tail is not None
-        partition.note_journaled(tail)
+        partition.flushing.note_journaled(tail)
 
-    history = (append, partition.flush, append, note_journaled, log.invalidate_flushed_position)
+    history = (append, partition.flush, append, note_journaled, log.durability.invalidate_flushed_position)
     history += (note_journaled, append, partition.flush, append, note_journaled)
     for happens in (*history, lambda: log.roll(NOW_MS), note_journaled):
         happens()
-        found = partition.tail(1000)
+        found = partition.flushing.tail(1000)
         if found is not None:
             tail = found
         told.append(

@@ -265,7 +265,7 @@ def test_every_index_snapshot_and_checkpoint_may_be_lost():
     assert partition.log_end_offset == 41
     assert len(partition.log.segments) > 3
     assert partition.log.producers.producers[1].last_sequence == 0
-    assert finish(partition.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
+    assert finish(partition.search.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
     assert partition.read(20, max_bytes=1).records
 
 
@@ -303,9 +303,9 @@ def test_of_many_logs_those_that_are_read_sooner_than_files_about_them_get_none(
     for index in range(count):
         partition = store.get("t", index)
         assert offsets_of(partition) == [0, 1, 2]
-        assert partition.log.recovery_point == 3
+        assert partition.log.durability.recovery_point == 3
         assert encode_snapshot(partition.log.producers.producers) == snapshot
-        assert finish(partition.finding_timestamp(NOW_MS + index)) == (NOW_MS + index, 0, 0)
+        assert finish(partition.search.finding_timestamp(NOW_MS + index)) == (NOW_MS + index, 0, 0)
         assert set(store.disk.list(partition.directory)) == NEEDED
 
 
@@ -337,7 +337,7 @@ def test_indexes_that_are_there_are_brought_up_to_date_however_short_the_log():
     append(store.create("t", 0, TOPIC_ID, LogConfig()), timestamp=NOW_MS + 1000)
     store.close(NOW_MS)
     partition = open_store(disk).get("t", 0)
-    assert finish(partition.finding_timestamp(NOW_MS + 1)) == (NOW_MS + 1000, 1, 0)
+    assert finish(partition.search.finding_timestamp(NOW_MS + 1)) == (NOW_MS + 1000, 1, 0)
     assert disk.exists(f"data/t-0/{2:020}.snapshot")
 
 
@@ -386,10 +386,10 @@ def test_a_failed_flush_takes_the_partition_offline():
     for refuses in (
         lambda: append(partition),
         lambda: partition.read(0, max_bytes=1000),
-        lambda: partition.delete_records(0),
-        lambda: finish(partition.finding_timestamp(0)),
-        lambda: finish(partition.finding_max_timestamp()),
-        partition.segments_written,
+        lambda: partition.retention.delete_records(0),
+        lambda: finish(partition.search.finding_timestamp(0)),
+        lambda: finish(partition.search.finding_max_timestamp()),
+        partition.search.segments_written,
     ):
         with pytest.raises(KafkaError) as refused:
             refuses()
@@ -436,19 +436,19 @@ def test_delete_records_moves_the_start_and_survives_the_next_checkpoint():
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     append(partition, 5)
-    assert partition.delete_records(3) == 3
-    assert partition.delete_records(1) == 3
+    assert partition.retention.delete_records(3) == 3
+    assert partition.retention.delete_records(1) == 3
     with pytest.raises(KafkaError) as refused:
-        partition.delete_records(6)
+        partition.retention.delete_records(6)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
     disk.held.clear()
     partition = open_store(disk).get("t", 0)
     assert (partition.log_start_offset, partition.log_end_offset) == (3, 5)
-    assert partition.delete_records(-1) == 5
+    assert partition.retention.delete_records(-1) == 5
     compacted = store.create("c", 0, TOPIC_ID, LogConfig(cleanup_policy=frozenset({"compact"})))
     with pytest.raises(KafkaError) as refused:
-        compacted.delete_records(0)
+        compacted.retention.delete_records(0)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
@@ -460,7 +460,7 @@ def test_a_view_of_a_mapped_segment_outlives_everything(tmp_path):
     partition.commit()
     (view,) = partition.read(0, max_bytes=1).records.buffers()
     append(store.create("t", 1, TOPIC_ID, LogConfig()))
-    partition.delete_records(-1)
+    partition.retention.delete_records(-1)
     partition.log.roll(NOW_MS)
     store.maintain(NOW_MS)
     store.delete("t", 0)
@@ -473,13 +473,13 @@ def test_a_view_of_a_mapped_segment_outlives_everything(tmp_path):
 def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
     store = open_store(MemoryDisk())
     partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=300))
-    assert finish(partition.finding_max_timestamp()) is None
+    assert finish(partition.search.finding_max_timestamp()) is None
     for timestamp in (5, 9, 7, 9, 3):
         records = [Record(0, timestamp - 1, b"k", b"v" * 50), Record(1, timestamp, b"k", b"v" * 50)]
         partition.append(build_batch(records), now_ms=NOW_MS)
     partition.commit()
-    assert finish(partition.finding_max_timestamp()) == (9, 3, 0)
-    assert finish(partition.finding_timestamp(10)) is None
+    assert finish(partition.search.finding_max_timestamp()) == (9, 3, 0)
+    assert finish(partition.search.finding_timestamp(10)) is None
 
 
 def filled(disk, count: int, **options) -> LogStore:

@@ -135,7 +135,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def delete_records(self, share):
         self.log_start_offset = max(self.log_start_offset, int(share * len(self.model)))
-        self.partition.delete_records(self.log_start_offset)
+        self.partition.retention.delete_records(self.log_start_offset)
 
     @precondition(lambda self: not self.staged)
     @rule()

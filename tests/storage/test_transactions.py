@@ -689,7 +689,7 @@ def test_retention_and_delete_records_go_by_the_high_watermark_and_take_open_tra
     producer = Producer(partition, 7)
     for number in range(12):
         producer.send(b"%d" % number * 40)
-    assert partition.delete_records(7) == 7
+    assert partition.retention.delete_records(7) == 7
     assert partition.last_stable_offset == 7
     store.maintain(NOW_MS)
     assert partition.log.segments[0].base_offset > 0
@@ -698,7 +698,7 @@ def test_retention_and_delete_records_go_by_the_high_watermark_and_take_open_tra
     assert committed_values(partition) == []
     producer.end(commit=False)
     assert committed_values(partition) == [b"behind"]
-    assert partition.delete_records(-1) == partition.last_stable_offset == partition.high_watermark
+    assert partition.retention.delete_records(-1) == partition.last_stable_offset == partition.high_watermark
     store.close(NOW_MS)
     check_transactions(killed(disk))
 

@@ -178,11 +178,11 @@ def test_the_high_watermark_stays_where_it_is_if_that_is_before_the_end():
 def test_a_cut_before_the_logs_start_takes_the_start_along_and_none_goes_before_the_first_segment():
     _, store, partition = begun()
     append(partition, 12)
-    partition.delete_records(3)
+    partition.retention.delete_records(3)
     cut(store, partition, 1)
     assert (partition.log_start_offset, partition.log_end_offset) == (1, 1)
     append(partition, 12)
-    partition.delete_records(-1)
+    partition.retention.delete_records(-1)
     store.maintain(NOW_MS + 10_000)
     assert partition.log.bases[0] > 0
     with pytest.raises(KafkaError) as refused:
@@ -193,11 +193,11 @@ def test_a_cut_before_the_logs_start_takes_the_start_along_and_none_goes_before_
 def test_a_flush_that_is_under_way_is_waited_for():
     _, store, partition = begun()
     append(partition, 3)
-    partition.is_flushing = True
+    partition.flushing.is_running = True
     work = store.truncating(partition, 1)
     assert next(work) is None
     assert partition.log_end_offset == 3
-    partition.is_flushing = False
+    partition.flushing.is_running = False
     finish(work)
     assert partition.log_end_offset == 1
 
@@ -268,7 +268,7 @@ def test_where_the_flush_journal_cannot_learn_of_it_nothing_is_cut():
     with pytest.raises(KafkaError) as refused:
         cut(store, partition, 1)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert partition.is_broken
+    assert partition.availability.is_broken
     finish(store.failing_disks.attending(NOW_MS + 100_000))
     assert offsets_of(store.get("t", 0)) == [0, 1]
 

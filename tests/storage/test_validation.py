@@ -145,7 +145,7 @@ def test_log_append_time_stamps_the_batch_and_says_so():
     partition.commit()
     data = memoryview(partition.read(0, max_bytes=1000).records.tobytes())
     assert [record.timestamp for record in iter_records(data)] == [NOW_MS, NOW_MS]
-    assert finish(partition.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
+    assert finish(partition.search.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -196,7 +196,7 @@ def test_a_leaders_batches_keep_their_offsets_and_epochs():
     data = partition.read(0, max_bytes=1000).records.tobytes()
     assert data == batches
     assert partition.log_end_offset == 10
-    assert partition.end_offset_for_epoch(4) == (3, 9)
+    assert partition.log.leader_epochs.end_offset_for(4, partition.log_end_offset) == (3, 9)
     with pytest.raises(KafkaError):
         partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
 

@@ -1,0 +1,220 @@
+"""Which part of a log survives a loss of power: flushes, the recovery point, and what they have not covered.
+
+A flush syncs the files up to the log's end. Other things can be unsafe besides: the indexes of a sealed
+segment, the names of new files, the name of a new directory.
+"""
+
+from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
+from odradek.storage.disk import SyncFailed, sync_file
+from odradek.storage.log._staging import AppendBuffer
+from odradek.storage.log.end_checkpoint import EndCheckpoint
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.log_files import LogFiles
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import LOG, note_failed_sync
+
+
+class Durability:
+    """See the module. `flush` may run in a worker thread while the log goes on."""
+
+    __slots__ = (
+        "_buffer",
+        "_directory_is_new",
+        "_indexes_end",
+        "_leader_epochs",
+        "_waiting_from",
+        "_waiting_since_ms",
+        "directory_is_synced",
+        "files",
+        "has_moved",
+        "recovery_point",
+    )
+
+    def __init__(
+        self, files: LogFiles, buffer: AppendBuffer, leader_epochs: LeaderEpochs, recovery_point: int
+    ) -> None:
+        self.files = files
+        self._buffer = buffer
+        self._leader_epochs = leader_epochs
+        # Up to which offset the files are flushed. The buffer's `durable_offset` counts the journal, too.
+        self.recovery_point = recovery_point
+        active = files.active
+        # The indexes of all segments that end before it are safe. What is appended to the last one from here
+        # on is not, however much of its log is flushed.
+        self._indexes_end = min(recovery_point, active.base_offset)
+        # The name of an empty file may not have reached the disk: no flush has made it safe.
+        self.directory_is_synced = recovery_point >= buffer.log_end_offset and active.size_bytes > 0
+        # After a crash the directory's entry in its parent may not be durable.
+        self._directory_is_new = not self.directory_is_synced
+        # Moved to a directory whose name a loss of power may undo, until a flush.
+        self.has_moved = False
+        self._waiting_since_ms: int | None = None
+        self._waiting_from = -1
+
+    def flush(self) -> int:
+        """Make everything that is committed survive a loss of power; returns up to which offset that is now
+        true.
+
+        Raises `OSError`, then nothing may be claimed, and `SyncFailed`, then some of it may be lost though it
+        can still be read.
+        """
+        try:
+            return self._flush()
+        except SyncFailed:
+            note_failed_sync(self.files.disk, self.files.directory)
+            raise
+
+    def _flush(self) -> int:
+        end_offset = self._buffer.log_end_offset
+        recovery_point = self.recovery_point
+        active = self.files.active
+        if (
+            end_offset <= recovery_point
+            and self.directory_is_synced
+            and not self._leader_epochs.dirty
+            and not self.has_unsafe_indexes
+        ):
+            return recovery_point
+        flushed = (active, active.size_bytes, self._buffer.flush_epoch)
+        indexes_end = self._indexes_end
+        for segment in self.files.from_offset(min(recovery_point, indexes_end)):
+            try:
+                with segment.file.pinned() as file:
+                    sync_file(file, segment.paths.path(LOG))
+                if segment.base_offset > indexes_end:
+                    # It may soon be the only source about open transactions.
+                    segment.paths.sync_snapshot()
+                if segment.base_offset < active.base_offset:
+                    # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
+                    segment.sync_indexes()
+            except FileNotFoundError:
+                if not segment.paths.deleted:
+                    raise
+        self._indexes_end = max(self._indexes_end, active.base_offset)
+        if self._leader_epochs.dirty:
+            self.save_leader_epochs()
+        if not self.directory_is_synced:
+            self._sync_directory()
+        if self._buffer.flushed_position is None or self._buffer.flushed_position[2] != flushed[2]:
+            self._sync_identity()
+        self._buffer.flushed_position = flushed
+        self.mark_flushed_until(end_offset)
+        return self.recovery_point
+
+    def _sync_directory(self) -> None:
+        # Before the call: a segment that is made meanwhile needs a call of its own.
+        self.directory_is_synced = True
+        disk, directory = self.files.disk, self.files.directory
+        try:
+            disk.sync_directory(directory)
+            if self._directory_is_new:
+                disk.sync_directory(directory.rpartition("/")[0])
+                self._directory_is_new = False
+                self.has_moved = False
+        except OSError:
+            self.directory_is_synced = False
+            raise
+
+    def _sync_identity(self) -> None:
+        """The flush journal goes by the topic's id, and `partition.metadata` was written without a sync."""
+        path = f"{self.files.directory}/{PARTITION_METADATA}"
+        if self.files.disk.exists(path):
+            file = self.files.disk.open(path)
+            try:
+                sync_file(file, path)
+            finally:
+                file.close()
+
+    def save_leader_epochs(self, *, sync: bool = True) -> None:
+        epochs = self._leader_epochs
+        epochs.dirty = False
+        path = f"{self.files.directory}/{LEADER_EPOCHS}"
+        try:
+            write_leader_epochs(self.files.disk, path, epochs.entries(), sync=sync)
+        except OSError:
+            epochs.dirty = True
+            raise
+
+    def mark_flushed_until(self, offset: int) -> None:
+        """The log is flushed so far. (Not so the indexes that a recovery has made.)"""
+        self.recovery_point = max(self.recovery_point, offset)
+        self._buffer.durable_offset = max(self._buffer.durable_offset, offset)
+
+    def mark_all_flushed(self) -> None:
+        """The whole file system was synced, and everything of this log was in its files."""
+        end_offset = self._buffer.log_end_offset
+        self.recovery_point = self._buffer.durable_offset = self._indexes_end = end_offset
+        self.directory_is_synced = True
+        self._directory_is_new = self._leader_epochs.dirty = self.has_moved = False
+
+    def mark_indexes_safe(self) -> None:
+        """The indexes of all segments are synced, the active one's too."""
+        self._indexes_end = self._buffer.log_end_offset
+
+    def moved(self, flushed_offset: int) -> None:
+        """The files are in another directory now, flushed up to an offset; the directory's name is not."""
+        self.recovery_point = self._buffer.durable_offset = flushed_offset
+        self._indexes_end = self.files.active.base_offset
+        self.invalidate_flushed_position()
+        self.directory_is_synced = False
+        self._directory_is_new = True
+        self.has_moved = True
+
+    def invalidate_flushed_position(self) -> None:
+        """The next flush has to be of the files, and of the directory's identity too; one that is under way
+        does not count, since the files have changed after it looked.
+        """
+        self._buffer.flush_epoch += 1
+
+    @property
+    def has_unsafe_indexes(self) -> bool:
+        """Whether there are sealed segments whose indexes no flush has made safe."""
+        return self._indexes_end < self.files.segments[-1].base_offset
+
+    def segments_with_unsafe_indexes(self) -> list[Segment]:
+        return self.files.from_offset(self._indexes_end)
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """From where a start after a crash has to look: `recovery_point`, or a little before it, in the
+        segment whose indexes are not safe. A recovery point at that segment's end would pass over it once
+        it is sealed.
+        """
+        point = self.recovery_point
+        return point if point <= self._indexes_end else point - 1
+
+    def end_checkpoint(self) -> EndCheckpoint | None:
+        """How the log ends; None unless a flush has covered all of it."""
+        buffer, active = self._buffer, self.files.active
+        if (
+            buffer.is_cut_wanted
+            or self.recovery_point < buffer.log_end_offset
+            or self.has_unsafe_indexes
+            or not self.directory_is_synced
+        ):
+            return None
+        return EndCheckpoint(active.base_offset, active.size_bytes, buffer.log_end_offset)
+
+    def wants_flush(self, now_ms: int, asked_ms: int, flush_ms: int) -> bool:
+        """Whether sealed segments are not on the disk yet, or records would have waited for longer than
+        `flush_ms` at the next call. The last call was at `asked_ms`.
+        """
+        if self.has_unsafe_indexes or self.has_moved:
+            return True
+        if self.recovery_point >= self._buffer.log_end_offset:
+            return False
+        if self.recovery_point < self.files.active.base_offset:
+            return True
+        if self._buffer.durable_offset >= self._buffer.log_end_offset:
+            return False
+        next_ms = now_ms + now_ms - asked_ms
+        return next_ms - self._unflushed_since_ms(asked_ms) > flush_ms
+
+    def _unflushed_since_ms(self, asked_ms: int) -> int:
+        """Since when records have waited for a flush, or a little earlier. An append does not note the time:
+        records that were not there at the last call, at `asked_ms`, have come since.
+        """
+        if self._waiting_since_ms is None or self._waiting_from != self._buffer.durable_offset:
+            self._waiting_since_ms = asked_ms
+            self._waiting_from = self._buffer.durable_offset
+        return self._waiting_since_ms

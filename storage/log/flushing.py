@@ -1,0 +1,98 @@
+"""Flushing a partition, to its own files or by the flush journal."""
+
+from contextlib import AbstractContextManager
+
+from odradek.storage.disk import SyncFailed
+from odradek.storage.log._staging import Appender, Tail
+from odradek.storage.log.availability import Availability
+from odradek.storage.log.flush_journal import identity_of
+from odradek.storage.log.log import Log
+from odradek.wire.errors import ErrorCode, KafkaError
+
+ZERO_UUID = bytes(16)
+
+
+class Flushing:
+    """See the module. `log` may become another. `flush` may run in a worker thread, all else may not."""
+
+    __slots__ = (
+        "_appender",
+        "_availability",
+        "_identity",
+        "_name",
+        "_topic_id",
+        "gate",
+        "is_being_journaled",
+        "is_running",
+        "log",
+    )
+
+    def __init__(
+        self, name: str, topic_id: bytes, log: Log, appender: Appender, availability: Availability
+    ) -> None:
+        self._name = name
+        self._topic_id = topic_id
+        self._identity: bytes | None = None
+        self.log = log
+        self._appender = appender
+        self._availability = availability
+        self.is_running = False
+        self.is_being_journaled = False
+        # Held by whoever changes the files; a flush waits for it.
+        self.gate: AbstractContextManager[object] | None = None
+
+    def flush(self) -> None:
+        """Return when everything committed so far will survive a loss of power. May run in a worker thread,
+        but in one thread at a time.
+
+        After a failed sync nobody knows what the disk has: the partition is offline from then on, until a
+        rescan has looked. A flush that fails otherwise can be tried again: on a full disk, when there is
+        room.
+        """
+        # In this order: whoever needs the files alone sets the gate first, then looks at this.
+        self.is_running = True
+        if self.gate is not None:
+            with self.gate:
+                pass  # the files are being changed, which takes a moment
+        try:
+            self._availability.check_serving()
+            self.log.durability.flush()
+        except SyncFailed as error:
+            failure = self._availability.sync_failed(error)
+            # Before the report: a rescan that it starts waits for the end of the flush.
+            self.is_running = False
+            self._availability.on_trouble(error, failure)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, failure) from error
+        except OSError as error:
+            raise self._availability.refusal("Flushing", error) from error
+        finally:
+            self.is_running = False
+
+    def wants_flush(self, now_ms: int, asked_ms: int) -> bool:
+        """See `Durability.wants_flush`."""
+        return self.log.durability.wants_flush(now_ms, asked_ms, self.log.config.flush_ms)
+
+    def tail(self, size_bytes_max: int) -> Tail | None:
+        """See `AppendBuffer.tail`; None also while the partition does not serve."""
+        return None if self._appender.failure is not None else self.log.buffer.tail(size_bytes_max)
+
+    @property
+    def identity(self) -> bytes:
+        """The partition's name in the flush journal; empty when no file on the disk names its topic."""
+        if self._identity is None:
+            self._identity = b"" if self._topic_id == ZERO_UUID else identity_of(self._topic_id, self._name)
+        return self._identity
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """`partition.metadata` has another topic id now."""
+        self._topic_id = topic_id
+        self._identity = None
+        self.log.durability.invalidate_flushed_position()
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.log.active.paths.deleted
+
+    def note_journaled(self, tail: Tail) -> None:
+        """The flush journal has it: recovery will find it, whatever becomes of the files."""
+        self.log.buffer.note_journaled(tail)

@@ -1,0 +1,94 @@
+"""The files of one log: its directory and its segments, oldest first."""
+
+from collections.abc import Iterator
+
+from odradek.storage.disk import Disk, sync_file, write_all
+from odradek.storage.log.retention import SegmentFacts
+from odradek.storage.log.segment import Segment, segment_holding
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import SNAPSHOT, file_name
+
+
+class LogFiles:
+    """See the module. `segments` and `bases`, their base offsets, stay the same two lists for life."""
+
+    __slots__ = ("bases", "directory", "pool", "segments")
+
+    def __init__(self, pool: FilePool, directory: str, segments: list[Segment]) -> None:
+        assert segments
+        self.pool = pool
+        self.directory = directory
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+
+    @property
+    def disk(self) -> Disk:
+        return self.pool.disk
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    def add(self, segments: list[Segment]) -> None:
+        """New segments follow the active one."""
+        self.segments.extend(segments)
+        self.bases.extend(segment.base_offset for segment in segments)
+
+    def replace(self, place: int, count: int, segments: list[Segment]) -> None:
+        """Others take the place of `count` segments from `place` on."""
+        self.segments[place : place + count] = segments
+        self.bases[place : place + count] = [segment.base_offset for segment in segments]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset`, and those after it. May be called in any thread."""
+        segments = list(self.segments)
+        place = segment_holding([segment.base_offset for segment in segments], offset)
+        return segments[max(place, 0) :]
+
+    def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
+        """The facts by which retention decides, oldest segment first: each may read from the disk."""
+        ends = [*self.bases[1:], log_end_offset]
+        for segment, end in zip(self.segments, ends, strict=True):
+            yield SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
+
+    def write_snapshot(self, offset: int, content: bytes, *, sync: bool = False) -> None:
+        """Write the snapshot of the producers at `offset`. Raises `OSError`."""
+        path = self.snapshot_path(offset)
+        file = self.disk.open(path, create=True)
+        try:
+            write_all(file, 0, [content], len(content))
+            # Not to nothing before: ext4 then waits for the device when the file is closed.
+            if file.size() > len(content):
+                file.truncate(len(content))
+            if sync:
+                sync_file(file, path)
+        finally:
+            file.close()
+
+    def snapshot_path(self, offset: int) -> str:
+        return f"{self.directory}/{file_name(offset, SNAPSHOT)}"
+
+    def close(self) -> None:
+        """Close the files; a later read opens them again."""
+        for segment in self.segments:
+            segment.file.close()
+
+    def move_to_deletion(self, directory: str) -> None:
+        """The directory has this name now, and will be removed."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.paths.directory = directory
+            segment.paths.deleted = True
+
+    def move_to_copy(self, directory: str) -> None:
+        """Go on in `directory`, which has a copy of all segments but the indexes of the active one."""
+        active = self.active
+        # Before the directory changes: these are not in the new one yet, and nothing else has to be read.
+        active.indexes.unmap()
+        active.indexes.offset_index.saved_count = active.indexes.time_index.saved_count = 0
+        for segment in self.segments:
+            segment.file.close()
+            segment.paths.directory = directory
+            # Though compaction may just be about to take it away.
+            segment.paths.suffix = ""
+        self.directory = directory

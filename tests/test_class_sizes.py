@@ -10,8 +10,6 @@ ROOT = pathlib.Path(__file__).parent.parent
 FOLDERS = ("wire", "config", "storage", "coordinator", "apis", "server", "offline", "spark_integration")
 METHODS_MAX = 30
 EXCEPTIONS = {
-    "coordinator/groups/classic_group.py: ClassicGroup": 35,
-    "coordinator/groups/classic_membership.py: Membership": 39,
     "spark_integration/producing.py: Producer": 36,
     "storage/log/log.py: Log": 65,
     "storage/log/partition.py: Partition": 57,

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 from odradek.coordinator.groups.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
-    JoinedMember,
     OfferedProtocol,
 )
 from odradek.coordinator.groups.group import CLASSIC, TypeOfGroup
@@ -138,6 +137,65 @@ class Member:
 
 
 @dataclass(slots=True)
+class ProtocolCounts:
+    """How many members offer each protocol."""
+
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, protocols: Iterable[OfferedProtocol]) -> None:
+        self._count(protocols, 1)
+
+    def remove(self, protocols: Iterable[OfferedProtocol]) -> None:
+        self._count(protocols, -1)
+
+    def clear(self) -> None:
+        self._counts.clear()
+
+    def has_common(self, protocols: Iterable[OfferedProtocol], member_count: int) -> bool:
+        """Whether all members offer one of these."""
+        return any(self._counts.get(name, 0) == member_count for name, _ in protocols)
+
+    def select(self, members: Collection[Member]) -> str:
+        """The protocol with most votes among those that all offer; in a tie, the first one voted for."""
+        candidates = {name for name, count in self._counts.items() if count == len(members)}
+        votes: dict[str, int] = {}
+        for member in members:
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def _count(self, protocols: Iterable[OfferedProtocol], change: int) -> None:
+        counts = self._counts
+        for name in {name for name, _ in protocols}:
+            counts[name] = counts.get(name, 0) + change
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """The topics of all members, for the offsets that must not expire."""
+
+    topics: frozenset[str] | None = frozenset()
+    """None when they cannot be known."""
+    is_current: bool = field(default=False, compare=False)
+    """`topics` is of the present members and of what they offer now."""
+
+    def set_unknown(self) -> None:
+        self.topics, self.is_current = None, True
+
+    def read(self, metadata: Iterable[bytes]) -> None:
+        self.set_unknown()
+        topics: set[str] = set()
+        # Most members of a group offer the very same bytes. They are read once and not kept:
+        # a thousand subscriptions to ten thousand topics would be a thousand times as much.
+        for one in set(metadata):
+            subscribed = subscribed_topics(one)
+            if subscribed is None:
+                return
+            topics |= subscribed
+        self.topics = frozenset(topics)
+
+
+@dataclass(slots=True)
 class ClassicGroup:
     """A `Group`; without a record of its own (`protocol_type` None) one that only keeps offsets."""
 
@@ -162,18 +220,14 @@ class ClassicGroup:
     """Members of this generation that have not fetched their assignment."""
     is_unled: bool = False
     """Nobody has led its members yet: it was another type of group when it was written down."""
-    subscribed_topics: frozenset[str] | None = frozenset()
-    """What the members subscribe to; None when that cannot be known."""
     awaiting_join_count: int = 0
     new_member_added: bool = False
     """Somebody came during the initial delay, which is reason to extend it."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int | None = None
     """How much the initial delay may still grow; None when there is none."""
-    _protocol_counts: dict[str, int] = field(default_factory=dict)
-    """By protocol, how many members know it."""
-    _are_subscriptions_read: bool = field(default=False, compare=False)
-    """`subscribed_topics` is of these members and of what they offer now."""
+    protocol_counts: ProtocolCounts = field(default_factory=ProtocolCounts)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
 
     # Questions
 
@@ -192,10 +246,6 @@ class ClassicGroup:
     @property
     def is_initial_rebalance(self) -> bool:
         return self.state is _PREPARING and self.previous_state is _EMPTY
-
-    @property
-    def can_rebalance(self) -> bool:
-        return self.state in RULES[_PREPARING].comes_from
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -218,31 +268,13 @@ class ClassicGroup:
             return bool(protocol_type) and any(True for _ in protocols)
         if protocol_type != self.protocol_type:
             return False
-        count, counts = len(self.members), self._protocol_counts
-        return any(counts.get(name, 0) == count for name, _ in protocols)
+        return self.protocol_counts.has_common(protocols, len(self.members))
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether offsets of the topic are in use; assumed where the subscription cannot be known."""
-        if self.subscribed_topics is None:
+        if self.subscriptions.topics is None:
             return self.uses_consumer_protocol
-        return topic in self.subscribed_topics
-
-    def joined_members(self) -> list[JoinedMember]:
-        """What the leader is told."""
-        return [
-            JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol))
-            for member in self.members.values()
-        ]
-
-    def select_protocol(self) -> str:
-        """The protocol with most votes among those that all know; in a tie, the one that was named first."""
-        count = len(self.members)
-        candidates = {name for name, known_by in self._protocol_counts.items() if known_by == count}
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=votes.__getitem__)
+        return topic in self.subscriptions.topics
 
     # What a group of any type can be asked
 
@@ -259,7 +291,7 @@ class ClassicGroup:
         """Those of a simple group, of an empty one, and of a stable one whose subscriptions are known."""
         if self.protocol_type is None or self.state is _EMPTY:
             return True
-        return self.uses_consumer_protocol and self.state is _STABLE and self.subscribed_topics is not None
+        return self.uses_consumer_protocol and self.state is _STABLE and self.subscriptions.topics is not None
 
     @property
     def empty_since_ms(self) -> int | None:
@@ -310,7 +342,7 @@ class ClassicGroup:
 
     def add(self, member: Member) -> None:
         if not self.members:
-            self._protocol_counts.clear()
+            self.protocol_counts.clear()
         assert member.member_id not in self.members
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
@@ -320,8 +352,8 @@ class ClassicGroup:
             self.leader = member.member_id
         if member.join_ticket is not None:
             self.awaiting_join_count += 1
-        self._count_protocols(member.protocols, 1)
-        self._are_subscriptions_read = False
+        self.protocol_counts.add(member.protocols)
+        self.subscriptions.is_current = False
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
@@ -336,8 +368,8 @@ class ClassicGroup:
             self.awaiting_join_count -= 1
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
-        self._count_protocols(member.protocols, -1)
-        self._are_subscriptions_read = False
+        self.protocol_counts.remove(member.protocols)
+        self.subscriptions.is_current = False
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
@@ -364,20 +396,20 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, protocols: list[OfferedProtocol]) -> None:
-        self._count_protocols(member.protocols, -1)
+        self.protocol_counts.remove(member.protocols)
         member.protocols = protocols
-        self._count_protocols(protocols, 1)
-        self._are_subscriptions_read = False
+        self.protocol_counts.add(protocols)
+        self.subscriptions.is_current = False
 
-    def park_join(self, member: Member, ticket: Any) -> Any:
-        """Have a join wait; returns the ticket of an earlier one that waited, for it needs an answer."""
-        earlier = self.take_join(member)
+    def set_join_ticket(self, member: Member, ticket: Any) -> Any:
+        """The join waits; returns the ticket of an earlier join that waited, which needs a response."""
+        earlier = self.take_join_ticket(member)
         member.join_ticket = ticket
         self.awaiting_join_count += 1
         return earlier
 
-    def take_join(self, member: Member) -> Any:
-        """The ticket of the waiting join, which no longer waits; None when none did."""
+    def take_join_ticket(self, member: Member) -> Any:
+        """The ticket of the waiting join, which waits no more; None when no join waits."""
         ticket = member.join_ticket
         if ticket is not None:
             member.join_ticket = None
@@ -400,7 +432,7 @@ class ClassicGroup:
         """All who will join have joined: settle on a protocol and wait for the leader."""
         self.transition(_COMPLETING)
         self.generation += 1
-        self.protocol = self.select_protocol()
+        self.protocol = self.protocol_counts.select(self.members.values())
         self._read_subscriptions()
         self.initial_remaining_ms = None
         self.is_unled = False
@@ -444,7 +476,13 @@ class ClassicGroup:
     # Inside
 
     def _become(self, record: GroupMetadataValue) -> None:
-        known, are_read = self.members, self._has_read_subscriptions_of(record)
+        known = self.members
+        # So it is in the record that ends the rebalance for which they were read.
+        are_current = (
+            self.subscriptions.is_current
+            and (self.protocol_type or "", self.protocol) == (record.protocol_type, record.protocol)
+            and _have_same_subscriptions(known, record)
+        )
         self.previous_state = self.state
         self.state = _STABLE if record.members else _EMPTY
         self.generation = record.generation
@@ -456,51 +494,31 @@ class ClassicGroup:
             None if record.current_state_timestamp == -1 else record.current_state_timestamp
         )
         self.initial_remaining_ms = None
-        self.members, self.static_members, self._protocol_counts = {}, {}, {}
+        self.members, self.static_members = {}, {}
+        self.protocol_counts.clear()
         self.awaiting_join_count = 0
         for member_record in record.members:
             self.add(_member_of(member_record, record.protocol or "", known.get(member_record.member_id)))
         if self.leader not in self.members:
             self.leader = next(iter(self.members), None)
         self.pending_sync &= self.members.keys()
-        if are_read:
-            self._are_subscriptions_read = True
+        if are_current:
+            self.subscriptions.is_current = True
         else:
             self._read_subscriptions()
 
-    def _count_protocols(self, protocols: Iterable[OfferedProtocol], change: int) -> None:
-        counts = self._protocol_counts
-        for name in {name for name, _ in protocols}:
-            counts[name] = counts.get(name, 0) + change
-
-    def _has_read_subscriptions_of(self, record: GroupMetadataValue) -> bool:
-        """Whether `subscribed_topics` is what the members in a record subscribe to: so it is in the record
-        that ends the rebalance for which it was worked out."""
-        members, protocol = self.members, record.protocol
-        return (
-            self._are_subscriptions_read
-            and (self.protocol_type or "", self.protocol) == (record.protocol_type, protocol)
-            and len(members) == len(record.members)
-            and all(
-                one.member_id in members and members[one.member_id].metadata(protocol) == one.subscription
-                for one in record.members
-            )
-        )
-
     def _read_subscriptions(self) -> None:
-        self._are_subscriptions_read = True
-        self.subscribed_topics = None
-        if not self.uses_consumer_protocol:
-            return
-        topics: set[str] = set()
-        # Most members of a group offer the very same bytes: what has been read is not kept for the others,
-        # for a thousand subscriptions to ten thousand topics would be a thousand times as much.
-        for metadata in {member.metadata(self.protocol) for member in self.members.values()}:
-            subscribed = subscribed_topics(metadata)
-            if subscribed is None:
-                return
-            topics |= subscribed
-        self.subscribed_topics = frozenset(topics)
+        if self.uses_consumer_protocol:
+            self.subscriptions.read(member.metadata(self.protocol) for member in self.members.values())
+        else:
+            self.subscriptions.set_unknown()
+
+
+def _have_same_subscriptions(members: dict[str, Member], record: GroupMetadataValue) -> bool:
+    return len(members) == len(record.members) and all(
+        one.member_id in members and members[one.member_id].metadata(record.protocol) == one.subscription
+        for one in record.members
+    )
 
 
 def _member_of(record: MemberMetadata, protocol: str, known: Member | None) -> Member:

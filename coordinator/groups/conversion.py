@@ -82,9 +82,10 @@ def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecor
     with what they have not been told to give up. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
-    # None while the first rebalance is under way: then it is the one that this would have chosen. All members
-    # may have left by then.
-    protocol = group.protocol or (group.select_protocol() if group.members else "")
+    protocol = group.protocol or ""
+    if not protocol and group.members:
+        # In the first rebalance: the protocol that it would select.
+        protocol = group.protocol_counts.select(group.members.values())
     metadata, assigned, owned = {}, {}, {}
     try:
         for member_id, member in group.members.items():
@@ -274,7 +275,7 @@ def as_classic_group(
                 protocols=[OfferedProtocol(one.name, one.metadata) for one in classic.supported_protocols],
             )
         )
-    group.protocol = group.select_protocol()
+    group.protocol = group.protocol_counts.select(group.members.values())
     for member in group.members.values():
         offered = member.metadata(group.protocol)
         member.assignment = classic_assignment(has_by_id[member.member_id], offered, view)

@@ -6,11 +6,12 @@
 
 Neither pyspark nor pyarrow is imported before something of theirs is used.
 
-The modules, in reading order. To speak with brokers: `client`, `connection`, `fetching`, `producing`,
-`group_offsets`, `topic_changes`. Records and Arrow: `columns` (from records), `batching` (to records). What
-users write: `options`, `write_options`, `log_options`. Reading topics: `offsets`, `range_reader`, `source`
-with `batch_source`, `stream_source` and `admission`. Reading files: `log_files`, `log_filters`, `log_plan`,
-`log_source`. Writing: `writing`, `markers` (exactly once), `sink`. Jobs: `jobs`, `cli`, `report`, `progress`.
+The modules, in reading order. Requests to brokers: `client`, `connection`, `fetching`, `transaction_manager`,
+`producing`, `group_offsets`, `topic_changes`. Records and Arrow: `columns` (from records), `batching` (to
+records). What users write: `options`, `write_options`, `log_options`. Reading topics: `offsets`,
+`range_reader`, `source` with `batch_source`, `stream_source` and `admission`. Reading files: `log_files`,
+`log_filters`, `log_plan`, `log_source`. Writing: `writing`, `markers` (exactly once), `sink`. Jobs: `jobs`,
+`cli`, `report`, `progress`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ ROOT = pathlib.Path(__file__).parent.parent
 FOLDERS = ("wire", "config", "storage", "coordinator", "apis", "server", "offline", "spark_integration")
 METHODS_MAX = 30
 EXCEPTIONS = {
-    "spark_integration/producing.py: Producer": 36,
     "storage/log/log.py: Log": 65,
     "storage/log/partition.py: Partition": 57,
 }

@@ -114,7 +114,7 @@ class WriteMarkers(Effect):
 @dataclass(slots=True)
 class MatchTopics(Effect):
     """Find the topics that match these regular expressions, away from the event loop, and come back with a
-    `TopicsMatched`. Nothing is lost with the machine: the next one asks again."""
+    `TopicsMatched`. Nothing is lost with the machine: the next one searches again."""
 
     group_id: str
     patterns: Collection[str]

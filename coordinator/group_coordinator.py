@@ -71,7 +71,7 @@ class _GroupPartition(RunningPartition[GroupMachine]):
 
 
 class GroupCoordinator(Runtime[GroupMachine]):
-    """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
+    """Every method is called on the event loop; see `Runtime` for the other arguments.
 
     `new_member_suffix` makes the random part of the id of a member of a classic group (a UUID in its text
     form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
@@ -148,7 +148,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
             return None
 
     def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
-        """Commit offsets with a transaction. `verified` is what somebody found out about that, for the log.
+        """Commit offsets with a transaction. `verified` is the result of its verification, for the log.
 
         Besides the group's own refusals: those of the log (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE).
         """
@@ -178,7 +178,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     @property
     def serves_consumer_groups(self) -> bool:
-        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are answered: asked before all else."""
+        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are served: checked before all else."""
         return self._settings.serves_consumer_groups
 
     @property
@@ -220,7 +220,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         machine = partition.machine
 
         def matched(topics: MatchedTopics) -> None:
-            # Another machine has not asked.
+            # Only for the machine that searched.
             if machine is not None and partition.machine is machine:
                 command = TopicsMatched(_nobody, effect.group_id, effect.version, topics)
                 self._submit_to(partition, command)

@@ -187,7 +187,7 @@ class GroupMachine:
         return self.offsets.topics() | self.pending.topics()
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
-        """Answers to all that is parked, for a machine that is given up."""
+        """Refuses all tickets that wait, for a machine that is given up."""
         out: list[Effect] = []
         for group in self.groups.values():
             self._memberships[group.group_type].refuse_waiting(group, code, out)

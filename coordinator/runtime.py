@@ -1,8 +1,8 @@
 """Runs the state machines of this node over an internal topic: one for each partition that it leads.
 
-A machine is loaded by replaying its log, a slice per turn of the event loop; until then whoever asks it is
-answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or
-for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command.
+A machine is loaded by replaying its log, a slice per turn of the event loop; until then it
+answers COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: the replies that wait for
+it, or for a later one, become refusals, and the machine is loaded again. So is one whose command raised.
 After a load that brought no record into the log, as on a disk that is full, there is a pause before the next.
 All timers of all machines share one heap.
 
@@ -94,7 +94,7 @@ class Machine(Protocol):
         """The log has been replayed: go to work."""
 
     def refuse_waiting(self, code: ErrorCode) -> Sequence[Effect]:
-        """Answers to all that is parked, for a machine that is given up."""
+        """Refuses all tickets that wait, for a machine that is given up."""
 
 
 class Command(Protocol):
@@ -123,7 +123,7 @@ _MAPPED_ERRORS = {
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a caller is told when the log answers with `code`.
+    """The error for the client when the log refuses with `code`.
 
     GroupCoordinatorService.java and TransactionStateManager.appendTransactionToLog agree.
     """
@@ -169,7 +169,7 @@ class RunningPartition(Generic[M]):
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
         self.appended: Callable[[KafkaError | None], None]
-        """Hears how each append went; set by who runs it."""
+        """Called with the result of each append; set by the owner."""
 
 
 EffectHandler = Callable[[RunningPartition[Any], Any], None]
@@ -184,7 +184,7 @@ class Runtime(Generic[M]):
     not jump, since time-outs are measured with it. `after_loading` is called after each slice of loading:
     what there is now is there to stay.
 
-    Whoever builds on it says how a machine is made (`_new_machine`) and may look at one that has been loaded
+    A subclass makes the machine (`_new_machine`), and may look at one that has been loaded
     (`_machine_loaded`).
     """
 
@@ -319,7 +319,7 @@ class Runtime(Generic[M]):
         check: Callable[[CoordinatorLog], None],
     ) -> None:
         """Carry out a command if the log would take its records now: `check` raises KafkaError if not. A
-        refusal comes to nobody but who gave the command; later it would have the machine loaded again."""
+        refusal now is for this command only; later the machine would have to be loaded again."""
         if partition is not None and partition.machine is not None:
             assert partition.log is not None
             try:

@@ -87,7 +87,7 @@ def metadata_version_of(release: str) -> int:
 
 
 def first_levels(release: str | None = None, requested: Mapping[str, int] = {}) -> dict[str, int]:
-    """The levels with which a cluster begins: those that are asked for, for the others those of the release
+    """The levels with which a cluster begins: the requested ones, for the others those of the release
     (None: the newest).
 
     ValueError, a clause for people: no such release, feature or level, or levels that do not go together.

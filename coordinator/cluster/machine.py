@@ -216,7 +216,7 @@ class ClusterMachine:
         self._subscribers.append(subscriber)
 
     def load(self) -> None:
-        """Build the first view from the store; subscribers hear of no change."""
+        """Build the first view from the store; subscribers are not called."""
         loaded = _Loaded()
         for row in self._store.rows():
             loaded.add(row)
@@ -238,7 +238,7 @@ class ClusterMachine:
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
-        """Have a broker in the view, or replace what is said of it. Not stored: it says so at each start."""
+        """Add a broker to the view, or replace its entry. Not stored: it registers at each start."""
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
@@ -385,10 +385,10 @@ class ClusterMachine:
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids that nobody got before, nor will get, whatever crashes in between.
+        """A block of producer ids that no broker gets twice, whatever crashes in between.
 
         While a large change is being written it is refused with COORDINATOR_LOAD_IN_PROGRESS, as in Kafka
-        while the next block is on its way; producers ask again.
+        while the next block is on its way; producers try again.
         """
         first = self._next_producer_id
         following = first + PRODUCER_ID_BLOCK_SIZE
@@ -637,8 +637,8 @@ class _Draft:
         self.rows += (
             _config_rows(TOPIC_CONFIG, name, topic.configs, NO_CONFIGS),
             (Row(PARTITION, f"{name}/{partition.index}", None) for partition in topic.partitions),
-            # In the same transaction: a restart has to tell an interrupted deletion from somebody's
-            # directory.
+            # In the same transaction: a restart has to know an interrupted deletion from a directory
+            # of another origin.
             [Row(TOPIC, name, None), Row(DELETION, topic.topic_id.hex(), name)],
         )
 
@@ -686,7 +686,7 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Loaded:
-    """What the rows said, put together when all are read: they come in any order."""
+    """The content of the rows, put together when all are read: they come in any order."""
 
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     partitions: dict[str, list[PartitionView]] = field(default_factory=dict)

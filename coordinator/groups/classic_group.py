@@ -1,9 +1,8 @@
 """One group of the classic protocol: its members, its state, and the table of what each state allows.
 
-This is data with its invariants; who may do what, and when, is decided in
-`coordinator/groups/classic_membership.py`. What survives a restart is written by `ClassicGroup.apply` alone,
-from a `GroupMetadataValue`, whether that has just been appended or is read back. The rest (who waits for an
-answer, votes, deadlines) lives only here.
+This is data with its invariants; `coordinator/groups/classic_membership.py` has the rules. Only
+`ClassicGroup.apply` writes the state that survives a restart, from a `GroupMetadataValue` that has just been
+appended or is read back. The rest (tickets that wait, votes, deadlines) is only here.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class GroupState(enum.Enum):
     EMPTY = "Empty"
     """No members; perhaps offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are called to join again; their joins are parked."""
+    """Members are called to join again; their joins wait."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """All have joined; the leader works out the assignment, syncs are parked."""
+    """All have joined; the leader works out the assignment, syncs wait."""
     STABLE = "Stable"
-    """Everybody has, or can fetch, an assignment."""
+    """Each member has an assignment, or can get it by a sync."""
     DEAD = "Dead"
     """Deleted, or never there."""
 
@@ -49,7 +48,7 @@ class GroupState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateRules:
-    """What a state means for those who come to it. Error codes are for members that identified themselves."""
+    """The error code of each request in a state, for members of the group."""
 
     comes_from: frozenset[GroupState]
     heartbeat: ErrorCode
@@ -116,12 +115,12 @@ class Member:
     protocols: list[OfferedProtocol]
     assignment: bytes = b""
     is_new: bool = False
-    """Has not been answered its first join: it cannot know its id, so it cannot send heartbeats."""
+    """Without a response to its first join: it does not know its id, so it cannot send heartbeats."""
     join_ticket: Any = None
-    """Of the join that waits for an answer; None when none does."""
+    """Of the join that waits for a response; None without one."""
     sync_ticket: Any = None
     deadline_ms: int = 0
-    """When the session ends, unless it hears from the member."""
+    """When the session ends, unless the member sends a heartbeat."""
     timer_at_ms: int | None = None
     """When the session's timer will ring; heartbeats move only the deadline."""
 
@@ -205,24 +204,24 @@ class ClassicGroup:
     previous_state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str | None = None
-    """None until somebody joins: a simple group, which only keeps offsets."""
+    """None before the first join: a simple group, which only keeps offsets."""
     protocol: str | None = None
     leader: str | None = None
     state_timestamp_ms: int | None = None
-    """When the durable state was reached; None when an old record did not say."""
+    """When the durable state was reached; None if an old record does not have it."""
     members: dict[str, Member] = field(default_factory=dict)
     """By member id, in the order of joining."""
     static_members: dict[str, str] = field(default_factory=dict)
     """Member id by instance id."""
     pending_members: dict[str, int] = field(default_factory=dict)
-    """Ids that were handed out and have to join yet, with the time when they lapse."""
+    """Ids that have not joined yet, with the time when they expire."""
     pending_sync: set[str] = field(default_factory=set)
     """Members of this generation that have not fetched their assignment."""
     is_unled: bool = False
-    """Nobody has led its members yet: it was another type of group when it was written down."""
+    """Its members have had no leader yet: they were in a group of another type."""
     awaiting_join_count: int = 0
     new_member_added: bool = False
-    """Somebody came during the initial delay, which is reason to extend it."""
+    """A member joined during the initial delay, which extends it."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int | None = None
     """How much the initial delay may still grow; None when there is none."""
@@ -249,7 +248,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of any member, which may send what it likes."""
+        """The longest of any member; members may send any number."""
         return max([0, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -276,7 +275,7 @@ class ClassicGroup:
             return self.uses_consumer_protocol
         return topic in self.subscriptions.topics
 
-    # What a group of any type can be asked
+    # Of a group of any type
 
     @property
     def state_name(self) -> str:
@@ -302,16 +301,15 @@ class ClassicGroup:
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
         """May refuse with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
 
-        With a transaction, whoever names neither member nor generation (versions below 3) may commit while
-        others are at work, and it does not matter whether a rebalance is under way: the transaction has begun
-        before it.
+        In a transaction, a commit without member and generation (versions below 3) is good while the group
+        has members, and during a rebalance: the transaction has begun before it.
         """
         generation = command.generation
         in_transaction = isinstance(command, CommitTransactionalOffsets)
         if generation < 0 and self.state is _EMPTY:
             return NONE
         if generation < 0 and not command.member_id and command.group_instance_id is None:
-            # From outside, while the group is at work.
+            # An administrator, while the group has members.
             return NONE if in_transaction else ErrorCode.UNKNOWN_MEMBER_ID
         code = self.check_member(command.member_id, command.group_instance_id)
         if code is not NONE:
@@ -327,7 +325,7 @@ class ClassicGroup:
         return self.rules.delete
 
     def check_offset_deletion(self) -> ErrorCode:
-        """Nobody can know what the members of another protocol than the consumers' use."""
+        """The offsets that members use are known for the consumer protocol only."""
         return NONE if self.uses_consumer_protocol else self.rules.delete
 
     def keys(self) -> list[Any]:
@@ -357,7 +355,7 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member, or a pending one, out; its tickets have to be answered before."""
+        """Take a member, or a pending one, out; its tickets need replies before."""
         self.pending_members.pop(member_id, None)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -375,7 +373,7 @@ class ClassicGroup:
         return member
 
     def replace_static_member(self, group_instance_id: str, new_member_id: str) -> Member:
-        """Give the instance a new member id; whoever uses the old one is fenced from now on."""
+        """Give the instance a new member id; the old one is fenced from now on."""
         old_member_id = self.static_members[group_instance_id]
         self.members = {
             new_member_id if member_id == old_member_id else member_id: member
@@ -385,7 +383,7 @@ class ClassicGroup:
         assert member.join_ticket is None
         assert member.sync_ticket is None
         member.member_id = new_member_id
-        # Whoever comes back is no newcomer: like others it may wait for its answer as long as that takes.
+        # It is no new member: its session does not end while it waits for a response.
         member.is_new = False
         self.static_members[group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
@@ -466,7 +464,7 @@ class ClassicGroup:
         )
 
     def apply(self, key: Any, value: Any) -> bool:
-        """Become what the record says; members that are here already keep what no record holds."""
+        """Take over the record; members that are here already keep what no record holds."""
         if value is None:
             self.transition(_DEAD)
             return False

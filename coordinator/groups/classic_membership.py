@@ -49,8 +49,8 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first join, without heartbeats (Kafka's constant)."""
 MEMBER_ID_PREFIX_LENGTH_MAX = 8_000
 PENDING_MEMBERS_MAX = 10_000
-"""Ids of one group that were given out and not used yet; the oldest goes first. Kafka keeps any number for as
-long as a session, so a client that only ever asks for ids would fill the memory."""
+"""Ids of one group that have not joined yet; the oldest is removed first. Kafka keeps any number for as long
+as a session, so a client that never joins could fill the memory."""
 MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member is given an id first (KIP-394)."""
 SKIP_ASSIGNMENT_SINCE = 9
@@ -80,7 +80,7 @@ class Membership:
     # Join
 
     def check_join(self, command: Join) -> ErrorCode:
-        """Whether a record has room for it; fills in the rebalance timeout."""
+        """Whether its fields fit a record; fills in the rebalance timeout."""
         names = [name for name, _ in command.protocols]
         if not fits_record(
             command.group_id, command.client_id, command.group_instance_id, command.protocol_type, *names
@@ -131,7 +131,7 @@ class Membership:
             return True
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Those who have joined count: if the limit was lowered, the last to join again lose their place.
+            # Only members that have joined count: after a lower limit the last to join again are refused.
             return group.awaiting_join_count < limit or (
                 member is not None and member.join_ticket is not None
             )
@@ -157,7 +157,7 @@ class Membership:
         member_id = command.member_id
         if member_id in group.pending_members:
             if command.group_instance_id is not None:
-                # Only dynamic members are ever pending; Kafka trips over this one.
+                # Only dynamic members are pending; in Kafka this raises.
                 out.append(Reply(command.ticket, JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR)))
                 return
             return self._add_member(group, member_id, command, now_ms, out)
@@ -167,10 +167,10 @@ class Membership:
         member = group.members[member_id]
         is_leader = group.leader == member_id
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The same again: the answer to its join was lost.
+            # A retry: the response to its join was lost.
             is_current = member.protocols == command.protocols
         elif group.state is GroupState.STABLE:
-            # A leader joins again to have the assignment made anew, say because a topic grew.
+            # A leader joins again for a new assignment, for example when a topic has new partitions.
             is_current = not is_leader and member.protocols == command.protocols
         else:
             is_current = False
@@ -208,7 +208,7 @@ class Membership:
         member.session_timeout_ms = command.session_timeout_ms
         earlier = group.set_join_ticket(member, command.ticket)
         if earlier is not None:
-            # Kafka forgets the earlier request; whoever reads its answer has to join again.
+            # Kafka forgets the earlier request; a client that reads this response joins again.
             out.append(Reply(earlier, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
 
     def _replace_static_member(
@@ -232,7 +232,7 @@ class Membership:
         elif group.state is GroupState.PREPARING_REBALANCE:
             self._rebalance.complete_if_all_joined(group, now_ms, out)
         else:
-            # The leader may have been told the old id: its assignment would not reach the new one.
+            # The leader may have the old id: its assignment would not reach the new one.
             self._rebalance.prepare(group, now_ms, out)
 
     def _return_to_stable(
@@ -246,7 +246,7 @@ class Membership:
     ) -> None:
         """A static member is back and nothing changes for the others: no rebalance."""
         member_id = member.member_id
-        # In the log before the answer: a restart must not fence the id that we hand out.
+        # In the log before the response: a restart must not fence the new id.
         reached_at_ms = now_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
         if not self._rebalance.store(group, group.record(reached_at_ms), now_ms, out):
             return self._rebalance.prepare(group, now_ms, out)
@@ -254,7 +254,7 @@ class Membership:
         if version >= SKIP_ASSIGNMENT_SINCE:
             reply.skip_assignment = group.leader == member_id
         else:
-            # Told the old leader's id, it does not take itself for the leader and just syncs.
+            # With the old leader's id it does not act as the leader, and just syncs.
             reply.leader, reply.members = old_leader or "", []
         answer_join(group, group.members[member_id], reply, out)
 
@@ -282,8 +282,8 @@ class Membership:
     # Heartbeat
 
     def beat(self, command: Heartbeat, now_ms: int) -> HeartbeatReply | None:
-        """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
-        done, where `heartbeat` has to judge it."""
+        """The reply to a heartbeat that moves a deadline and nothing else, as most do. None, and nothing
+        done, for others: they go to `heartbeat`."""
         group = self._groups.get(command.group_id)
         if not isinstance(group, ClassicGroup) or command.generation != group.generation:
             return None
@@ -317,7 +317,7 @@ class Membership:
         out.append(Reply(command.ticket, _HEARTBEAT_REPLIES[code]))
 
     def _expire_session(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """A session's timer rang: its member is gone, unless the deadline moved or it waits for an answer."""
+        """Remove the member, unless its deadline moved or it waits for a response."""
         lapses_at_ms = group.pending_members.get(member_id)
         if lapses_at_ms is not None:
             assert now_ms >= lapses_at_ms
@@ -366,14 +366,14 @@ class Membership:
     # Start and end
 
     def start(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """The group has been read from the log: its members may still be there; their sessions begin now."""
+        """The group has been read from the log: the sessions of its members begin now."""
         for member in group.members.values():
             extend_session(group, member, now_ms, out)
         if group.is_unled or len(group.members) > self._settings.group_max_size:
             self._rebalance.prepare(group, now_ms, out)
 
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """Answer everybody that is parked with `code`: the machine goes away."""
+        """Refuse all joins and syncs that wait: the machine is given up."""
         for member in group.members.values():
             answer_join(group, member, JoinReply(code, member.member_id), out)
             answer_sync(member, SyncReply(code), out)
@@ -392,17 +392,17 @@ class Membership:
     def topics_changed(
         self, group: ClassicGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """Its members look after that themselves."""
+        """Classic members watch their topics themselves."""
 
     def offsets_committed(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """In most states a commit is as good as a heartbeat."""
+        """In most states a commit extends the session, as a heartbeat does."""
         if group.rules.commit_keeps_session:
             extend_session(group, group.members[member_id], now_ms, out)
 
     # Changes of type
 
     def give_up(self, group: ClassicGroup, out: list[Effect]) -> None:
-        """The group is of another type now: whoever is parked has to join again, nothing is waited for."""
+        """The group is of another type now: joins and syncs that wait are refused, timers cancelled."""
         self.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
         for member in group.members.values():
             cancel_session(group, member, out)
@@ -410,7 +410,7 @@ class Membership:
         out += [CancelTimer(join_key(group.group_id)), CancelTimer(sync_key(group.group_id))]
 
     def take_over(self, draft: ClassicGroup, rebalances: bool, now_ms: int, out: list[Effect]) -> None:
-        """A group of another type has just become what `draft` has: stable, unless it is to rebalance."""
+        """A group of another type has just become `draft`: stable, unless it is to rebalance."""
         group = self._groups[draft.group_id]
         assert isinstance(group, ClassicGroup)
         for member_id, member in group.members.items():
@@ -432,12 +432,12 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ErrorCode:
         return code
     if command.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    for said, known in (
+    for given, expected in (
         (command.protocol_type, group.protocol_type),
         (command.protocol_name, group.protocol),
     ):
-        # One that was a member of another type of group a moment ago knows of a protocol of its own.
-        if said is not None and known is not None and said != known and not group.is_unled:
+        # A member that was in a group of another type names the protocol of that group.
+        if given is not None and expected is not None and given != expected and not group.is_unled:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return group.rules.sync
 

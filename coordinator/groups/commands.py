@@ -126,7 +126,7 @@ class Heartbeat:
     group_instance_id: str | None = None
 
     def refused(self, code: ErrorCode) -> HeartbeatReply:
-        # While the group is being loaded nobody can be told to rejoin: a heartbeat just passes, as in Kafka.
+        # While the group is being loaded no member can rejoin: the heartbeat succeeds, as in Kafka.
         return HeartbeatReply(NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
 
@@ -293,7 +293,7 @@ class FetchOffsets:
     member_id: str | None = None
     member_epoch: int = -1
     require_stable: bool = False
-    """Tell no offset that an open transaction is about to replace."""
+    """Leave out offsets that an open transaction is about to replace."""
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     """By name, where topics were asked for by id: what was committed for another topic of that name is none
     of theirs."""
@@ -335,7 +335,7 @@ class DeleteOffsetsReply:
 
 @dataclass(slots=True)
 class RemoveTopics:
-    """Forget the offsets of topics that are gone, in all groups of the machine."""
+    """Remove the offsets of deleted topics, in all groups of the machine."""
 
     ticket: Any
     topics: Mapping[str, bytes | None]

@@ -87,7 +87,7 @@ class MemberChange:
         self.assignment_epoch = group.assignment_epoch
         self.is_subscription_changed = False
         self.wants_match = False
-        """It has brought a regular expression that nobody else has."""
+        """The member has a regular expression that is new in the group."""
         self.has_looked = False
         """The group's topics have been looked at."""
         if replaces is not None:
@@ -227,14 +227,14 @@ def removal_of(
     """The records that take members out."""
     group_id = group.group_id
     records: list[GroupRecord] = []
-    gone: dict[str, int] = {}
+    removed: dict[str, int] = {}
     for member in members:
         records += tombstones_of(group_id, member.member_id)
         if member.pattern:
-            gone[member.pattern] = gone.get(member.pattern, 0) + 1
+            removed[member.pattern] = removed.get(member.pattern, 0) + 1
     records += [
         pattern_tombstone(group_id, pattern)
-        for pattern, count in gone.items()
+        for pattern, count in removed.items()
         if group.subscriptions.count_of(pattern) == count
     ]
     topics = group.subscriptions.topics_without(member.metadata for member in members)
@@ -248,8 +248,7 @@ def preferred_assignor(
     before: ConsumerGroupMemberMetadataValue = NOBODY,
     after: ConsumerGroupMemberMetadataValue = NOBODY,
 ) -> str:
-    """The one of `assignors` that most members would like, the first when nobody cares; `before` becomes
-    `after`."""
+    """The one of `assignors` that most members name, the first if none does; `before` becomes `after`."""
     counts = group.assignor_counts()
     if before.server_assignor != after.server_assignor:
         for name, change in ((before.server_assignor, -1), (after.server_assignor, 1)):

@@ -1,4 +1,4 @@
-"""What one can ask of a group of the consumer protocol (KIP-848), and what it answers; see `commands.py`."""
+"""The commands of a group of the consumer protocol (KIP-848), and their replies; see `commands.py`."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class TopicsMatched:
 
 @dataclass(slots=True)
 class Noted:
-    """The answer to what nobody asked."""
+    """The reply to a command of the broker itself."""
 
     error_code: ErrorCode
 

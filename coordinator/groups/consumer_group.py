@@ -75,13 +75,13 @@ NOBODY = ConsumerGroupMemberMetadataValue(
     server_assignor=None,
     classic_member_metadata=None,
 )
-"""What is known of a member that has not said anything of itself yet."""
+"""Of a member whose metadata record has not been read yet."""
 
 
 @dataclass(slots=True)
 class ConsumerSession(Session):
     has_join_timer: bool = False
-    """A classic member that was told to join again has so long for it."""
+    """A classic member has to join again, in time."""
     has_sync_timer: bool = False
     """A classic member that has joined has so long to sync."""
 
@@ -104,7 +104,7 @@ class ConsumerMember:
 
     @property
     def is_classic(self) -> bool:
-        """Whether it speaks the classic protocol."""
+        """Whether it uses the classic protocol."""
         return self.metadata.classic_member_metadata is not None
 
 
@@ -152,7 +152,7 @@ class ConsumerGroup:
         self.match_failed_at_ms: int | None = None
         """When the last search began, if it came to nothing."""
 
-    # What a group of any type can be asked
+    # Of a group of any type
 
     @property
     def is_empty(self) -> bool:

@@ -80,7 +80,7 @@ MATCH_AGAIN_AFTER_MS = 10_000
 
 
 def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Of a classic member that has been told to join again."""
+    """Of a classic member that has to join again."""
     return (CLASSIC_JOIN, group_id, member_id)
 
 
@@ -133,7 +133,7 @@ class ConsumerMembership:
     def beat(self, command: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatReply | None:
         """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
         done, where `heartbeat` has to judge it."""
-        # Who asks for this has not asked the handler.
+        # This way does not pass the handler, which checks it for all others.
         if not self._settings.serves_consumer_groups:
             return None
         group = self._groups.get(command.group_id)
@@ -232,7 +232,7 @@ class ConsumerMembership:
         raise _not_found(f"Group {group_id} is not a consumer group.")
 
     def _change_for(self, group: ConsumerGroup, command: ConsumerHeartbeat) -> MemberChange:
-        """Who speaks, if that is in order.
+        """The change for the member that sent the heartbeat.
 
         GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
         FENCED_INSTANCE_ID.
@@ -365,8 +365,8 @@ class ConsumerMembership:
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
     ) -> None:
-        """Take members out: they have left, or nobody believes that they are still there. What remains may be
-        a classic group."""
+        """Take members out: they have left, or their time is over. The rest may become a classic
+        group."""
         if self.migration.downgrade(group, members, now_ms, out):
             return
         self._store_all(group.group_id, removal_of(group, members, self._topics()), now_ms, out)
@@ -406,7 +406,7 @@ class ConsumerMembership:
     def keep_session(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
     ) -> None:
-        """A member was heard of; one of the classic protocol has chosen how long that lasts."""
+        """Extend the session of a member; a classic member has its own session timeout."""
         classic = member.metadata.classic_member_metadata
         if classic is None:
             timeout_ms = self._settings.of_group(group.group_id).consumer_session_timeout_ms
@@ -417,7 +417,7 @@ class ConsumerMembership:
     def _time_revocation(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
     ) -> None:
-        """Give a member that has to give up partitions the time that it asked for."""
+        """A member that has to give up partitions has its rebalance timeout for that."""
         current = member.current
         if current.state is MemberState.UNREVOKED_PARTITIONS:
             until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
@@ -470,7 +470,7 @@ class ConsumerMembership:
         """A session is kept by heartbeats alone."""
 
     def refuse_waiting(self, group: ConsumerGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """Nobody ever waits: every heartbeat is answered at once."""
+        """No ticket waits: every heartbeat is answered at once."""
 
     # Inside
 

@@ -1,7 +1,7 @@
 """A group of one protocol as the records of the other: who is in it stays, and has what it had.
 
 Functions of values: they look at a group and change nothing; `coordinator/groups/migration.py` decides when a
-group is converted, and what its members are told.
+group is converted, and for its members.
 
 Source: ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup of Kafka 4.3.
 """
@@ -79,7 +79,7 @@ def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecor
 
     Each member is stable in the epoch that its generation was. It has what the last leader gave it, and what
     it had when it joined as far as that is nobody's: in the middle of a cooperative rebalance members go on
-    with what they have not been told to give up. Raises CannotConvert.
+    with what they need not give up. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
     protocol = group.protocol or ""
@@ -181,7 +181,7 @@ def subscribed_names(subscription: ConsumerProtocolSubscription) -> list[str]:
 def owned_partitions(
     subscription: ConsumerProtocolSubscription, view: ClusterView
 ) -> list[tuple[bytes, list[int]]]:
-    """What a member says that it works on, by topic id; topics that are gone are left out."""
+    """The partitions that a member reports, by topic id, without those of deleted topics."""
     owned = []
     for of_topic in subscription.owned_partitions:
         topic = view.topics.get(of_topic.topic)

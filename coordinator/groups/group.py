@@ -63,7 +63,7 @@ class Group(Protocol):
 
     @property
     def offsets_may_expire(self) -> bool:
-        """Whether offsets of topics that nobody subscribes to have an end at all."""
+        """Whether offsets of topics without subscribers may expire."""
 
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode: ...
 
@@ -73,7 +73,7 @@ class Group(Protocol):
         """Of the group."""
 
     def check_offset_deletion(self) -> ErrorCode:
-        """Of offsets of any topic; which of them are in use is said by `is_subscribed_to`."""
+        """Of offsets of any topic; `is_subscribed_to` knows which are in use."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
@@ -81,7 +81,7 @@ class Group(Protocol):
         """Of its records, in the order in which a deletion writes tombstones."""
 
     def apply(self, key: Any, value: Any) -> bool:
-        """Become what a record says that has just been appended or is read back. False: the group is gone."""
+        """Apply a record that has just been appended or is read back. False: the group is deleted."""
 
 
 class Membership(Protocol):
@@ -100,4 +100,4 @@ class Membership(Protocol):
         """A member has committed offsets, which a group may count as a sign of life."""
 
     def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
-        """Answer everybody that is parked with `code`: the machine goes away."""
+        """Refuse all tickets that wait: the machine is given up."""

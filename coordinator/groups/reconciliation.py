@@ -1,7 +1,7 @@
 """How a member of a consumer group gets from what it has to what it shall have (KIP-848).
 
 Functions of values: no group, no time. A member first gives up what it shall not have; its epoch moves only
-when it has said so. Then it gets what nobody else has, and waits for the rest. So no partition is ever owned
+when it confirms that. Then it gets what is free, and waits for the rest. So no partition is ever owned
 by two members, whatever they miss or repeat.
 
 Source: CurrentAssignmentBuilder.java of Kafka 4.3.
@@ -85,9 +85,9 @@ def reconcile(
     """The next step of a member towards its target; the same object when there is none.
 
     `target` has only topics that the member subscribes to. `owner_epoch_of(topic id, partition)` is the epoch
-    of whoever has a partition, -1 when nobody does. `owned_by_client` is what the member says that it works
-    on; None: as before. A member in a state UNKNOWN that works on nothing starts anew; whoever asks has to
-    refuse one that does (FENCED_MEMBER_EPOCH).
+    of the partition's owner, -1 without one. `owned_by_client` is what the member reports to own; None: as
+    before. A member in a state UNKNOWN that owns nothing starts again; the caller has to refuse one that
+    owns something (FENCED_MEMBER_EPOCH).
     """
     state = member.state
     if state is MemberState.STABLE and member.member_epoch == target_epoch:
@@ -105,12 +105,14 @@ def without_topics(
 
     They are to be given up at once, without waiting for an assignment.
     """
-    gone = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
-    if not gone:
+    removed = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
+    if not removed:
         return member
-    assigned = {topic_id: member.assigned[topic_id] for topic_id in member.assigned if topic_id not in gone}
+    assigned = {
+        topic_id: member.assigned[topic_id] for topic_id in member.assigned if topic_id not in removed
+    }
     revoking = {topic_id: dict(partitions) for topic_id, partitions in member.revoking.items()}
-    for topic_id in gone:
+    for topic_id in removed:
         revoking.setdefault(topic_id, {}).update(member.assigned[topic_id])
     if _works_on(owned_by_client, revoking):
         return member.at(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoking)

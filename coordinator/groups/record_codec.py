@@ -92,7 +92,7 @@ class Kind(enum.Enum):
 class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
-    """-1 when it was not said."""
+    """-1 when it was not given."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
@@ -245,7 +245,7 @@ def decode_group_value(key: Any, value: bytes, records: RecordTypes = group_reco
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics that a member of a consumer group asks for; None when its metadata cannot be read.
+    """The topics that a member of a consumer group subscribes to; None when its metadata cannot be read.
 
     Only the part of version 0 is read, which all versions begin with: some clients err in what follows.
     """

@@ -29,7 +29,7 @@ class Subscriptions:
     _pattern_counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, metadata: ConsumerGroupMemberMetadataValue, change: int) -> None:
-        """A member with this metadata has come (1) or gone (-1)."""
+        """A member with this metadata joined (1) or left (-1)."""
         for topic in metadata.subscribed_topic_names:
             add_to_count(self.name_counts, topic, change)
         if metadata.subscribed_topic_regex:

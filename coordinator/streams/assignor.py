@@ -4,7 +4,7 @@ A function of values, like those of consumer groups (`assignors.py`). A task is 
 
 - Every task is active at exactly one member. The numbers of members differ by one at most, and no more tasks
   change their member than that needs; one that must goes to a member that has its state, if it can.
-- A task with state has standbys besides: as many as asked for, as far as there are processes without it.
+- A task with state has standbys besides: as many as configured, as far as there are processes without it.
   Members have tasks of both kinds about equally; where processes leave a choice, standbys stay where they are
   or go where the state is.
 - What is one more than equal is spread over processes. There are no warm-up tasks; racks and tags of clients
@@ -183,7 +183,7 @@ def _compact(tasks: Iterable[Task]) -> Tasks:
 
 
 def _assign_active(work: _Work) -> None:
-    """Those stay that may; of the others first those whose state somebody with room has."""
+    """Those stay that may; of the others first those whose state is with a member that has room."""
     counts, tasks = work.counts, work.tasks(only_stateful=False)
     share, larger_shares = divmod(len(tasks), len(work.member_ids))
     more_than_share = _with_more_than(share, work)[:larger_shares]

@@ -70,7 +70,7 @@ MEMBER_EPOCHS_SINCE = 9
 
 
 def new_member_metadata() -> StreamsGroupMemberMetadataValue:
-    """Of a member that has said nothing yet."""
+    """Of a member whose record has not been read yet."""
     return StreamsGroupMemberMetadataValue(
         instance_id=None,
         rack_id=None,

@@ -344,11 +344,11 @@ class StreamsMembership:
         assignment, has_changed = None, member.tasks.assigned != before.assigned
         if command.member_epoch == JOIN_EPOCH or has_changed:
             assignment = member.tasks.assigned.without_epochs()
-            # A group that has just been made begins with what it is told here.
+            # A new group begins with the settings of this request.
             if member.metadata.user_endpoint is not None and group is step.group:
                 group.endpoint_epoch += 1
         elif command.owned is not None and not _has_all(command.owned, member.tasks.assigned):
-            # The answer that told it was lost. (In Kafka 4.3 nobody runs them until something changes.)
+            # The response that had it was lost. (In Kafka 4.3 nobody runs them until something changes.)
             assignment = member.tasks.assigned.without_epochs()
         statuses = step.statuses
         if configured.problem is not None:
@@ -618,7 +618,7 @@ def _topology_of(
         check_topology(brought)
         records.append((StreamsGroupTopologyKey(group_id=group.group_id), brought))
         return brought
-    # Of an older one its member is told.
+    # The response names an older one.
     if brought is not None and brought.epoch >= known.epoch and not is_same_topology(brought, known):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
@@ -634,7 +634,7 @@ def _assigned_member(metadata: StreamsGroupMemberMetadataValue, target: TaskAssi
     )
 
 
-# What members and administrators are told
+# Responses to members and administrators
 
 
 def _stale(member_epoch: int, group_epoch: int) -> Status:

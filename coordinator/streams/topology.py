@@ -49,7 +49,7 @@ _NOTHING_DECIDED: Mapping[str, int] = {}
 
 
 class StatusCode(enum.IntEnum):
-    """What a member of a group is told beside its tasks, as StreamsGroupHeartbeatResponse numbers it."""
+    """The status of a group, sent with the tasks, as StreamsGroupHeartbeatResponse numbers it."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1

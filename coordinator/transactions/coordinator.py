@@ -39,10 +39,10 @@ answer leaves out, or answers with an error that may pass, is tried again."""
 
 
 class TransactionCoordinator(Runtime[TransactionMachine]):
-    """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
+    """Every method is called on the event loop; see `Runtime` for the other arguments.
 
-    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is asked
-    only for partitions that exist: what a topic took with it when it was deleted has come to its end.
+    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is called
+    only for partitions that exist: the transaction has ended in those of a deleted topic.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
 
         def written(errors: MarkerResults) -> None:
             nonlocal is_done
-            # One that comes twice, or for a machine that is gone, says nothing about the markers of this one.
+            # A second result, or a result for an earlier machine, is not about the markers of this one.
             if is_done or partition.machine is not machine:
                 return
             is_done = True

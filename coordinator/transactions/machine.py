@@ -5,10 +5,10 @@ command that appends that very record: the state after loading a log is the stat
 `Transaction.last_producer_epoch`, which no record has).
 
 The end of a transaction has two records. The first decides it, and is what the client waits for; then the
-markers are written, and once each partition has its own the second says so. In between whoever asks is told
-CONCURRENT_TRANSACTIONS, as in Kafka. A coordinator that is loaded in between writes all markers again, which
-does no harm. A marker that cannot be written is tried again for as long as its topic exists, less and less
-often; but where a partition has seen a later coordinator (TRANSACTION_COORDINATOR_FENCED), nothing more is
+markers are written, and once each partition has its own the second is written. In between requests are
+refused with CONCURRENT_TRANSACTIONS, as in Kafka. A coordinator that is loaded in between writes all markers
+again, which does no harm. A marker that cannot be written is tried again for as long as its topic exists,
+less and less often; but where a partition has seen a later coordinator (TRANSACTION_COORDINATOR_FENCED), nothing more is
 written for this transaction until it is loaded again, with the epoch that its coordinator has then.
 
 Source: TransactionCoordinator.scala, TransactionStateManager.scala and
@@ -161,7 +161,7 @@ class TransactionMachine:
         return out
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
-        """Nobody is ever parked here."""
+        """No ticket waits without a record."""
         return []
 
     # Durable state
@@ -226,7 +226,7 @@ class TransactionMachine:
             if code is not NONE:
                 return command.refused(code)
             if transaction.state is ONGOING:
-                # Its producer is fenced at once; who asked comes again, and gets an epoch above that.
+                # Its producer is fenced at once; the client tries again, and gets an epoch above that.
                 self._abort(transactional_id, transaction, now_ms, out)
                 return command.refused(CONCURRENT)
             following = self._successor(transaction, command, now_ms)
@@ -237,7 +237,7 @@ class TransactionMachine:
         return InitProducerReply(NONE, following.producer_id, following.producer_epoch)
 
     def _successor(self, transaction: Transaction, command: InitProducer, now_ms: int) -> Transaction:
-        """The next epoch, or the first one of a new producer id, or what an answer that was lost has said."""
+        """The next epoch, or the first one of a new producer id, or those of a response that was lost."""
         goes_on = command.producer_id != -1
         if goes_on and command.producer_epoch != transaction.producer_epoch:
             again = transaction.initialised(
@@ -272,7 +272,7 @@ class TransactionMachine:
         if transaction is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.state.is_ending:
-            # Before all else: its producer may have been told the id that it goes on with (version 2).
+            # Before all else: the producer may already have the id of its next transaction (version 2).
             return CONCURRENT
         if transaction.producer_id != command.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -304,7 +304,7 @@ class TransactionMachine:
                 return
             reply = command.refused(code)
             if code is NONE and command.version >= EPOCH_BUMP_SINCE:
-                # A retry: what it was told, or would have been.
+                # A retry: the reply that it had, or would have had.
                 reply = EndTransactionReply(NONE, transaction.producer_id, transaction.producer_epoch)
         out.append(Reply(command.ticket, reply))
 
@@ -517,7 +517,7 @@ def _judge_end(transaction: Transaction, command: EndTransaction) -> ErrorCode |
 
 
 def _judge_end_with_bump(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
-    """By version 2, where each end gives the producer a new epoch: an old one tells a retry."""
+    """By version 2, where each end gives the producer a new epoch: an old epoch is a retry."""
     state = transaction.state
     if state.is_ending:
         return CONCURRENT

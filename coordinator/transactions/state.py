@@ -103,8 +103,8 @@ class Transaction:
     """While it is ended: the one that the producer goes on with, if its epochs are used up."""
     producer_epoch: int = -1
     last_producer_epoch: int = -1
-    """The epoch before a producer asked for its successor itself, -1 if it did not. No record has it: a retry
-    over a restart of the coordinator is refused, as in Kafka."""
+    """The epoch before the producer requested the next one itself, -1 if it did not. No record has it: a
+    retry over a restart of the coordinator is refused, as in Kafka."""
     timeout_ms: int = 0
     state: TransactionState = _EMPTY
     partitions: frozenset[TopicPartition] = NO_PARTITIONS
@@ -155,7 +155,7 @@ class Transaction:
 
     def fenced(self, now_ms: int) -> Transaction:
         """The coordinator aborts by the rules before version 2: the marker has a higher epoch than the
-        producer, which is told to nobody."""
+        producer, and no client gets it."""
         following = self._following(_PREPARE_ABORT, now_ms)
         following.producer_epoch = min(self.producer_epoch + 1, EPOCH_MAX)
         following.last_producer_epoch = -1

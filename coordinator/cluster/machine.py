@@ -1,10 +1,10 @@
 """The one machine that changes the cluster's metadata, and the store that it writes.
 
 The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` in one transaction, builds the
-next `ClusterView` (`coordinator/cluster/view.py`) and hands it to the subscribers. What is not in the store
-did not happen. A change of topics may be large, so it is a `Work`: new partitions are made before anybody
-sees them, deleted ones removed after everybody has the new view, new settings taken to the logs of all
-partitions. Topics, configuration overrides, producer ids and feature levels live here.
+next `ClusterView` (`coordinator/cluster/view.py`) and hands it to the subscribers. A change
+counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
+before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
+to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
 
 Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
 """
@@ -119,7 +119,7 @@ class ConfigChange:
     owner: str | GroupOwner | int | None
     """A topic's name, a group, a broker's id, or None for all brokers."""
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
-    """Takes the overrides that there are, gives those that shall be; may refuse."""
+    """Takes the present overrides, returns the new ones; may refuse."""
     names: Collection[str] = ()
     """The settings that are named, also those that stay as they are."""
 
@@ -245,7 +245,7 @@ class ClusterMachine:
 
     def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
-        each start finds it anew.
+        each start finds it again.
         """
         wanted: dict[str, set[int]] = {}
         for name, index in partitions:
@@ -274,7 +274,7 @@ class ClusterMachine:
         The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
         Raises KafkaError when the store does not answer: nothing was created.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             results = []
             for new_topic in new_topics:
@@ -301,7 +301,7 @@ class ClusterMachine:
 
         Raises KafkaError when the store does not answer: nothing was deleted.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             results = []
             for name in names:
@@ -329,7 +329,7 @@ class ClusterMachine:
         self, growths: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> Work[list[TopicResult]]:
         """Grow each topic that can be grown, in one transaction."""
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             results = []
             for growth in growths:
@@ -361,7 +361,7 @@ class ClusterMachine:
 
         Raises KafkaError when the store does not answer: nothing was changed.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             refusals: list[KafkaError | None] = []
             for change in changes:
@@ -402,7 +402,7 @@ class ClusterMachine:
 
         Raises KafkaError when the store does not answer: nothing was changed.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             if levels.get(ELIGIBLE_LEADERS_VERSION, 0) > 0:
                 self._unify_min_insync_replicas(draft)
@@ -416,7 +416,7 @@ class ClusterMachine:
     # Inside
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _one_at_a_time(self) -> Iterator[None]:
         assert not self._is_changing, "one change of topics at a time"
         self._is_changing = True
         try:
@@ -767,7 +767,7 @@ def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mappi
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
-    """What is set anew, then (None) what is no longer set."""
+    """New values, then (None) the keys that are no longer set."""
     yield from ((key, value) for key, value in after.items() if before.get(key) != value)
     yield from ((key, None) for key in before if key not in after)
 

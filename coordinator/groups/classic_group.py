@@ -176,7 +176,7 @@ class Subscriptions:
     topics: frozenset[str] | None = frozenset()
     """None when they cannot be known."""
     is_current: bool = field(default=False, compare=False)
-    """`topics` is of the present members and of what they offer now."""
+    """`topics` is of the present members and their present metadata."""
 
     def set_unknown(self) -> None:
         self.topics, self.is_current = None, True

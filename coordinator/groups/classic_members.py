@@ -48,7 +48,7 @@ def extend_session(
 
 
 def has_session_ended(group: ClassicGroup, member: Member, now_ms: int, out: list[Effect]) -> bool:
-    """The timer of the session rang: whether the deadline is reached. If not, the timer is set again."""
+    """The timer of the session is due: whether the deadline is reached. If not, the timer is set again."""
     member.timer_at_ms = None
     if now_ms < member.deadline_ms:
         _set_session_timer(group, member, out)

@@ -379,7 +379,7 @@ class Membership:
             answer_sync(member, SyncReply(code), out)
 
     def expire(self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
-        """A timer of the group has rung."""
+        """A timer of the group is due."""
         kind = timer_key[0]
         if kind == SESSION:
             self._expire_session(group, timer_key[2], now_ms, out)

@@ -1,4 +1,4 @@
-"""The rebalance of a classic group: how it begins, completes, and goes on without those who are late.
+"""The rebalance of a classic group: how it begins, and completes, if need be without members that are late.
 
 A join waits until all members have joined, or the time to join is over. Then a generation begins, and a sync
 waits until the leader has sent the assignment.
@@ -71,7 +71,7 @@ class Rebalance:
     def prepare(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
-                # Only DescribeGroups shows it: the next sync brings another assignment.
+                # Only DescribeGroups shows it: the next generation has another assignment.
                 member.assignment = b""
                 again = SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
                 _answer_sync(group, member, again, now_ms, out)

@@ -1,13 +1,13 @@
-"""Who is in a consumer group and what they work on (KIP-848): heartbeats and time-outs.
+"""The members of a consumer group and their assignments (KIP-848): heartbeats and time-outs.
 
-One request does it all: a heartbeat joins, stays, changes the subscription, says what the member works on, or
-leaves, and is answered at once with what the member shall work on. The group's epoch counts changes of who
-subscribes to what; the next heartbeat after one has the target of all members worked out, no more often than
-`consumer.assignment.interval.ms`; and each member is led towards its target with its own heartbeats
+There is one request: a heartbeat joins, stays, changes the subscription, reports the owned partitions, or
+leaves, and its response has the assignment. The group's epoch counts changes of members and subscriptions;
+the next heartbeat after a change computes the target assignment, no more often than
+`consumer.assignment.interval.ms`; and each member comes to its target with its own heartbeats
 (`reconciliation.py`).
 
-Regular expressions are matched elsewhere (`MatchTopics`): a member that brings a new one gets its topics with
-a later heartbeat.
+Regular expressions are matched elsewhere (`MatchTopics`): after a new one a member gets its topics with a
+later heartbeat.
 
 Source: GroupMetadataManager.java and GroupCoordinatorService.java of Kafka 4.3; the texts that clients are
 shown are Kafka's.
@@ -176,9 +176,9 @@ class ConsumerMembership:
         group, records = self._group_for(command)
         change = self._change_for(group, command)
         is_reason = change.subscribe(_updated(change.metadata, command))
-        # One member more that upgrades the group is one. A static one that does it in its own place is none
-        # by itself, but what the last leader gave may be without the newest topics, and in the first
-        # rebalance of a classic group its epoch is 0, which is nobody's.
+        # A new member that upgrades the group is a reason. A static member that comes back is none by itself,
+        # but the last leader's assignment may lack the newest topics, and in the first rebalance of a
+        # classic group the epoch is 0, which no member may have.
         if isinstance(known, ClassicGroup) and not known.is_empty:
             is_reason = is_reason or change.replaces is None or group.is_incomplete(view)
         if is_reason or group.is_to_look:
@@ -266,7 +266,7 @@ class ConsumerMembership:
         return MemberChange(group, member, member_id)
 
     def _after(self, change: MemberChange, config: GroupConfig, now_ms: int, out: list[Effect]) -> None:
-        """What does not survive a restart: timers, and what is to be looked at."""
+        """State that does not survive a restart: timers, and flags for the next heartbeat."""
         group_id, member_id = change.group.group_id, change.member_id
         group = self._consumer_group(group_id)
         member = group.members[member_id]
@@ -357,7 +357,9 @@ class ConsumerMembership:
         else:
             raise _unknown_member(group, member_id)
         if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            self._store_all(group_id, [current_record(group_id, member_id, _away(member))], now_ms, out)
+            self._store_all(
+                group_id, [current_record(group_id, member_id, _assignment_while_away(member))], now_ms, out
+            )
         else:
             self.remove(group, [member], now_ms, out)
         return ConsumerHeartbeatReply(NONE, None, member_id, command.member_epoch)
@@ -387,7 +389,7 @@ class ConsumerMembership:
     def expire(
         self, group: ConsumerGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
     ) -> None:
-        """A timer of the group has rung."""
+        """A timer of the group is due."""
         kind, _, member_id = timer_key
         if kind.startswith("classic-"):
             self.migration.expire(group, timer_key, now_ms, out)
@@ -460,7 +462,7 @@ class ConsumerMembership:
     def topics_changed(
         self, group: ConsumerGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """To be looked at with the next heartbeat."""
+        """The next heartbeat looks at them."""
         if group.subscriptions.may_include(names):
             group.is_to_look = True
         if group.subscriptions.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
@@ -486,9 +488,9 @@ class ConsumerMembership:
 
 
 def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat) -> bool:
-    """Whether a member that has what it shall have says only that it is there.
+    """Whether this is the plain heartbeat of a member that has its target assignment.
 
-    False is no more than "perhaps not": the long way finds out. What it works on does not matter then.
+    False means "perhaps not": the full check follows. The owned partitions do not matter then.
     """
     metadata, current = member.metadata, member.current
     return (
@@ -510,7 +512,7 @@ def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: Cons
 def _updated(
     known: ConsumerGroupMemberMetadataValue, command: ConsumerHeartbeat
 ) -> ConsumerGroupMemberMetadataValue:
-    """What is known of a member, with what its heartbeat says."""
+    """The member's metadata, changed by its heartbeat."""
     names, pattern, timeout_ms = (
         command.subscribed_topic_names,
         command.subscribed_topic_regex,
@@ -575,8 +577,8 @@ def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Co
     return group.members[owner_id]
 
 
-def _away(member: ConsumerMember) -> MemberAssignment:
-    """A static member that is to be back: what it has is kept for it, and when it got that is forgotten."""
+def _assignment_while_away(member: ConsumerMember) -> MemberAssignment:
+    """Of a static member that left for a while: it keeps its partitions, without their epochs."""
     current = member.current
     assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in current.assigned.items()}
     return MemberAssignment(

@@ -7,7 +7,7 @@ Of two commits for a partition the one that stands later in the log counts, when
 commit that has been overtaken stays pending and then changes nothing. So what a log says does not depend on
 when it is read, or on what compaction has left of it.
 
-A commit and an end cost what their own producer writes, however many others write for the same partitions:
+A commit and an end cost as much as their own producer writes, with any number of producers for a partition:
 a number for each partition marks the offsets that a later commit has overtaken, without a visit to them.
 
 Source: OffsetMetadataManager of Kafka 4.3, which compares the offsets of the records.

@@ -58,7 +58,7 @@ BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
 """More than a record's own lengths, deltas and attributes ever take."""
 LONGEST_STRING_BYTES = 2**15 - 1
-"""What the length of a string in these records can say."""
+"""The largest length of a string in these records."""
 
 _OFFSET_KEY_PREFIX = struct.pack(">h", OffsetCommitKey.record_type)
 _OFFSET_VALUE_PREFIX = struct.pack(">h", OFFSET_VALUE_VERSION)
@@ -128,7 +128,7 @@ def decode_key(key: bytes, records: RecordTypes = group_records.RECORDS) -> tupl
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of all offsets of a group and a topic begin with; the partition follows.
+    """The first bytes of the keys of all offsets of a group and a topic; the partition follows.
 
     The names have to be short enough (`fits_record`).
     """

@@ -3,7 +3,7 @@ that it has to give up partitions.
 
 Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
 deadline, so that a heartbeat that changes nothing costs an assignment and an answer. None of this survives a
-restart; then all of it begins anew.
+restart; then all of it begins again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MemberTimers:
             self._set(group_id, member, out)
 
     def has_ended(self, group_id: str, member: _Member, now_ms: int, out: list[Effect]) -> bool:
-        """The session's timer has rung: whether the member is to be removed. If not, the timer is set."""
+        """The session's timer is due: whether the member is to be removed. If not, the timer is set."""
         session = member.session
         session.timer_at_ms = None
         if now_ms < session.deadline_ms:
@@ -74,7 +74,7 @@ class MemberTimers:
             out.append(CancelTimer((self._rebalance, group_id, member.member_id)))
 
     def has_not_revoked(self, member: _Member, epoch: int) -> bool:
-        """The timer of a revocation has rung: whether the member, in this epoch now, is to be removed."""
+        """The timer of a revocation is due: whether the member, in this epoch now, is to be removed."""
         revoking_epoch, member.session.revoking_epoch = member.session.revoking_epoch, None
         return revoking_epoch == epoch
 

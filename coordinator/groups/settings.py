@@ -1,4 +1,4 @@
-"""The settings that groups obey: the broker's, with Kafka's defaults, and what a group has of its own.
+"""The settings of groups: the broker's, with Kafka's defaults, and the overrides of single groups.
 
 The server fills in the broker's from its options and `group_configs` from the cluster's metadata. Fields have
 Kafka's names with underscores for dots. Source: GroupCoordinatorConfig and GroupConfig of Kafka 4.3.
@@ -97,7 +97,7 @@ class GroupSettings:
     _configs: dict[str | None, GroupConfig] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What `of_group` has made so far; None stands for every group without settings of its own."""
+    """Cached results of `of_group`; None stands for every group without overrides."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

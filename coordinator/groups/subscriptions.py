@@ -55,11 +55,11 @@ class Subscriptions:
         return names
 
     def topics_by(self, patterns: Iterable[ResolvedPattern]) -> set[str]:
-        """The topics that members subscribe to, if this is what their patterns match."""
+        """The topics that members subscribe to, if their patterns match these."""
         return set(self.name_counts).union(*(resolved.topics for resolved in patterns))
 
     def topics_without(self, metadata: Iterable[ConsumerGroupMemberMetadataValue]) -> set[str]:
-        """The topics that are subscribed to when the members with this metadata have gone."""
+        """The topics that are subscribed to without the members with this metadata."""
         counts, pattern_counts = dict(self.name_counts), dict(self._pattern_counts)
         for one in metadata:
             for name in one.subscribed_topic_names:

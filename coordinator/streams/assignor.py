@@ -29,7 +29,7 @@ Task = tuple[str, int]
 """Subtopology id and partition."""
 
 PASSES_MAX = 16
-"""How often standbys are gone through to even out what processes allow."""
+"""Passes over the standbys to even them out, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class AssignableSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What the assignor goes by."""
+    """The input of the assignor."""
 
     members: Mapping[str, TaskMember]
     """By member id."""
@@ -229,7 +229,7 @@ def _with_more_than(share: int, work: _Work) -> list[str]:
 class _LeastLoaded:
     """Processes by the tasks of their least loaded member, then by tasks for each member.
 
-    As long as one is in use, members get tasks by `take` only and lose them by nobody's but `_level`'s hand.
+    As long as one is in use, only `take` gives tasks to members, and only `_level` takes them away.
     """
 
     __slots__ = ("_members", "_processes", "_work")

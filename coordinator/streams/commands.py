@@ -85,7 +85,7 @@ class StreamsHeartbeatReply:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: TaskAssignment | None = None
-    """All that the member shall run; None when it knows that already."""
+    """All tasks of the member; None when it has them already."""
     statuses: list[Status] = field(default_factory=list)
     endpoint_epoch: int = 0
     """Of `endpoints`; a group begins with 0."""

@@ -1,4 +1,4 @@
-"""How a member of a streams group gets from the tasks that it has to those that it shall have (KIP-1071).
+"""How a member of a streams group gets from its tasks to its target assignment (KIP-1071).
 
 A function of values: a member first gives up what it shall not have any more, and reports it; then it gets
 what is free. An active task is free when no member has it, a standby task may be kept by several members; but
@@ -121,8 +121,8 @@ def reconcile(
 ) -> MemberTasks:
     """The member's next step towards its target; the same again where it cannot move.
 
-    `owned` is what it reports to have, None without a report; FENCED_MEMBER_EPOCH for a member in a state
-    that nobody knows, until it comes back without tasks.
+    `owned` is what it reports to have, None without a report; FENCED_MEMBER_EPOCH for a member in an
+    unknown state, until it comes back without tasks.
     """
     if member.is_reconciled(target_epoch):
         return member
@@ -130,7 +130,7 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_TASKS:
         if owned is None or _has_any(owned, member.to_revoke):
             return member
-        # All is given up: the member has done what its next epoch asked for.
+        # All is given up: the member has what its next epoch requires.
         epoch += 1
     elif member.state is MemberState.UNKNOWN:
         if owned is None or owned.active or owned.standby or owned.warmup:

@@ -1,6 +1,6 @@
 """The commands of a transaction machine and its replies: plain values, one pair per operation.
 
-As in `coordinator/groups/commands.py`: a command's `ticket` comes back with its answer (for the runtime it is
+As in `coordinator/groups/commands.py`: a command's `ticket` is in its reply, too (for the runtime it is
 the function to call), every command gets exactly one answer, and `refused(code)` makes the answer of the same
 shape that says only `code`.
 

@@ -45,9 +45,9 @@ class TransactionState(enum.IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Kafka's, for an id that is being forgotten; no record and nobody here has it."""
+    """Kafka's, for an id that is being removed; not used here."""
     PREPARE_EPOCH_FENCE = 7
-    """Kafka's, for the moment before an abort; no record and nobody here has it."""
+    """Kafka's, for the moment before an abort; not used here."""
 
     @property
     def label(self) -> str:
@@ -94,13 +94,13 @@ def unknown_states(labels: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Transaction:
-    """What is known of a transactional id. Not to be changed once made."""
+    """The state of a transactional id. Immutable."""
 
     producer_id: int
     previous_producer_id: int = -1
     """The producer id before the last step."""
     next_producer_id: int = -1
-    """While it is ended: the one that the producer goes on with, if its epochs are used up."""
+    """While it is ended: the next id of the producer, if its epochs are used up."""
     producer_epoch: int = -1
     last_producer_epoch: int = -1
     """The epoch before the producer requested the next one itself, -1 if it did not. No record has it: a
@@ -122,7 +122,7 @@ class Transaction:
     def initialised(
         self, *, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
-        """A producer has taken over, or goes on."""
+        """A new producer, or the same one again."""
         following = self._following(_EMPTY, now_ms)
         following.producer_id = producer_id
         following.producer_epoch = epoch

@@ -258,7 +258,7 @@ class StreamsMembership:
     # Target assignment
 
     def _target(self, step: _Step) -> tuple[int, TaskAssignment, int | None]:
-        """Epoch and target that the member is to be brought to, made anew where the group has changed; until
+        """Epoch and target assignment of the member, computed again where the group has changed; until
         when a new group waits for more members (None: it does not)."""
         group, member_id, now_ms = step.group, step.command.member_id, step.now_ms
         config = self._settings.of_group(group.group_id)

@@ -6,8 +6,8 @@ producer_id)` and `replay_marker(producer_id, commit)`. Its driver (`coordinator
 the effects out in order, each by its class: a driver has a table of them, and a machine may have effects of
 its own (`WriteMarkers` is one of transactions, `MatchTopics` one of consumer groups). Effects that wait for
 the log, such as a Reply, are held back until all records appended before them are in the log: so no client
-learns, reads, or acts on what may still be lost. When the log fails, replies that waited for it are refused,
-other effects that waited for it are dropped, and the machine is loaded again.
+learns, reads, or acts on records that may still be lost. When the log fails, replies that waited for it are
+refused, other effects that waited for it are dropped, and the machine is loaded again.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class MarkerRecord(NamedTuple):
 
 
 LoggedRecord = LogRecord | TransactionalRecord | MarkerRecord
-"""What reading a log yields."""
+"""A record that is read back."""
 
 
 class Answer(Protocol):
-    """The value of a Reply. It can turn itself into the refusal of the same shape."""
+    """The value of a Reply. It can make a refusal of the same type."""
 
     def refused(self, code: ErrorCode) -> Self:
-        """The answer that the caller gets instead when the machine's log failed with `code`."""
+        """The reply with an error instead, when the log failed with `code`."""
 
 
 class Effect:
@@ -102,7 +102,7 @@ class Reply(Effect):
 
 @dataclass(slots=True)
 class WriteMarkers(Effect):
-    """Write `marker` to these partitions, and come back with a `MarkersWritten` that has the code of each."""
+    """Write `marker` to these partitions, and submit a `MarkersWritten` with the code of each."""
 
     waits_for_log: ClassVar[bool] = True
     transactional_id: str
@@ -113,8 +113,8 @@ class WriteMarkers(Effect):
 
 @dataclass(slots=True)
 class MatchTopics(Effect):
-    """Find the topics that match these regular expressions, away from the event loop, and come back with a
-    `TopicsMatched`. Nothing is lost with the machine: the next one asks again."""
+    """Find the topics that match these regular expressions, away from the event loop, and submit a
+    `TopicsMatched`. Nothing is lost with the machine: the next one searches again."""
 
     group_id: str
     patterns: Collection[str]

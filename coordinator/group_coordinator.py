@@ -57,7 +57,7 @@ MatchedTopics = Mapping[str, frozenset[str]] | None
 
 
 def _cannot_match(effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
-    """For those who have no groups that subscribe by regular expressions."""
+    """Without groups that subscribe by regular expressions."""
     raise NotImplementedError
 
 
@@ -71,7 +71,7 @@ class _GroupPartition(RunningPartition[GroupMachine]):
 
 
 class GroupCoordinator(Runtime[GroupMachine]):
-    """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
+    """Every method is called on the event loop; see `Runtime` for the other arguments.
 
     `new_member_suffix` makes the random part of the id of a member of a classic group (a UUID in its text
     form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
@@ -114,7 +114,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
     # For the server
 
     def view_changed(self, view: ClusterView) -> None:
-        """Take up the partitions that this node leads now, give up the others. Call with each new view."""
+        """Load the partitions that this node leads now, give up the others. Call with each new view."""
         before, self._view = self._view, view
         super().view_changed(view)
         names = changed_topics(before, view)
@@ -122,10 +122,10 @@ class GroupCoordinator(Runtime[GroupMachine]):
             for partition in self._partitions.values():
                 # One that is loaded later looks at its topics then.
                 if partition.machine is not None:
-                    self._tell(partition, TopicsChanged(_nobody, names))
+                    self._run_command(partition, TopicsChanged(_ignore_reply, names))
 
     def remove_topics(self, names: Collection[str]) -> None:
-        """Forget the offsets of topics that have been deleted."""
+        """Remove the offsets of topics that have been deleted."""
         for partition in self._partitions.values():
             if partition.machine is None:
                 assert isinstance(partition, _GroupPartition)
@@ -136,19 +136,19 @@ class GroupCoordinator(Runtime[GroupMachine]):
     # For the handlers
 
     def ask(self, command: Heartbeat | ConsumerHeartbeat | FetchOffsets) -> Any:
-        """The answer that `submit` would give the command's ticket before it returns, if that is all that it
-        would do. None, and nothing done, where an answer has to wait, or there may be more to it."""
+        """The reply, if it is ready and the command has no other effect. None, and nothing done, where the
+        command has to be submitted."""
         partition = self._partitions.get(self.partition_of(command.group_id))
         if partition is None or partition.machine is None or partition.held:
             return None
         try:
             return partition.machine.ask(command, self._clock_ms())
         except Exception:
-            # Whatever it is, `submit` meets it, too, and knows what is to be done about it.
+            # The same error comes again in `submit`, which handles it.
             return None
 
     def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
-        """Commit offsets with a transaction. `verified` is what somebody found out about that, for the log.
+        """Commit offsets with a transaction. `verified` is the result of its verification, for the log.
 
         Besides the group's own refusals: those of the log (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE).
         """
@@ -171,14 +171,14 @@ class GroupCoordinator(Runtime[GroupMachine]):
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
         """The groups of all machines of this node; COORDINATOR_LOAD_IN_PROGRESS while one is not ready."""
         command = ListGroups(None, frozenset(states), frozenset(types))
-        answers = self._ask_all(command)
+        answers = self._handle_in_all(command)
         if answers is None:
             return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return ListGroupsReply(ErrorCode.NONE, [group for answer in answers for group in answer.groups])
 
     @property
     def serves_consumer_groups(self) -> bool:
-        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are answered: asked before all else."""
+        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are served: checked before all else."""
         return self._settings.serves_consumer_groups
 
     @property
@@ -195,7 +195,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         refusal = self._types.check(command, self._settings)
         if refusal is not None:
             return refusal
-        # Without the member's id, which comes back from where the group was looked at.
+        # Without the member's id: only the machine fills it in.
         return JoinReply(code) if isinstance(command, Join) else command.refused(code)
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
@@ -206,8 +206,8 @@ class GroupCoordinator(Runtime[GroupMachine]):
     def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
         assert isinstance(partition, _GroupPartition)
         assert partition.machine is not None
-        # Also those of topics that were deleted just before a crash, perhaps made anew since, when their
-        # tombstones had not reached the disk yet.
+        # Also of topics that were deleted just before a crash, and perhaps created again, before their
+        # tombstones were on the disk.
         topics = self._view.topics
         ids = {
             name: topics[name].topic_id if name in topics and name not in partition.removed_topics else None
@@ -220,9 +220,9 @@ class GroupCoordinator(Runtime[GroupMachine]):
         machine = partition.machine
 
         def matched(topics: MatchedTopics) -> None:
-            # Another machine has not asked.
+            # Only for the machine that searched.
             if machine is not None and partition.machine is machine:
-                command = TopicsMatched(_nobody, effect.group_id, effect.version, topics)
+                command = TopicsMatched(_ignore_reply, effect.group_id, effect.version, topics)
                 self._submit_to(partition, command)
 
         self._find_matches(effect, matched)
@@ -231,15 +231,17 @@ class GroupCoordinator(Runtime[GroupMachine]):
         self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]
     ) -> None:
         if topics:
-            self._tell(partition, RemoveTopics(_nobody, topics))
+            self._run_command(partition, RemoveTopics(_ignore_reply, topics))
 
-    def _tell(self, partition: RunningPartition[GroupMachine], command: RemoveTopics | TopicsChanged) -> None:
+    def _run_command(
+        self, partition: RunningPartition[GroupMachine], command: RemoveTopics | TopicsChanged
+    ) -> None:
         assert partition.machine is not None
         self._run(partition, partition.machine.handle(command, self._clock_ms()))
 
 
 def changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:
-    """Those that came, went, grew, or were made anew."""
+    """The created, deleted and grown topics."""
     old, new = before.topics, after.topics
     if old is new:
         return frozenset()
@@ -256,5 +258,5 @@ def _shape(topic: TopicView | None) -> tuple[bytes, int] | None:
     return None if topic is None else (topic.topic_id, len(topic.partitions))
 
 
-def _nobody(answer: object) -> None:
-    """The ticket of a command whose answer nobody waits for."""
+def _ignore_reply(answer: object) -> None:
+    """The ticket of a command whose reply is not needed."""

@@ -4,7 +4,7 @@ Durable state changes in `_apply_group` and in four methods of `CommittedOffsets
 `replay_pending` and `replay_marker` call them with the records of the log, and so does a command that appends
 that very record: the state after loading a log is the state that wrote it.
 
-What the members of a group may do is decided by the membership of its type. Types register their commands,
+The membership of its type has the rules for the members of a group. Types register their commands,
 timers and records (`coordinator/groups/group_type.py`); here each of these finds its way to its type, and the
 decisions of a membership are written (`store`). Records of other types are left alone in the log.
 
@@ -119,7 +119,7 @@ class GroupMachine:
         return self._quick_handlers[command.__class__](command, now_ms)
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
-        """A timer that was set has rung, at its time or later."""
+        """A timer is due, at its time or later."""
         out: list[Effect] = []
         if timer_key == EXPIRE_OFFSETS:
             self._committed.expire(now_ms, out)
@@ -174,7 +174,7 @@ class GroupMachine:
         self._committed.end_transaction(producer_id, commit)
 
     def start(self, now_ms: int) -> list[Effect]:
-        """The log has been replayed: start the timers of what it held."""
+        """The log has been replayed: start the timers of its groups."""
         self._replayed.clear()
         out: list[Effect] = []
         for group in list(self.groups.values()):
@@ -187,7 +187,7 @@ class GroupMachine:
         return self.offsets.topics() | self.pending.topics()
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
-        """Answers to all that is parked, for a machine that is given up."""
+        """Refuses all tickets that wait, for a machine that is given up."""
         out: list[Effect] = []
         for group in self.groups.values():
             self._memberships[group.group_type].refuse_waiting(group, code, out)
@@ -279,7 +279,7 @@ class GroupMachine:
 
 
 def _batch_size(records: list[LogRecord]) -> int:
-    """At least what the records will take as one batch, in bytes."""
+    """The bytes of the records as one batch, at most."""
     size = BATCH_OVERHEAD_BYTES
     for key, value, _ in records:
         size += RECORD_OVERHEAD_BYTES + len(key) + (0 if value is None else len(value))

@@ -31,10 +31,10 @@ class CoordinatorLog(Protocol):
         """
 
     def check_producer(self, producer: tuple[int, int], verified: Any) -> None:
-        """Refuse with KafkaError what `append` would refuse of this producer at this moment. To be asked
+        """Refuse with KafkaError what `append` would refuse of this producer at this moment. To be called
         before a machine decides: it applies what it appends, and would have to be loaded again.
 
-        `verified` is what somebody found out about the transaction, None where it need not be known.
+        `verified` is the result of the transaction's verification, None where none is needed.
         """
 
     def check_marker(self, marker: EndMarker) -> None:

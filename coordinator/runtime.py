@@ -1,14 +1,13 @@
 """Runs the state machines of this node over an internal topic: one for each partition that it leads.
 
-A machine is loaded by replaying its log, a slice per turn of the event loop; until then whoever asks it is
-answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or
-for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command.
+A machine is loaded by replaying its log, a slice per turn of the event loop; until then it
+answers COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: the replies that wait for
+it, or for a later one, become refusals, and the machine is loaded again. So is one whose command raised.
 After a load that brought no record into the log, as on a disk that is full, there is a pause before the next.
 All timers of all machines share one heap.
 
-`group_coordinator.GroupCoordinator` and `transactions.coordinator.TransactionCoordinator` are made of
-this. Nothing here
-is thread-safe, and nothing blocks longer than one slice of loading.
+`group_coordinator.GroupCoordinator` and `transactions.coordinator.TransactionCoordinator` are made of this.
+Nothing here is thread-safe, and nothing blocks longer than one slice of loading.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Machine(Protocol):
         """Carry out a command."""
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
-        """A timer that was set has rung, at its time or later."""
+        """A timer is due, at its time or later."""
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Take in one record of the log; a value of None deletes. Raises MalformedMessage."""
@@ -94,7 +93,7 @@ class Machine(Protocol):
         """The log has been replayed: go to work."""
 
     def refuse_waiting(self, code: ErrorCode) -> Sequence[Effect]:
-        """Answers to all that is parked, for a machine that is given up."""
+        """Refuses all tickets that wait, for a machine that is given up."""
 
 
 class Command(Protocol):
@@ -123,7 +122,7 @@ _MAPPED_ERRORS = {
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a caller is told when the log answers with `code`.
+    """The error for the client when the log refuses with `code`.
 
     GroupCoordinatorService.java and TransactionStateManager.appendTransactionToLog agree.
     """
@@ -169,7 +168,7 @@ class RunningPartition(Generic[M]):
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
         self.appended: Callable[[KafkaError | None], None]
-        """Hears how each append went; set by who runs it."""
+        """Called with the result of each append; set by the owner."""
 
 
 EffectHandler = Callable[[RunningPartition[Any], Any], None]
@@ -184,7 +183,7 @@ class Runtime(Generic[M]):
     not jump, since time-outs are measured with it. `after_loading` is called after each slice of loading:
     what there is now is there to stay.
 
-    Whoever builds on it says how a machine is made (`_new_machine`) and may look at one that has been loaded
+    A subclass makes the machine (`_new_machine`), and may look at one that has been loaded
     (`_machine_loaded`).
     """
 
@@ -211,7 +210,7 @@ class Runtime(Generic[M]):
         self._partitions: dict[int, RunningPartition[M]] = {}
         self._loading: deque[RunningPartition[M]] = deque()
         self._load_timer: TimerHandle | None = None
-        self._timers = TimerHeap(clock_ms, call_later, self._ring)
+        self._timers = TimerHeap(clock_ms, call_later, self._expire_timer)
         self._effects = self._effect_handlers()
 
     # For subclasses
@@ -305,7 +304,9 @@ class Runtime(Generic[M]):
         try:
             effects = partition.machine.handle(command, self._clock_ms())
         except Exception:
-            logger.exception("%s-%d: a command failed", self._topic, partition.index)
+            logger.exception(
+                "%s-%d: a command failed, loading the partition again", self._topic, partition.index
+            )
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             if command.ticket not in self._fail(partition, code):
                 command.ticket(command.refused(code))
@@ -319,7 +320,7 @@ class Runtime(Generic[M]):
         check: Callable[[CoordinatorLog], None],
     ) -> None:
         """Carry out a command if the log would take its records now: `check` raises KafkaError if not. A
-        refusal comes to nobody but who gave the command; later it would have the machine loaded again."""
+        refusal now is for this command only; later the machine would have to be loaded again."""
         if partition is not None and partition.machine is not None:
             assert partition.log is not None
             try:
@@ -329,8 +330,8 @@ class Runtime(Generic[M]):
                 return
         self._submit_to(partition, command)
 
-    def _ask_all(self, command: Command) -> list[Any] | None:
-        """The answer of every machine to a command that changes nothing; None while one is not ready."""
+    def _handle_in_all(self, command: Command) -> list[Any] | None:
+        """The reply of every machine to a command that changes nothing; None while one is not ready."""
         now_ms = self._clock_ms()
         answers = []
         for partition in self._partitions.values():
@@ -344,8 +345,8 @@ class Runtime(Generic[M]):
     # Effects
 
     def _run(self, partition: RunningPartition[M], effects: Iterable[Effect]) -> None:
-        """Carry out what a machine decided. Answers go last: who gets one may come with a command at once,
-        which must not overtake this one on its way to the log."""
+        """Carry out the decisions of a machine. Replies go last: the client may send a command at once, which
+        must not overtake this one on its way to the log."""
         held, handlers = partition.held, self._effects
         due: list[Effect] = []
         for effect in effects:
@@ -394,16 +395,23 @@ class Runtime(Generic[M]):
             partition.rests_until_ms = 0
             self._deliver(partition, held.popleft())
         else:
-            logger.error("%s-%d: an append failed: %s", self._topic, partition.index, error)
+            logger.error(
+                "%s-%d: an append failed, loading the partition again: %s",
+                self._topic,
+                partition.index,
+                error,
+            )
             self._fail(partition, coordinator_error(error.code), held.popleft())
 
-    def _ring(self, partition: RunningPartition[M], key: TimerKey) -> None:
+    def _expire_timer(self, partition: RunningPartition[M], key: TimerKey) -> None:
         if partition.machine is None:
             return
         try:
             effects = partition.machine.expire(key, self._clock_ms())
         except Exception:
-            logger.exception("%s-%d: a timer failed: %s", self._topic, partition.index, key)
+            logger.exception(
+                "%s-%d: a timer failed, loading the partition again: %s", self._topic, partition.index, key
+            )
             self._fail(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             self._run(partition, effects)
@@ -489,9 +497,9 @@ class Runtime(Generic[M]):
             try:
                 budget = self._load_slice(partition, budget)
             except Exception as error:
-                # Whatever it is, the other partitions are to be loaded, and this one may heal.
+                # After any error the other partitions are loaded; this one is tried again.
                 logger.error(
-                    "%s-%d cannot be loaded yet: %s",
+                    "%s-%d: loading failed, will try again: %s",
                     self._topic,
                     partition.index,
                     error,
@@ -528,8 +536,8 @@ class Runtime(Generic[M]):
                 else:
                     machine.replay(record[0], record[1])
             except MalformedMessage as error:
-                # Sound on disk, but nothing that we know: a newer broker's. The rest still counts.
-                logger.warning("%s-%d: a record is passed over: %s", self._topic, partition.index, error)
+                # Of a newer broker, perhaps. The other records still count.
+                logger.warning("%s-%d: unknown record ignored: %s", self._topic, partition.index, error)
         if budget > 0:
             partition.machine, partition.loading, partition.records = machine, None, None
             now_ms = self._clock_ms()
@@ -543,23 +551,23 @@ class TimerHeap(Generic[M]):
     """Timers of many partitions behind one `call_later`.
 
     An entry is (time, number, partition, key); it counts if `partition.timers[key]` is its number. Entries
-    that were replaced or cancelled stay until they surface, or until they outnumber the others.
+    that were replaced or cancelled stay until they are due, or until they are more than the others.
     """
 
     def __init__(
         self,
         clock_ms: Callable[[], int],
         call_later: CallLater,
-        ring: Callable[[RunningPartition[M], TimerKey], None],
+        expire: Callable[[RunningPartition[M], TimerKey], None],
     ) -> None:
         self._clock_ms = clock_ms
         self._call_later = call_later
-        self._ring = ring
+        self._expire = expire
         self._heap: list[tuple[int, int, RunningPartition[M], TimerKey]] = []
         self._number = 0
-        self._tidy_at = STALE_TIMERS_KEPT
+        self._rebuild_at = STALE_TIMERS_KEPT
         self._handle: TimerHandle | None = None
-        self._wakes_at_ms = 0
+        self._wake_at_ms = 0
 
     def __len__(self) -> int:
         """Its entries, also those that count no more."""
@@ -569,10 +577,10 @@ class TimerHeap(Generic[M]):
         self._number += 1
         partition.timers[key] = self._number
         heappush(self._heap, (at_ms, self._number, partition, key))
-        if len(self._heap) > self._tidy_at:
-            self._tidy()
-        if self._handle is None or at_ms < self._wakes_at_ms:
-            self._arm()
+        if len(self._heap) > self._rebuild_at:
+            self._rebuild_heap()
+        if self._handle is None or at_ms < self._wake_at_ms:
+            self._set_wake()
 
     def close(self) -> None:
         self._heap.clear()
@@ -580,22 +588,22 @@ class TimerHeap(Generic[M]):
             self._handle.cancel()
             self._handle = None
 
-    def _tidy(self) -> None:
+    def _rebuild_heap(self) -> None:
         self._heap = [entry for entry in self._heap if entry[2].timers.get(entry[3]) == entry[1]]
         heapify(self._heap)
-        self._tidy_at = 2 * len(self._heap) + STALE_TIMERS_KEPT
+        self._rebuild_at = 2 * len(self._heap) + STALE_TIMERS_KEPT
 
-    def _arm(self) -> None:
+    def _set_wake(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
         if self._heap:
-            self._wakes_at_ms = self._heap[0][0]
-            delay_ms = max(self._wakes_at_ms - self._clock_ms(), 0)
+            self._wake_at_ms = self._heap[0][0]
+            delay_ms = max(self._wake_at_ms - self._clock_ms(), 0)
             self._handle = self._call_later(delay_ms / 1000, self._wake)
 
     def _wake(self) -> None:
-        """Ring what is due now, and let others have their turn when that takes long."""
+        """Expire the timers that are due, and stop for other work when that takes long."""
         self._handle = None
         now_ms = self._clock_ms()
         newest = self._number
@@ -603,10 +611,10 @@ class TimerHeap(Generic[M]):
             _, number, partition, key = heappop(self._heap)
             if partition.timers.get(key) == number:
                 del partition.timers[key]
-                self._ring(partition, key)
+                self._expire(partition, key)
                 if self._clock_ms() - now_ms >= RING_FOR_MS:
                     break
-        self._arm()
+        self._set_wake()
 
 
 def _reply(partition: RunningPartition[Any], effect: Reply) -> None:

@@ -87,7 +87,7 @@ def metadata_version_of(release: str) -> int:
 
 
 def first_levels(release: str | None = None, requested: Mapping[str, int] = {}) -> dict[str, int]:
-    """The levels with which a cluster begins: those that are asked for, for the others those of the release
+    """The levels with which a cluster begins: the requested ones, for the others those of the release
     (None: the newest).
 
     ValueError, a clause for people: no such release, feature or level, or levels that do not go together.
@@ -121,7 +121,7 @@ def missing_levels(levels: Mapping[str, int]) -> dict[str, int]:
     """What a cluster that was made before these features were known has of them.
 
     Nothing changes for it: it was made as one of the newest release, and its voters are those of one node.
-    Eligible leader replicas are for somebody to switch on, as after an upgrade of Kafka.
+    An administrator switches eligible leader replicas on, as after an upgrade of Kafka.
     """
     newest = {METADATA_VERSION: FEATURES[METADATA_VERSION].highest, KRAFT_VERSION: 1}
     return {} if METADATA_VERSION in levels else newest

@@ -1,10 +1,10 @@
 """The one machine that changes the cluster's metadata, and the store that it writes.
 
 The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` in one transaction, builds the
-next `ClusterView` (`coordinator/cluster/view.py`) and hands it to the subscribers. What is not in the store
-did not happen. A change of topics may be large, so it is a `Work`: new partitions are made before anybody
-sees them, deleted ones removed after everybody has the new view, new settings taken to the logs of all
-partitions. Topics, configuration overrides, producer ids and feature levels live here.
+next `ClusterView` (`coordinator/cluster/view.py`) and hands it to the subscribers. A change
+counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
+before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
+to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
 
 Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
 """
@@ -119,7 +119,7 @@ class ConfigChange:
     owner: str | GroupOwner | int | None
     """A topic's name, a group, a broker's id, or None for all brokers."""
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
-    """Takes the overrides that there are, gives those that shall be; may refuse."""
+    """Takes the present overrides, returns the new ones; may refuse."""
     names: Collection[str] = ()
     """The settings that are named, also those that stay as they are."""
 
@@ -216,7 +216,7 @@ class ClusterMachine:
         self._subscribers.append(subscriber)
 
     def load(self) -> None:
-        """Build the first view from the store; subscribers hear of no change."""
+        """Build the first view from the store; subscribers are not called."""
         loaded = _Loaded()
         for row in self._store.rows():
             loaded.add(row)
@@ -238,14 +238,14 @@ class ClusterMachine:
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
-        """Have a broker in the view, or replace what is said of it. Not stored: it says so at each start."""
+        """Add a broker to the view, or replace its entry. Not stored: it registers at each start."""
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
 
     def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
-        each start finds it anew.
+        each start finds it again.
         """
         wanted: dict[str, set[int]] = {}
         for name, index in partitions:
@@ -274,7 +274,7 @@ class ClusterMachine:
         The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
         Raises KafkaError when the store does not answer: nothing was created.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             results = []
             for new_topic in new_topics:
@@ -301,7 +301,7 @@ class ClusterMachine:
 
         Raises KafkaError when the store does not answer: nothing was deleted.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             results = []
             for name in names:
@@ -329,7 +329,7 @@ class ClusterMachine:
         self, growths: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> Work[list[TopicResult]]:
         """Grow each topic that can be grown, in one transaction."""
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             results = []
             for growth in growths:
@@ -361,7 +361,7 @@ class ClusterMachine:
 
         Raises KafkaError when the store does not answer: nothing was changed.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             refusals: list[KafkaError | None] = []
             for change in changes:
@@ -385,10 +385,10 @@ class ClusterMachine:
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids that nobody got before, nor will get, whatever crashes in between.
+        """A block of producer ids that no broker gets twice, whatever crashes in between.
 
         While a large change is being written it is refused with COORDINATOR_LOAD_IN_PROGRESS, as in Kafka
-        while the next block is on its way; producers ask again.
+        while the next block is on its way; producers try again.
         """
         first = self._next_producer_id
         following = first + PRODUCER_ID_BLOCK_SIZE
@@ -402,7 +402,7 @@ class ClusterMachine:
 
         Raises KafkaError when the store does not answer: nothing was changed.
         """
-        with self._alone():
+        with self._one_at_a_time():
             draft = self._draft()
             if levels.get(ELIGIBLE_LEADERS_VERSION, 0) > 0:
                 self._unify_min_insync_replicas(draft)
@@ -416,7 +416,7 @@ class ClusterMachine:
     # Inside
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _one_at_a_time(self) -> Iterator[None]:
         assert not self._is_changing, "one change of topics at a time"
         self._is_changing = True
         try:
@@ -637,8 +637,8 @@ class _Draft:
         self.rows += (
             _config_rows(TOPIC_CONFIG, name, topic.configs, NO_CONFIGS),
             (Row(PARTITION, f"{name}/{partition.index}", None) for partition in topic.partitions),
-            # In the same transaction: a restart has to tell an interrupted deletion from somebody's
-            # directory.
+            # In the same transaction: a restart has to know an interrupted deletion from a directory
+            # of another origin.
             [Row(TOPIC, name, None), Row(DELETION, topic.topic_id.hex(), name)],
         )
 
@@ -686,7 +686,7 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Loaded:
-    """What the rows said, put together when all are read: they come in any order."""
+    """The content of the rows, put together when all are read: they come in any order."""
 
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     partitions: dict[str, list[PartitionView]] = field(default_factory=dict)
@@ -767,7 +767,7 @@ def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mappi
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
-    """What is set anew, then (None) what is no longer set."""
+    """New values, then (None) the keys that are no longer set."""
     yield from ((key, value) for key, value in after.items() if before.get(key) != value)
     yield from ((key, None) for key in before if key not in after)
 

@@ -32,7 +32,7 @@ __all__ = [
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""The log of Kafka's controllers, which nobody may create; no internal topic to clients."""
+"""The log of Kafka's controllers, which clients may not create; to them it is no internal topic."""
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",

@@ -1,8 +1,8 @@
 """The cluster's metadata as values: immutable views of it, and what is different between two of them.
 
-A `ClusterView` is what Metadata answers from and what Produce, Fetch and the coordinators ask before they
-act. It is never edited: `coordinator/cluster/machine.py` makes the next one, which shares all that did not
-change.
+A `ClusterView` is what Metadata is answered from, and what Produce, Fetch and the coordinators check before
+they act. It is never edited: `coordinator/cluster/machine.py` makes the next one, which shares all that did
+not change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who of a consumer group is to have which partitions: the assignors `range` and `uniform` of KIP-848.
 
 Functions of values: members with what they subscribe to and have, topics with their partitions. Every
-partition of a topic with subscribers goes to exactly one of them; nobody gets what it does not subscribe to.
+partition of a topic with subscribers goes to exactly one of them, and to no other member.
 The same input gives the same answer, in whatever order members and topics are. Racks play no part, as in
 Kafka 4.3.
 
@@ -53,7 +53,7 @@ class AssignmentSpec:
     members: Mapping[str, AssignedMember]
     """By member id."""
     partition_counts: Mapping[bytes, int]
-    """By topic id, of every topic that exists and that somebody may subscribe to."""
+    """By topic id, of every topic that exists and that a member may subscribe to."""
 
 
 def assign_range(spec: AssignmentSpec) -> dict[str, Assignment]:
@@ -171,7 +171,7 @@ def _may_keep_all(
 
 
 def _free(spec: AssignmentSpec, topic_id: bytes, held: Iterable[frozenset[int]]) -> list[int]:
-    """The partitions of a topic that nobody keeps, in order."""
+    """The partitions of a topic that no member keeps, in order."""
     return sorted(set(range(spec.partition_counts[topic_id])).difference(*held))
 
 
@@ -280,7 +280,7 @@ def _assign_by_topic(
     for topic_id in topic_ids:
         free = spec.partition_counts[topic_id] - sum(numbers[topic_id].values())
         if free:
-            _hand_out(free, subscribers[topic_id], numbers[topic_id], sizes)
+            _distribute_free(free, subscribers[topic_id], numbers[topic_id], sizes)
     _level_all(
         [topic_id for topic_id in topic_ids if len(subscribers[topic_id]) > 1], subscribers, numbers, sizes
     )
@@ -290,7 +290,9 @@ def _assign_by_topic(
     return {member_id: _unless_same(spec, member_id, assignments[member_id]) for member_id in member_ids}
 
 
-def _hand_out(free: int, subscribers: Sequence[str], numbers: dict[str, int], sizes: dict[str, int]) -> None:
+def _distribute_free(
+    free: int, subscribers: Sequence[str], numbers: dict[str, int], sizes: dict[str, int]
+) -> None:
     """Gives each of a topic's free partitions to the subscriber that has least of all topics by then."""
     waiting = [
         (size, turn, member_id)

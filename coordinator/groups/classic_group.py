@@ -1,9 +1,8 @@
 """One group of the classic protocol: its members, its state, and the table of what each state allows.
 
-This is data with its invariants; who may do what, and when, is decided in
-`coordinator/groups/classic_membership.py`. What survives a restart is written by `ClassicGroup.apply` alone,
-from a `GroupMetadataValue`, whether that has just been appended or is read back. The rest (who waits for an
-answer, votes, deadlines) lives only here.
+This is data with its invariants; `coordinator/groups/classic_membership.py` has the rules. Only
+`ClassicGroup.apply` writes the state that survives a restart, from a `GroupMetadataValue` that has just been
+appended or is read back. The rest (tickets that wait, votes, deadlines) is only here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 from odradek.coordinator.groups.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
-    JoinedMember,
     OfferedProtocol,
 )
 from odradek.coordinator.groups.group import CLASSIC, TypeOfGroup
@@ -36,11 +34,11 @@ class GroupState(enum.Enum):
     EMPTY = "Empty"
     """No members; perhaps offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are called to join again; their joins are parked."""
+    """Members are called to join again; their joins wait."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """All have joined; the leader works out the assignment, syncs are parked."""
+    """All have joined; the leader works out the assignment, syncs wait."""
     STABLE = "Stable"
-    """Everybody has, or can fetch, an assignment."""
+    """Each member has an assignment, or can get it by a sync."""
     DEAD = "Dead"
     """Deleted, or never there."""
 
@@ -50,7 +48,7 @@ class GroupState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateRules:
-    """What a state means for those who come to it. Error codes are for members that identified themselves."""
+    """The error code of each request in a state, for members of the group."""
 
     comes_from: frozenset[GroupState]
     heartbeat: ErrorCode
@@ -117,12 +115,12 @@ class Member:
     protocols: list[OfferedProtocol]
     assignment: bytes = b""
     is_new: bool = False
-    """Has not been answered its first join: it cannot know its id, so it cannot send heartbeats."""
+    """Without a response to its first join: it does not know its id, so it cannot send heartbeats."""
     join_ticket: Any = None
-    """Of the join that waits for an answer; None when none does."""
+    """Of the join that waits for a response; None without one."""
     sync_ticket: Any = None
     deadline_ms: int = 0
-    """When the session ends, unless it hears from the member."""
+    """When the session ends, unless the member sends a heartbeat."""
     timer_at_ms: int | None = None
     """When the session's timer will ring; heartbeats move only the deadline."""
 
@@ -138,6 +136,65 @@ class Member:
 
 
 @dataclass(slots=True)
+class ProtocolCounts:
+    """How many members offer each protocol."""
+
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, protocols: Iterable[OfferedProtocol]) -> None:
+        self._count(protocols, 1)
+
+    def remove(self, protocols: Iterable[OfferedProtocol]) -> None:
+        self._count(protocols, -1)
+
+    def clear(self) -> None:
+        self._counts.clear()
+
+    def has_common(self, protocols: Iterable[OfferedProtocol], member_count: int) -> bool:
+        """Whether all members offer one of these."""
+        return any(self._counts.get(name, 0) == member_count for name, _ in protocols)
+
+    def select(self, members: Collection[Member]) -> str:
+        """The protocol with most votes among those that all offer; in a tie, the first one voted for."""
+        candidates = {name for name, count in self._counts.items() if count == len(members)}
+        votes: dict[str, int] = {}
+        for member in members:
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def _count(self, protocols: Iterable[OfferedProtocol], change: int) -> None:
+        counts = self._counts
+        for name in {name for name, _ in protocols}:
+            counts[name] = counts.get(name, 0) + change
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """The topics of all members, for the offsets that must not expire."""
+
+    topics: frozenset[str] | None = frozenset()
+    """None when they cannot be known."""
+    is_current: bool = field(default=False, compare=False)
+    """`topics` is of the present members and their present metadata."""
+
+    def set_unknown(self) -> None:
+        self.topics, self.is_current = None, True
+
+    def read(self, metadata: Iterable[bytes]) -> None:
+        self.set_unknown()
+        topics: set[str] = set()
+        # Most members of a group offer the very same bytes. They are read once and not kept:
+        # a thousand subscriptions to ten thousand topics would be a thousand times as much.
+        for one in set(metadata):
+            subscribed = subscribed_topics(one)
+            if subscribed is None:
+                return
+            topics |= subscribed
+        self.topics = frozenset(topics)
+
+
+@dataclass(slots=True)
 class ClassicGroup:
     """A `Group`; without a record of its own (`protocol_type` None) one that only keeps offsets."""
 
@@ -147,33 +204,29 @@ class ClassicGroup:
     previous_state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str | None = None
-    """None until somebody joins: a simple group, which only keeps offsets."""
+    """None before the first join: a simple group, which only keeps offsets."""
     protocol: str | None = None
     leader: str | None = None
     state_timestamp_ms: int | None = None
-    """When the durable state was reached; None when an old record did not say."""
+    """When the durable state was reached; None if an old record does not have it."""
     members: dict[str, Member] = field(default_factory=dict)
     """By member id, in the order of joining."""
     static_members: dict[str, str] = field(default_factory=dict)
     """Member id by instance id."""
     pending_members: dict[str, int] = field(default_factory=dict)
-    """Ids that were handed out and have to join yet, with the time when they lapse."""
+    """Ids that have not joined yet, with the time when they expire."""
     pending_sync: set[str] = field(default_factory=set)
     """Members of this generation that have not fetched their assignment."""
     is_unled: bool = False
-    """Nobody has led its members yet: it was another type of group when it was written down."""
-    subscribed_topics: frozenset[str] | None = frozenset()
-    """What the members subscribe to; None when that cannot be known."""
+    """Its members have had no leader yet: they were in a group of another type."""
     awaiting_join_count: int = 0
     new_member_added: bool = False
-    """Somebody came during the initial delay, which is reason to extend it."""
+    """A member joined during the initial delay, which extends it."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int | None = None
     """How much the initial delay may still grow; None when there is none."""
-    _protocol_counts: dict[str, int] = field(default_factory=dict)
-    """By protocol, how many members know it."""
-    _are_subscriptions_read: bool = field(default=False, compare=False)
-    """`subscribed_topics` is of these members and of what they offer now."""
+    protocol_counts: ProtocolCounts = field(default_factory=ProtocolCounts)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
 
     # Questions
 
@@ -194,12 +247,8 @@ class ClassicGroup:
         return self.state is _PREPARING and self.previous_state is _EMPTY
 
     @property
-    def can_rebalance(self) -> bool:
-        return self.state in RULES[_PREPARING].comes_from
-
-    @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of any member, which may send what it likes."""
+        """The longest of any member; members may send any number."""
         return max([0, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -218,33 +267,15 @@ class ClassicGroup:
             return bool(protocol_type) and any(True for _ in protocols)
         if protocol_type != self.protocol_type:
             return False
-        count, counts = len(self.members), self._protocol_counts
-        return any(counts.get(name, 0) == count for name, _ in protocols)
+        return self.protocol_counts.has_common(protocols, len(self.members))
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether offsets of the topic are in use; assumed where the subscription cannot be known."""
-        if self.subscribed_topics is None:
+        if self.subscriptions.topics is None:
             return self.uses_consumer_protocol
-        return topic in self.subscribed_topics
+        return topic in self.subscriptions.topics
 
-    def joined_members(self) -> list[JoinedMember]:
-        """What the leader is told."""
-        return [
-            JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol))
-            for member in self.members.values()
-        ]
-
-    def select_protocol(self) -> str:
-        """The protocol with most votes among those that all know; in a tie, the one that was named first."""
-        count = len(self.members)
-        candidates = {name for name, known_by in self._protocol_counts.items() if known_by == count}
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=votes.__getitem__)
-
-    # What a group of any type can be asked
+    # Of a group of any type
 
     @property
     def state_name(self) -> str:
@@ -259,7 +290,7 @@ class ClassicGroup:
         """Those of a simple group, of an empty one, and of a stable one whose subscriptions are known."""
         if self.protocol_type is None or self.state is _EMPTY:
             return True
-        return self.uses_consumer_protocol and self.state is _STABLE and self.subscribed_topics is not None
+        return self.uses_consumer_protocol and self.state is _STABLE and self.subscriptions.topics is not None
 
     @property
     def empty_since_ms(self) -> int | None:
@@ -270,16 +301,15 @@ class ClassicGroup:
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
         """May refuse with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
 
-        With a transaction, whoever names neither member nor generation (versions below 3) may commit while
-        others are at work, and it does not matter whether a rebalance is under way: the transaction has begun
-        before it.
+        In a transaction, a commit without member and generation (versions below 3) is good while the group
+        has members, and during a rebalance: the transaction has begun before it.
         """
         generation = command.generation
         in_transaction = isinstance(command, CommitTransactionalOffsets)
         if generation < 0 and self.state is _EMPTY:
             return NONE
         if generation < 0 and not command.member_id and command.group_instance_id is None:
-            # From outside, while the group is at work.
+            # An administrator, while the group has members.
             return NONE if in_transaction else ErrorCode.UNKNOWN_MEMBER_ID
         code = self.check_member(command.member_id, command.group_instance_id)
         if code is not NONE:
@@ -295,7 +325,7 @@ class ClassicGroup:
         return self.rules.delete
 
     def check_offset_deletion(self) -> ErrorCode:
-        """Nobody can know what the members of another protocol than the consumers' use."""
+        """The offsets that members use are known for the consumer protocol only."""
         return NONE if self.uses_consumer_protocol else self.rules.delete
 
     def keys(self) -> list[Any]:
@@ -310,7 +340,7 @@ class ClassicGroup:
 
     def add(self, member: Member) -> None:
         if not self.members:
-            self._protocol_counts.clear()
+            self.protocol_counts.clear()
         assert member.member_id not in self.members
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
@@ -320,12 +350,12 @@ class ClassicGroup:
             self.leader = member.member_id
         if member.join_ticket is not None:
             self.awaiting_join_count += 1
-        self._count_protocols(member.protocols, 1)
-        self._are_subscriptions_read = False
+        self.protocol_counts.add(member.protocols)
+        self.subscriptions.is_current = False
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member, or a pending one, out; its tickets have to be answered before."""
+        """Take a member, or a pending one, out; its tickets need replies before."""
         self.pending_members.pop(member_id, None)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -336,14 +366,14 @@ class ClassicGroup:
             self.awaiting_join_count -= 1
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
-        self._count_protocols(member.protocols, -1)
-        self._are_subscriptions_read = False
+        self.protocol_counts.remove(member.protocols)
+        self.subscriptions.is_current = False
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
 
     def replace_static_member(self, group_instance_id: str, new_member_id: str) -> Member:
-        """Give the instance a new member id; whoever uses the old one is fenced from now on."""
+        """Give the instance a new member id; the old one is fenced from now on."""
         old_member_id = self.static_members[group_instance_id]
         self.members = {
             new_member_id if member_id == old_member_id else member_id: member
@@ -353,7 +383,7 @@ class ClassicGroup:
         assert member.join_ticket is None
         assert member.sync_ticket is None
         member.member_id = new_member_id
-        # Whoever comes back is no newcomer: like others it may wait for its answer as long as that takes.
+        # It is no new member: its session does not end while it waits for a response.
         member.is_new = False
         self.static_members[group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
@@ -364,20 +394,20 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, protocols: list[OfferedProtocol]) -> None:
-        self._count_protocols(member.protocols, -1)
+        self.protocol_counts.remove(member.protocols)
         member.protocols = protocols
-        self._count_protocols(protocols, 1)
-        self._are_subscriptions_read = False
+        self.protocol_counts.add(protocols)
+        self.subscriptions.is_current = False
 
-    def park_join(self, member: Member, ticket: Any) -> Any:
-        """Have a join wait; returns the ticket of an earlier one that waited, for it needs an answer."""
-        earlier = self.take_join(member)
+    def set_join_ticket(self, member: Member, ticket: Any) -> Any:
+        """The join waits; returns the ticket of an earlier join that waited, which needs a response."""
+        earlier = self.take_join_ticket(member)
         member.join_ticket = ticket
         self.awaiting_join_count += 1
         return earlier
 
-    def take_join(self, member: Member) -> Any:
-        """The ticket of the waiting join, which no longer waits; None when none did."""
+    def take_join_ticket(self, member: Member) -> Any:
+        """The ticket of the waiting join, which waits no more; None when no join waits."""
         ticket = member.join_ticket
         if ticket is not None:
             member.join_ticket = None
@@ -400,7 +430,7 @@ class ClassicGroup:
         """All who will join have joined: settle on a protocol and wait for the leader."""
         self.transition(_COMPLETING)
         self.generation += 1
-        self.protocol = self.select_protocol()
+        self.protocol = self.protocol_counts.select(self.members.values())
         self._read_subscriptions()
         self.initial_remaining_ms = None
         self.is_unled = False
@@ -434,7 +464,7 @@ class ClassicGroup:
         )
 
     def apply(self, key: Any, value: Any) -> bool:
-        """Become what the record says; members that are here already keep what no record holds."""
+        """Take over the record; members that are here already keep what no record holds."""
         if value is None:
             self.transition(_DEAD)
             return False
@@ -444,7 +474,13 @@ class ClassicGroup:
     # Inside
 
     def _become(self, record: GroupMetadataValue) -> None:
-        known, are_read = self.members, self._has_read_subscriptions_of(record)
+        known = self.members
+        # So it is in the record that ends the rebalance for which they were read.
+        are_current = (
+            self.subscriptions.is_current
+            and (self.protocol_type or "", self.protocol) == (record.protocol_type, record.protocol)
+            and _have_same_subscriptions(known, record)
+        )
         self.previous_state = self.state
         self.state = _STABLE if record.members else _EMPTY
         self.generation = record.generation
@@ -456,51 +492,31 @@ class ClassicGroup:
             None if record.current_state_timestamp == -1 else record.current_state_timestamp
         )
         self.initial_remaining_ms = None
-        self.members, self.static_members, self._protocol_counts = {}, {}, {}
+        self.members, self.static_members = {}, {}
+        self.protocol_counts.clear()
         self.awaiting_join_count = 0
         for member_record in record.members:
             self.add(_member_of(member_record, record.protocol or "", known.get(member_record.member_id)))
         if self.leader not in self.members:
             self.leader = next(iter(self.members), None)
         self.pending_sync &= self.members.keys()
-        if are_read:
-            self._are_subscriptions_read = True
+        if are_current:
+            self.subscriptions.is_current = True
         else:
             self._read_subscriptions()
 
-    def _count_protocols(self, protocols: Iterable[OfferedProtocol], change: int) -> None:
-        counts = self._protocol_counts
-        for name in {name for name, _ in protocols}:
-            counts[name] = counts.get(name, 0) + change
-
-    def _has_read_subscriptions_of(self, record: GroupMetadataValue) -> bool:
-        """Whether `subscribed_topics` is what the members in a record subscribe to: so it is in the record
-        that ends the rebalance for which it was worked out."""
-        members, protocol = self.members, record.protocol
-        return (
-            self._are_subscriptions_read
-            and (self.protocol_type or "", self.protocol) == (record.protocol_type, protocol)
-            and len(members) == len(record.members)
-            and all(
-                one.member_id in members and members[one.member_id].metadata(protocol) == one.subscription
-                for one in record.members
-            )
-        )
-
     def _read_subscriptions(self) -> None:
-        self._are_subscriptions_read = True
-        self.subscribed_topics = None
-        if not self.uses_consumer_protocol:
-            return
-        topics: set[str] = set()
-        # Most members of a group offer the very same bytes: what has been read is not kept for the others,
-        # for a thousand subscriptions to ten thousand topics would be a thousand times as much.
-        for metadata in {member.metadata(self.protocol) for member in self.members.values()}:
-            subscribed = subscribed_topics(metadata)
-            if subscribed is None:
-                return
-            topics |= subscribed
-        self.subscribed_topics = frozenset(topics)
+        if self.uses_consumer_protocol:
+            self.subscriptions.read(member.metadata(self.protocol) for member in self.members.values())
+        else:
+            self.subscriptions.set_unknown()
+
+
+def _have_same_subscriptions(members: dict[str, Member], record: GroupMetadataValue) -> bool:
+    return len(members) == len(record.members) and all(
+        one.member_id in members and members[one.member_id].metadata(record.protocol) == one.subscription
+        for one in record.members
+    )
 
 
 def _member_of(record: MemberMetadata, protocol: str, known: Member | None) -> Member:

@@ -1,20 +1,29 @@
-"""Who is in a classic group and what they work on: join, sync, heartbeat, leave, and the time-outs.
+"""The requests of members of a classic group: join, sync, heartbeat, leave; and their time-outs.
 
-The rules are those of Kafka's GroupMetadataManager.java (classic groups). A join is parked until the
-rebalance completes, a sync until the leader has brought the assignment. A connection that closes changes
-nothing: a member is gone when it says so or when its session times out.
-
-Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
-deadline (`_expire_session`), so that a heartbeat costs an assignment.
+The rules are those of Kafka's GroupMetadataManager.java (classic groups). A closed connection changes
+nothing: a member leaves with its own request, or when its session times out. What follows for the group is
+decided in `classic_rebalance.py`; sessions and responses of one member are in `classic_members.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
-from odradek.coordinator.groups.classic_group import RULES, ClassicGroup, GroupState, Member
+from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState, Member
+from odradek.coordinator.groups.classic_members import (
+    SESSION,
+    answer_join,
+    answer_sync,
+    cancel_session,
+    extend_session,
+    has_session_ended,
+    join_reply,
+    remove_member,
+    session_key,
+    sync_reply,
+)
+from odradek.coordinator.groups.classic_rebalance import JOIN, SYNC, Rebalance, join_key, sync_key
 from odradek.coordinator.groups.commands import (
     Heartbeat,
     HeartbeatReply,
@@ -31,41 +40,25 @@ from odradek.coordinator.groups.group import Group, Store
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
+from odradek.wire.messages.group_records import GroupMetadataKey
 
 __all__ = ["NEW_MEMBER_TIMEOUT_MS", "TIMERS", "Membership"]
 
 NONE = ErrorCode.NONE
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first join, without heartbeats (Kafka's constant)."""
-JOIN_AGAIN_AFTER_MS = 1_000
-"""How often, at most, to look whether a static member is back: members choose their rebalance timeout."""
 MEMBER_ID_PREFIX_LENGTH_MAX = 8_000
 PENDING_MEMBERS_MAX = 10_000
-"""Ids of one group that were given out and not used yet; the oldest goes first. Kafka keeps any number for as
-long as a session, so a client that only ever asks for ids would fill the memory."""
+"""Ids of one group that have not joined yet; the oldest is removed first. Kafka keeps any number for as long
+as a session, so a client that never joins could fill the memory."""
 MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member is given an id first (KIP-394)."""
 SKIP_ASSIGNMENT_SINCE = 9
-"""JoinGroup version from which a returning static leader is told to leave the assignment alone (KIP-814)."""
+"""JoinGroup version whose response lets a returning static leader skip the assignment (KIP-814)."""
 
 _HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
-
-
-SESSION, JOIN, SYNC = TIMERS = ("session", "join", "sync")
+TIMERS = (SESSION, JOIN, SYNC)
 """The first parts of the keys of timers, before the group and the member."""
-
-
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return (SESSION, group_id, member_id)
-
-
-def join_key(group_id: str) -> tuple[str, str]:
-    return (JOIN, group_id)
-
-
-def sync_key(group_id: str) -> tuple[str, str]:
-    return (SYNC, group_id)
 
 
 class Membership:
@@ -82,11 +75,12 @@ class Membership:
         self._settings = settings
         self._new_member_suffix = new_member_suffix
         self._store = store
+        self._rebalance = Rebalance(settings, store)
 
     # Join
 
     def check_join(self, command: Join) -> ErrorCode:
-        """Whether a record has room for it; fills in the rebalance timeout."""
+        """Whether its fields fit a record; fills in the rebalance timeout."""
         names = [name for name, _ in command.protocols]
         if not fits_record(
             command.group_id, command.client_id, command.group_instance_id, command.protocol_type, *names
@@ -97,7 +91,7 @@ class Membership:
         return NONE
 
     def join(self, command: Join, now_ms: int, out: list[Effect]) -> None:
-        """To a group that is classic, or empty, or not there; others are joined by `group_migration.py`."""
+        """To a group that is classic, or empty, or not there; `migration.py` joins others."""
         code = self.check_join(command)
         if code is not NONE:
             return _refuse(command, code, out)
@@ -112,7 +106,7 @@ class Membership:
         else:
             group = self._create(command.group_id, known, now_ms, out)
         if not self._has_room(group, command.member_id):
-            self._drop(group, command.member_id, out)
+            remove_member(group, command.member_id, out)
             out.append(Reply(command.ticket, JoinReply(ErrorCode.GROUP_MAX_SIZE_REACHED)))
         elif not group.supports(command.protocol_type, command.protocols):
             _refuse(command, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
@@ -131,23 +125,13 @@ class Membership:
         assert isinstance(group, ClassicGroup)
         return group
 
-    def _store_group(
-        self, group: ClassicGroup, record: GroupMetadataValue, now_ms: int, out: list[Effect]
-    ) -> bool:
-        reached = GroupState.STABLE if record.members else GroupState.EMPTY
-        key = GroupMetadataKey(group=group.group_id)
-        comes_from = group.state
-        is_stored = self._store(group.group_id, [(key, record)], now_ms, out)
-        assert not is_stored or comes_from is reached or comes_from in RULES[reached].comes_from
-        return is_stored
-
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._settings.group_max_size
         if group.state is GroupState.EMPTY:
             return True
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Those who have joined count: if the limit was lowered, the last to join again lose their place.
+            # Only members that have joined count: after a lower limit the last to join again are refused.
             return group.awaiting_join_count < limit or (
                 member is not None and member.join_ticket is not None
             )
@@ -161,7 +145,7 @@ class Membership:
             self._replace_static_member(group, member_id, command, now_ms, out)
         elif command.group_instance_id is None and command.version >= MEMBER_ID_REQUIRED_SINCE:
             if len(group.pending_members) >= PENDING_MEMBERS_MAX:
-                self._drop(group, next(iter(group.pending_members)), out)
+                remove_member(group, next(iter(group.pending_members)), out)
             lapses_at_ms = now_ms + command.session_timeout_ms
             group.pending_members[member_id] = lapses_at_ms
             out.append(SetTimer(session_key(group.group_id, member_id), lapses_at_ms))
@@ -173,7 +157,7 @@ class Membership:
         member_id = command.member_id
         if member_id in group.pending_members:
             if command.group_instance_id is not None:
-                # Only dynamic members are ever pending; Kafka trips over this one.
+                # Only dynamic members are pending; in Kafka this raises.
                 out.append(Reply(command.ticket, JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR)))
                 return
             return self._add_member(group, member_id, command, now_ms, out)
@@ -183,18 +167,18 @@ class Membership:
         member = group.members[member_id]
         is_leader = group.leader == member_id
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The same again: the answer to its join was lost.
+            # A retry: the response to its join was lost.
             is_current = member.protocols == command.protocols
         elif group.state is GroupState.STABLE:
-            # A leader joins again to have the assignment made anew, say because a topic grew.
+            # A leader joins again for a new assignment, for example when a topic has new partitions.
             is_current = not is_leader and member.protocols == command.protocols
         else:
             is_current = False
         if is_current:
-            out.append(Reply(command.ticket, _join_reply(group, member_id)))
+            out.append(Reply(command.ticket, join_reply(group, member_id)))
         else:
             self._update_member(group, member, command, out)
-            self._rebalance_or_complete(group, now_ms, out)
+            self._rebalance.prepare_or_complete(group, now_ms, out)
 
     def _add_member(
         self, group: ClassicGroup, member_id: str, command: Join, now_ms: int, out: list[Effect]
@@ -215,16 +199,16 @@ class Membership:
         if not group.members:
             group.protocol_type = command.protocol_type
         group.add(member)
-        self._extend_session(group, member, NEW_MEMBER_TIMEOUT_MS, now_ms, out)
-        self._rebalance_or_complete(group, now_ms, out)
+        extend_session(group, member, now_ms, out, NEW_MEMBER_TIMEOUT_MS)
+        self._rebalance.prepare_or_complete(group, now_ms, out)
 
     def _update_member(self, group: ClassicGroup, member: Member, command: Join, out: list[Effect]) -> None:
         group.update(member, command.protocols)
         member.rebalance_timeout_ms = command.rebalance_timeout_ms
         member.session_timeout_ms = command.session_timeout_ms
-        earlier = group.park_join(member, command.ticket)
+        earlier = group.set_join_ticket(member, command.ticket)
         if earlier is not None:
-            # Kafka forgets the earlier request; whoever reads its answer has to join again.
+            # Kafka forgets the earlier request; a client that reads this response joins again.
             out.append(Reply(earlier, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
 
     def _replace_static_member(
@@ -234,19 +218,22 @@ class Membership:
         assert instance_id is not None
         old_member_id, old_leader = group.static_members[instance_id], group.leader
         old_member = group.members[old_member_id]
-        _answer_join(group, old_member, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old_member_id), out)
-        _answer_sync(old_member, SyncReply(ErrorCode.FENCED_INSTANCE_ID), out)
-        self._cancel_session(group, old_member, out)
+        answer_join(group, old_member, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old_member_id), out)
+        answer_sync(old_member, SyncReply(ErrorCode.FENCED_INSTANCE_ID), out)
+        cancel_session(group, old_member, out)
         member = group.replace_static_member(instance_id, member_id)
-        self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
+        extend_session(group, member, now_ms, out)
         self._update_member(group, member, command, out)
-        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+        if (
+            group.state is GroupState.STABLE
+            and group.protocol_counts.select(group.members.values()) == group.protocol
+        ):
             self._return_to_stable(group, member, old_leader, command.version, now_ms, out)
         elif group.state is GroupState.PREPARING_REBALANCE:
-            self._complete_if_all_joined(group, now_ms, out)
+            self._rebalance.complete_if_all_joined(group, now_ms, out)
         else:
-            # The leader may have been told the old id: its assignment would not reach the new one.
-            self._prepare_rebalance(group, now_ms, out)
+            # The leader may have the old id: its assignment would not reach the new one.
+            self._rebalance.prepare(group, now_ms, out)
 
     def _return_to_stable(
         self,
@@ -259,96 +246,17 @@ class Membership:
     ) -> None:
         """A static member is back and nothing changes for the others: no rebalance."""
         member_id = member.member_id
-        # In the log before the answer: a restart must not fence the id that we hand out.
+        # In the log before the response: a restart must not fence the new id.
         reached_at_ms = now_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
-        if not self._store_group(group, group.record(reached_at_ms), now_ms, out):
-            return self._prepare_rebalance(group, now_ms, out)
-        reply = _join_reply(group, member_id)
+        if not self._rebalance.store(group, group.record(reached_at_ms), now_ms, out):
+            return self._rebalance.prepare(group, now_ms, out)
+        reply = join_reply(group, member_id)
         if version >= SKIP_ASSIGNMENT_SINCE:
             reply.skip_assignment = group.leader == member_id
         else:
-            # Told the old leader's id, it does not take itself for the leader and just syncs.
+            # With the old leader's id it does not act as the leader, and just syncs.
             reply.leader, reply.members = old_leader or "", []
-        _answer_join(group, group.members[member_id], reply, out)
-
-    # Rebalance
-
-    def _rebalance_or_complete(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        if group.can_rebalance:
-            self._prepare_rebalance(group, now_ms, out)
-        else:
-            self._complete_if_all_joined(group, now_ms, out)
-
-    def _complete_if_all_joined(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """Complete a rebalance that is no group's first (that one waits out its delay)."""
-        preparing = group.state is GroupState.PREPARING_REBALANCE
-        if preparing and not group.is_initial_rebalance and group.has_all_members_joined:
-            self._complete_join(group, now_ms, out)
-
-    def _prepare_rebalance(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            for member in group.members.values():
-                # Only those who describe the group see it: the next sync brings another one.
-                member.assignment = b""
-                again = SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
-                self._answer_sync_and_extend(group, member, again, now_ms, out)
-        if group.pending_sync or group.state is GroupState.COMPLETING_REBALANCE:
-            group.pending_sync.clear()
-            out.append(CancelTimer(sync_key(group.group_id)))
-        is_initial = group.state is GroupState.EMPTY
-        group.transition(GroupState.PREPARING_REBALANCE)
-        if is_initial:
-            delay_ms = self._settings.group_initial_rebalance_delay_ms
-            group.new_member_added = False
-            group.initial_delay_ms = delay_ms
-            group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            out.append(SetTimer(join_key(group.group_id), now_ms + delay_ms))
-        elif group.has_all_members_joined:
-            self._complete_join(group, now_ms, out)
-        else:
-            out.append(SetTimer(join_key(group.group_id), now_ms + group.rebalance_timeout_ms))
-
-    def _expire_join(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """The time to join is over, or the initial delay: then it may be extended."""
-        if group.state is not GroupState.PREPARING_REBALANCE:
-            return
-        remaining_ms = group.initial_remaining_ms
-        if group.new_member_added and remaining_ms:
-            delay_ms = min(self._settings.group_initial_rebalance_delay_ms, remaining_ms)
-            group.new_member_added = False
-            group.initial_remaining_ms = max(remaining_ms - group.initial_delay_ms, 0)
-            group.initial_delay_ms = delay_ms
-            out.append(SetTimer(join_key(group.group_id), now_ms + delay_ms))
-        else:
-            self._complete_join(group, now_ms, out)
-
-    def _complete_join(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """Go on with those who have joined. Static members may be late; others that are lose their place."""
-        group_id = group.group_id
-        out.append(CancelTimer(join_key(group_id)))
-        late = [
-            member
-            for member in group.members.values()
-            if member.join_ticket is None and member.group_instance_id is None
-        ]
-        for member in late:
-            self._drop(group, member.member_id, out)
-        if not group.members:
-            group.generation += 1
-            group.protocol = None
-            self._store_group(group, group.record(now_ms), now_ms, out)
-        elif not group.elect_joined_leader():
-            # Static members only, none is there: wait on until their sessions end.
-            group.initial_remaining_ms = None
-            wait_ms = max(group.rebalance_timeout_ms, JOIN_AGAIN_AFTER_MS)
-            out.append(SetTimer(join_key(group_id), now_ms + wait_ms))
-        else:
-            group.begin_generation()
-            for member in group.members.values():
-                _answer_join(group, member, _join_reply(group, member.member_id), out)
-                self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
-                member.is_new = False
-            out.append(SetTimer(sync_key(group_id), now_ms + group.rebalance_timeout_ms))
+        answer_join(group, group.members[member_id], reply, out)
 
     # Sync
 
@@ -363,41 +271,19 @@ class Membership:
             if not group.pending_sync:
                 out.append(CancelTimer(sync_key(group.group_id)))
         if group.state is GroupState.STABLE:
-            out.append(Reply(command.ticket, _sync_reply(group, member)))
+            out.append(Reply(command.ticket, sync_reply(group, member)))
             return
         earlier, member.sync_ticket = member.sync_ticket, command.ticket
         if earlier is not None:
             out.append(Reply(earlier, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)))
         if group.leader == command.member_id:
-            self._settle(group, command.assignments, now_ms, out)
-
-    def _settle(
-        self, group: ClassicGroup, assignments: dict[str, bytes], now_ms: int, out: list[Effect]
-    ) -> None:
-        """The leader has decided: write it down and tell everybody."""
-        record = group.record(now_ms, assignments)
-        if self._store_group(group, record, now_ms, out):
-            for member in group.members.values():
-                self._answer_sync_and_extend(group, member, _sync_reply(group, member), now_ms, out)
-        else:
-            for member in group.members.values():
-                too_large = SyncReply(ErrorCode.UNKNOWN_SERVER_ERROR)
-                self._answer_sync_and_extend(group, member, too_large, now_ms, out)
-            self._prepare_rebalance(group, now_ms, out)
-
-    def _expire_sync(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """Members that joined and never asked for their assignment lose their place."""
-        if not group.pending_sync or group.state is GroupState.PREPARING_REBALANCE:
-            return
-        for member_id in sorted(group.pending_sync):
-            self._drop(group, member_id, out)
-        self._prepare_rebalance(group, now_ms, out)
+            self._rebalance.assign(group, command.assignments, now_ms, out)
 
     # Heartbeat
 
     def beat(self, command: Heartbeat, now_ms: int) -> HeartbeatReply | None:
-        """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
-        done, where `heartbeat` has to judge it."""
+        """The reply to a heartbeat that moves a deadline and nothing else, as most do. None, and nothing
+        done, for others: they go to `heartbeat`."""
         group = self._groups.get(command.group_id)
         if not isinstance(group, ClassicGroup) or command.generation != group.generation:
             return None
@@ -427,35 +313,28 @@ class Membership:
                 else:
                     code = group.rules.heartbeat
                     member = group.members[command.member_id]
-                    self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
+                    extend_session(group, member, now_ms, out)
         out.append(Reply(command.ticket, _HEARTBEAT_REPLIES[code]))
 
-    def keep_session(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """Count a commit as a sign of life."""
-        member = group.members[member_id]
-        self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
-
     def _expire_session(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """A session's timer rang: its member is gone, unless the deadline moved or it waits for an answer."""
+        """Remove the member, unless its deadline moved or it waits for a response."""
         lapses_at_ms = group.pending_members.get(member_id)
         if lapses_at_ms is not None:
             assert now_ms >= lapses_at_ms
             group.remove(member_id)
             if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
-                self._complete_join(group, now_ms, out)
+                self._rebalance.complete_join(group, now_ms, out)
             return
         member = group.members.get(member_id)
         if member is None:
             return
-        member.timer_at_ms = None
-        if now_ms < member.deadline_ms:
-            self._set_session_timer(group, member, out)
-        elif member.is_new or (member.join_ticket is None and member.sync_ticket is None):
-            self._drop(group, member_id, out)
+        waits = not member.is_new and (member.join_ticket is not None or member.sync_ticket is not None)
+        if has_session_ended(group, member, now_ms, out) and not waits:
+            remove_member(group, member_id, out)
             if group.state is not GroupState.PREPARING_REBALANCE:
-                self._rebalance_or_complete(group, now_ms, out)
+                self._rebalance.prepare_or_complete(group, now_ms, out)
             elif group.has_all_members_joined:
-                self._complete_join(group, now_ms, out)
+                self._rebalance.complete_join(group, now_ms, out)
 
     # Leave
 
@@ -464,9 +343,9 @@ class Membership:
         left = [self._leave_one(group, leaving, out) for leaving in command.members]
         if group is not None and any(member.error_code is NONE for member in left):
             if group.state is GroupState.PREPARING_REBALANCE:
-                self._complete_if_all_joined(group, now_ms, out)
+                self._rebalance.complete_if_all_joined(group, now_ms, out)
             elif group.state is not GroupState.EMPTY:
-                self._prepare_rebalance(group, now_ms, out)
+                self._rebalance.prepare(group, now_ms, out)
         out.append(Reply(command.ticket, LeaveReply(NONE, left)))
 
     def _leave_one(self, group: ClassicGroup | None, leaving: LeavingMember, out: list[Effect]) -> LeftMember:
@@ -474,111 +353,77 @@ class Membership:
         if group is None:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         elif member_id in group.pending_members:
-            self._drop(group, member_id, out)
+            remove_member(group, member_id, out)
             code = NONE
         else:
             # An administrator names the instance alone.
             target = member_id or group.static_members.get(instance_id or "", "")
             code = group.check_member(target, instance_id)
             if code is NONE:
-                self._drop(group, target, out)
+                remove_member(group, target, out)
         return LeftMember(member_id, instance_id, code)
 
     # Start and end
 
     def start(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """The group has been read from the log: its members may still be there; their sessions begin now."""
+        """The group has been read from the log: the sessions of its members begin now."""
         for member in group.members.values():
-            self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
+            extend_session(group, member, now_ms, out)
         if group.is_unled or len(group.members) > self._settings.group_max_size:
-            self._prepare_rebalance(group, now_ms, out)
+            self._rebalance.prepare(group, now_ms, out)
 
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """Answer everybody that is parked with `code`: the machine goes away."""
+        """Refuse all joins and syncs that wait: the machine is given up."""
         for member in group.members.values():
-            _answer_join(group, member, JoinReply(code, member.member_id), out)
-            _answer_sync(member, SyncReply(code), out)
+            answer_join(group, member, JoinReply(code, member.member_id), out)
+            answer_sync(member, SyncReply(code), out)
 
     def expire(self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
-        """A timer of the group has rung."""
+        """A timer of the group is due."""
         kind = timer_key[0]
-        if kind == "session":
+        if kind == SESSION:
             self._expire_session(group, timer_key[2], now_ms, out)
-        elif kind == "join":
-            self._expire_join(group, now_ms, out)
+        elif kind == JOIN:
+            self._rebalance.expire_join(group, now_ms, out)
         else:
-            assert kind == "sync", timer_key
-            self._expire_sync(group, now_ms, out)
+            assert kind == SYNC, timer_key
+            self._rebalance.expire_sync(group, now_ms, out)
 
     def topics_changed(
         self, group: ClassicGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """Its members look after that themselves."""
+        """Classic members watch their topics themselves."""
 
     def offsets_committed(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """In most states a commit is as good as a heartbeat."""
+        """In most states a commit extends the session, as a heartbeat does."""
         if group.rules.commit_keeps_session:
-            self.keep_session(group, member_id, now_ms, out)
+            extend_session(group, group.members[member_id], now_ms, out)
 
     # Changes of type
 
     def give_up(self, group: ClassicGroup, out: list[Effect]) -> None:
-        """The group is of another type now: whoever is parked has to join again, nothing is waited for."""
+        """The group is of another type now: joins and syncs that wait are refused, timers cancelled."""
         self.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
         for member in group.members.values():
-            self._cancel_session(group, member, out)
+            cancel_session(group, member, out)
         out += [CancelTimer(session_key(group.group_id, member_id)) for member_id in group.pending_members]
         out += [CancelTimer(join_key(group.group_id)), CancelTimer(sync_key(group.group_id))]
 
     def take_over(self, draft: ClassicGroup, rebalances: bool, now_ms: int, out: list[Effect]) -> None:
-        """A group of another type has just become what `draft` has: stable, unless it is to rebalance."""
+        """A group of another type has just become `draft`: stable, unless it is to rebalance."""
         group = self._groups[draft.group_id]
         assert isinstance(group, ClassicGroup)
         for member_id, member in group.members.items():
             group.update(member, draft.members[member_id].protocols)
-            self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
+            extend_session(group, member, now_ms, out)
         if rebalances:
-            self._prepare_rebalance(group, now_ms, out)
+            self._rebalance.prepare(group, now_ms, out)
 
     # Inside
 
     def _classic_group(self, group_id: str) -> ClassicGroup | None:
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
-
-    def _drop(self, group: ClassicGroup, member_id: str, out: list[Effect]) -> None:
-        """Take a member, or a pending one, out; if it still waits, it may join as a new one."""
-        if member_id in group.pending_members:
-            out.append(CancelTimer(session_key(group.group_id, member_id)))
-        elif (member := group.members.get(member_id)) is not None:
-            _answer_join(group, member, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID), out)
-            _answer_sync(member, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID), out)
-            self._cancel_session(group, member, out)
-        group.remove(member_id)
-
-    def _extend_session(
-        self, group: ClassicGroup, member: Member, timeout_ms: int, now_ms: int, out: list[Effect]
-    ) -> None:
-        member.deadline_ms = deadline_ms = now_ms + timeout_ms
-        timer_at_ms = member.timer_at_ms
-        if timer_at_ms is None or deadline_ms < timer_at_ms:
-            self._set_session_timer(group, member, out)
-
-    def _set_session_timer(self, group: ClassicGroup, member: Member, out: list[Effect]) -> None:
-        member.timer_at_ms = member.deadline_ms
-        out.append(SetTimer(session_key(group.group_id, member.member_id), member.deadline_ms))
-
-    def _cancel_session(self, group: ClassicGroup, member: Member, out: list[Effect]) -> None:
-        if member.timer_at_ms is not None:
-            member.timer_at_ms = None
-            out.append(CancelTimer(session_key(group.group_id, member.member_id)))
-
-    def _answer_sync_and_extend(
-        self, group: ClassicGroup, member: Member, reply: SyncReply, now_ms: int, out: list[Effect]
-    ) -> None:
-        """Answer a parked sync; while it was parked, the session's end was overlooked, so it begins anew."""
-        if _answer_sync(member, reply, out):
-            self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
 
 
 def _check_sync(group: ClassicGroup, command: Sync) -> ErrorCode:
@@ -587,45 +432,14 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ErrorCode:
         return code
     if command.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    for said, known in (
+    for given, expected in (
         (command.protocol_type, group.protocol_type),
         (command.protocol_name, group.protocol),
     ):
-        # One that was a member of another type of group a moment ago knows of a protocol of its own.
-        if said is not None and known is not None and said != known and not group.is_unled:
+        # A member that was in a group of another type names the protocol of that group.
+        if given is not None and expected is not None and given != expected and not group.is_unled:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return group.rules.sync
-
-
-def _join_reply(group: ClassicGroup, member_id: str) -> JoinReply:
-    return JoinReply(
-        NONE,
-        member_id,
-        group.generation,
-        group.protocol_type,
-        group.protocol,
-        group.leader or "",
-        members=group.joined_members() if group.leader == member_id else [],
-    )
-
-
-def _sync_reply(group: ClassicGroup, member: Member) -> SyncReply:
-    return SyncReply(NONE, group.protocol_type, group.protocol, member.assignment)
-
-
-def _answer_join(group: ClassicGroup, member: Member, reply: JoinReply, out: list[Effect]) -> None:
-    ticket = group.take_join(member)
-    if ticket is not None:
-        out.append(Reply(ticket, reply))
-
-
-def _answer_sync(member: Member, reply: SyncReply, out: list[Effect]) -> bool:
-    ticket: Any = member.sync_ticket
-    if ticket is None:
-        return False
-    member.sync_ticket = None
-    out.append(Reply(ticket, reply))
-    return True
 
 
 def _refuse(command: Join | Sync | Leave, code: ErrorCode, out: list[Effect]) -> None:

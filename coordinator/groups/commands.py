@@ -1,10 +1,9 @@
-"""What one can ask a group machine, and what it answers: plain values, one pair per operation.
+"""The commands of a group machine and their replies: plain values, one pair per operation.
 
-Each command has a `ticket`, which comes back with its answer in a `Reply`; for the runtime it is the function
-to call with the answer. Every command gets exactly one answer. `command.refused(code)` and
-`answer.refused(code)` make the answer of the same shape that says only `code`: whoever cannot ask the machine
-(not the coordinator, still loading, a log that failed) uses them, so that a caller always reads one type of
-answer.
+Each command has a `ticket`, which is in the `Reply`, too; for the runtime it is the function to call with the
+reply. Every command gets exactly one reply. `command.refused(code)` and `reply.refused(code)` make a reply of
+the same type with the error only: for commands that do not reach the machine (not the coordinator, still
+loading, a log that failed).
 
 The names follow the protocol's; `version` is the request's API version where behaviour depends on it.
 """
@@ -26,14 +25,14 @@ NONE = ErrorCode.NONE
 
 
 class OfferedProtocol(NamedTuple):
-    """One assignment strategy that a member knows, in its order of preference."""
+    """An assignment strategy of a member, in its order of preference."""
 
     name: str
     metadata: bytes
 
 
 class JoinedMember(NamedTuple):
-    """What the leader learns of a member."""
+    """A member, for the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -86,7 +85,7 @@ class JoinReply:
 
 @dataclass(slots=True)
 class Sync:
-    """Fetch the own assignment; the leader brings everybody's. Answered when the leader has brought it."""
+    """Get the assignment; the leader sends those of all members. Answered when the leader has sent them."""
 
     ticket: Any
     group_id: str
@@ -126,7 +125,7 @@ class Heartbeat:
     group_instance_id: str | None = None
 
     def refused(self, code: ErrorCode) -> HeartbeatReply:
-        # While the group is being loaded nobody can be told to rejoin: a heartbeat just passes, as in Kafka.
+        # While the group is being loaded no member can rejoin: the heartbeat succeeds, as in Kafka.
         return HeartbeatReply(NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
 
@@ -293,10 +292,9 @@ class FetchOffsets:
     member_id: str | None = None
     member_epoch: int = -1
     require_stable: bool = False
-    """Tell no offset that an open transaction is about to replace."""
+    """Leave out offsets that an open transaction is about to replace."""
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
-    """By name, where topics were asked for by id: what was committed for another topic of that name is none
-    of theirs."""
+    """By name, where the request names topics by id: offsets of an earlier topic of the name do not count."""
 
     def refused(self, code: ErrorCode) -> FetchOffsetsReply:
         return FetchOffsetsReply(code)
@@ -307,7 +305,7 @@ class FetchOffsetsReply:
     error_code: ErrorCode
     """Of the whole group; versions 0 and 1 repeat it for every requested partition."""
     offsets: list[FetchedOffset] = field(default_factory=list)
-    """In the order of the request; grouped by topic when everything was asked for."""
+    """In the order of the request; grouped by topic when the request names no partitions."""
 
     def refused(self, code: ErrorCode) -> FetchOffsetsReply:
         return FetchOffsetsReply(code)
@@ -335,7 +333,7 @@ class DeleteOffsetsReply:
 
 @dataclass(slots=True)
 class RemoveTopics:
-    """Forget the offsets of topics that are gone, in all groups of the machine."""
+    """Remove the offsets of deleted topics, in all groups of the machine."""
 
     ticket: Any
     topics: Mapping[str, bytes | None]

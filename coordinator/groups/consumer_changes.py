@@ -1,6 +1,6 @@
-"""What happens to a consumer group when a member comes, changes its mind, moves on or goes, as records.
+"""The records of a consumer group when a member joins, changes its subscription, moves on or leaves.
 
-A `MemberChange` gathers the records of one command and the values that they bring; nothing is in the group
+A `MemberChange` gathers the records of one command and their values; nothing is in the group
 before they are stored. So a refusal on the way leaves everything as it was. Each step reads the group as it
 is and the change as far as it has got, in the order in which Kafka writes the records.
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.groups.assignors import ASSIGNORS, AssignedMember, AssignmentSpec
 from odradek.coordinator.groups.consumer_group import (
-    NOBODY,
+    NO_METADATA,
     ConsumerGroup,
     ConsumerMember,
     current_assignment_value,
@@ -78,8 +78,8 @@ class MemberChange:
         self.replaces = replaces
         self.is_new = member is None
         self.records: list[GroupRecord] = []
-        self.before = NOBODY if member is None else member.metadata
-        """What the group's counts have of the member."""
+        self.before = NO_METADATA if member is None else member.metadata
+        """The member as the group's counts have it."""
         self.metadata = self.before
         self.current = MemberAssignment() if member is None else member.current
         self.target: Assignment = {} if member is None else group.target_of(member.member_id)
@@ -87,7 +87,7 @@ class MemberChange:
         self.assignment_epoch = group.assignment_epoch
         self.is_subscription_changed = False
         self.wants_match = False
-        """It has brought a regular expression that nobody else has."""
+        """The member has a regular expression that is new in the group."""
         self.has_looked = False
         """The group's topics have been looked at."""
         if replaces is not None:
@@ -113,7 +113,7 @@ class MemberChange:
         return are_names_changed if old == new else self._change_pattern(old, new) or are_names_changed
 
     def look_at_topics(self, view: ClusterView, is_reason: bool) -> None:
-        """A new epoch of the group, if there `is_reason` for one or the topics are not what they were."""
+        """A new epoch of the group, if there `is_reason` for one or the topics have changed."""
         group = self.group
         topics = group.subscriptions.topics_with(self.before, self.metadata)
         found = metadata_hash(topics, view)
@@ -227,14 +227,14 @@ def removal_of(
     """The records that take members out."""
     group_id = group.group_id
     records: list[GroupRecord] = []
-    gone: dict[str, int] = {}
+    removed: dict[str, int] = {}
     for member in members:
         records += tombstones_of(group_id, member.member_id)
         if member.pattern:
-            gone[member.pattern] = gone.get(member.pattern, 0) + 1
+            removed[member.pattern] = removed.get(member.pattern, 0) + 1
     records += [
         pattern_tombstone(group_id, pattern)
-        for pattern, count in gone.items()
+        for pattern, count in removed.items()
         if group.subscriptions.count_of(pattern) == count
     ]
     topics = group.subscriptions.topics_without(member.metadata for member in members)
@@ -245,17 +245,16 @@ def removal_of(
 def preferred_assignor(
     group: ConsumerGroup,
     assignors: Sequence[str],
-    before: ConsumerGroupMemberMetadataValue = NOBODY,
-    after: ConsumerGroupMemberMetadataValue = NOBODY,
+    before: ConsumerGroupMemberMetadataValue = NO_METADATA,
+    after: ConsumerGroupMemberMetadataValue = NO_METADATA,
 ) -> str:
-    """The one of `assignors` that most members would like, the first when nobody cares; `before` becomes
-    `after`."""
+    """The one of `assignors` that most members name, the first if none does; `before` becomes `after`."""
     counts = group.assignor_counts()
     if before.server_assignor != after.server_assignor:
         for name, change in ((before.server_assignor, -1), (after.server_assignor, 1)):
             if name is not None:
                 counts[name] = counts.get(name, 0) + change
-    # What the broker no longer offers does not count.
+    # An assignor that the broker no longer has does not count.
     wanted = {name: count for name, count in counts.items() if count and name in assignors}
     return max(wanted, key=wanted.__getitem__, default=assignors[0])
 

@@ -1,4 +1,4 @@
-"""What one can ask of a group of the consumer protocol (KIP-848), and what it answers; see `commands.py`."""
+"""The commands of a group of the consumer protocol (KIP-848), and their replies; see `commands.py`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LEAVE_FOR_A_WHILE_EPOCH = -2
 """Of a static member that is to be back before its session ends."""
 
 OwnedPartitions = list[tuple[bytes, list[int]]]
-"""Topic id and partitions, as a client lists what it has."""
+"""Topic id and partitions, as a client lists them."""
 
 
 @dataclass(slots=True)
 class ConsumerHeartbeat:
-    """Join, stay, leave, and learn what to work on; None and -1 say that something has not changed."""
+    """Join, stay or leave; None and -1 stand for values that have not changed."""
 
     ticket: Any
     group_id: str
     member_id: str
-    """Chosen by the member; version 0 may leave it empty and is given one."""
+    """Chosen by the member; in version 0 it may be empty, then the broker makes one."""
     member_epoch: int
     instance_id: str | None = None
     rack_id: str | None = None
@@ -48,7 +48,7 @@ class ConsumerHeartbeat:
     """Empty for none."""
     server_assignor: str | None = None
     owned: OwnedPartitions | None = None
-    """What the member works on."""
+    """The partitions that the member owns."""
     client_id: str = ""
     client_host: str = ""
     """As Kafka shows it: "/127.0.0.1"."""
@@ -62,12 +62,12 @@ class ConsumerHeartbeat:
 class ConsumerHeartbeatReply:
     error_code: ErrorCode
     error_message: str | None = None
-    """None where the code says all."""
+    """None where the code is enough."""
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: list[tuple[bytes, list[int]]] | None = None
-    """All that the member shall work on, by topic id; None when it knows that already."""
+    """The whole assignment, by topic id; None when the member has it already."""
 
     def refused(self, code: ErrorCode) -> ConsumerHeartbeatReply:
         return ConsumerHeartbeatReply(code)
@@ -83,7 +83,7 @@ class DescribedConsumer(NamedTuple):
     subscribed_topic_names: list[str]
     subscribed_topic_regex: str
     assignment: Mapping[bytes, list[int]]
-    """What it has, also what it has to give up, by topic id; topics that exist only."""
+    """All that it has, also partitions to give up, by topic id, of existing topics."""
     target_assignment: Mapping[bytes, list[int]]
     is_classic: bool = False
     """Whether it is a member of the classic protocol."""
@@ -118,7 +118,7 @@ class ConsumerGroupDescription:
 
 @dataclass(slots=True)
 class TopicsChanged:
-    """Topics came, went, grew, or were made anew: groups that subscribe to them look again."""
+    """Topics were created, deleted, or got partitions: groups that subscribe to them look again."""
 
     ticket: Any
     names: frozenset[str]
@@ -144,7 +144,7 @@ class TopicsMatched:
 
 @dataclass(slots=True)
 class Noted:
-    """The answer to what nobody asked."""
+    """The reply to a command of the broker itself."""
 
     error_code: ErrorCode
 

@@ -3,7 +3,7 @@
 This is data with its invariants; who may do what, and when, is decided in
 `coordinator/groups/consumer_membership.py`. What survives a restart is written by `ConsumerGroup.apply`
 alone, from records that have just been appended or are read back. The values in it are shared with these
-records and never changed in place. The rest (deadlines, what is to be looked at again) lives only here.
+records and never changed in place. The rest (deadlines, flags for the next heartbeat) is only here.
 
 Source: ConsumerGroup.java and ModernGroup.java of Kafka 4.3.
 """
@@ -47,7 +47,7 @@ from odradek.wire.messages.group_records import (
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
-    "NOBODY",
+    "NO_METADATA",
     "ConsumerGroup",
     "ConsumerMember",
     "ConsumerSession",
@@ -58,13 +58,13 @@ __all__ = [
 
 NONE = ErrorCode.NONE
 FIRST_EPOCH = 1
-"""Of a new group, and of its first target assignment, which gives nobody anything."""
+"""Of a new group, and of its first target assignment, which is empty."""
 MEMBER_EPOCHS_SINCE = 9
 """OffsetCommit version that a member of this protocol has to use at least."""
-_GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
+_NO_ASSIGNMENT = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
 """Of a member whose assignment has a tombstone; its own follows."""
 _NOTHING: Assignment = {}
-NOBODY = ConsumerGroupMemberMetadataValue(
+NO_METADATA = ConsumerGroupMemberMetadataValue(
     instance_id=None,
     rack_id=None,
     client_id="",
@@ -75,13 +75,13 @@ NOBODY = ConsumerGroupMemberMetadataValue(
     server_assignor=None,
     classic_member_metadata=None,
 )
-"""What is known of a member that has not said anything of itself yet."""
+"""Of a member whose metadata record has not been read yet."""
 
 
 @dataclass(slots=True)
 class ConsumerSession(Session):
     has_join_timer: bool = False
-    """A classic member that was told to join again has so long for it."""
+    """A classic member has to join again, in time."""
     has_sync_timer: bool = False
     """A classic member that has joined has so long to sync."""
 
@@ -104,7 +104,7 @@ class ConsumerMember:
 
     @property
     def is_classic(self) -> bool:
-        """Whether it speaks the classic protocol."""
+        """Whether it uses the classic protocol."""
         return self.metadata.classic_member_metadata is not None
 
 
@@ -114,7 +114,7 @@ class ConsumerGroup:
     group_type: ClassVar[TypeOfGroup] = CONSUMER
     protocol_type: ClassVar[str] = "consumer"
     offsets_may_expire: ClassVar[bool] = True
-    """Of topics that nobody subscribes to: that is always known."""
+    """Of topics without subscribers: subscriptions are always known."""
     empty_since_ms: ClassVar[None] = None
 
     def __init__(self, group_id: str, topics: Callable[[], ClusterView]) -> None:
@@ -140,19 +140,19 @@ class ConsumerGroup:
         self._owners: dict[bytes, dict[int, str]] = {}
         """Member id by topic id and partition."""
         self._shared_names: list[str] = []
-        """What the last member subscribed to of which that was said."""
+        """The topic names of the last record: members with the same names share this list."""
         self._assignor_counts: dict[str, int] = {}
         # What does not survive a restart
         self.is_to_look = True
-        """Topics may have changed since `metadata_hash`: to be looked at with the next heartbeat."""
+        """Topics may have changed since `metadata_hash`: the next heartbeat looks."""
         self.has_new_topics = True
-        """Topics that no pattern has been held against may be there."""
+        """There may be topics that no pattern was compared with."""
         self.matching_since_ms: int | None = None
         """When the search for topics that match began which is under way."""
         self.match_failed_at_ms: int | None = None
         """When the last search began, if it came to nothing."""
 
-    # What a group of any type can be asked
+    # Of a group of any type
 
     @property
     def is_empty(self) -> bool:
@@ -239,7 +239,7 @@ class ConsumerGroup:
     # More questions
 
     def owner_epoch_of(self, topic_id: bytes, partition: int) -> int:
-        """The epoch of the member that has a partition; -1 when nobody has it."""
+        """The epoch of the member that has a partition; -1 without one."""
         owners = self._owners.get(topic_id)
         member_id = None if owners is None else owners.get(partition)
         return -1 if member_id is None else self.members[member_id].current.member_epoch
@@ -272,7 +272,7 @@ class ConsumerGroup:
     # Durable state
 
     def apply(self, key: Any, value: Any) -> bool:
-        """Become what the record says."""
+        """Apply the record."""
         return _APPLY[key.__class__](self, key, value)
 
     def _apply_group(self, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> bool:
@@ -294,7 +294,7 @@ class ConsumerGroup:
             self._count(member, -1)
         if value is None:
             if member is not None:
-                self._set_current(member, _GONE)
+                self._set_current(member, _NO_ASSIGNMENT)
                 del self.members[key.member_id]
                 self.target.pop(key.member_id, None)
                 if self.static_members.get(member.instance_id or "") == key.member_id:
@@ -344,9 +344,9 @@ class ConsumerGroup:
         member = self.members.get(key.member_id)
         if member is None and value is not None:
             # Where the log has been compacted the member's own record may come later.
-            member = self.members[key.member_id] = ConsumerMember(key.member_id, NOBODY)
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, NO_METADATA)
         if member is not None:
-            self._set_current(member, _GONE if value is None else _current_of(value))
+            self._set_current(member, _NO_ASSIGNMENT if value is None else _current_of(value))
         return True
 
     def _apply_pattern(
@@ -440,7 +440,7 @@ def target_value(target: Assignment) -> ConsumerGroupTargetAssignmentMemberValue
 
 
 def metadata_hash(topics: Iterable[str], view: ClusterView) -> int:
-    """A number that is another one when one of these topics comes, goes, grows or is made anew.
+    """A number that changes when one of these topics is created, deleted, or gets partitions.
 
     Signed, 64 bits, the same in every process; 0 when none of them exists.
     """

@@ -1,13 +1,13 @@
-"""Who is in a consumer group and what they work on (KIP-848): heartbeats and time-outs.
+"""The members of a consumer group and their assignments (KIP-848): heartbeats and time-outs.
 
-One request does it all: a heartbeat joins, stays, changes the subscription, says what the member works on, or
-leaves, and is answered at once with what the member shall work on. The group's epoch counts changes of who
-subscribes to what; the next heartbeat after one has the target of all members worked out, no more often than
-`consumer.assignment.interval.ms`; and each member is led towards its target with its own heartbeats
+There is one request: a heartbeat joins, stays, changes the subscription, reports the owned partitions, or
+leaves, and its response has the assignment. The group's epoch counts changes of members and subscriptions;
+the next heartbeat after a change computes the target assignment, no more often than
+`consumer.assignment.interval.ms`; and each member comes to its target with its own heartbeats
 (`reconciliation.py`).
 
-Regular expressions are matched elsewhere (`MatchTopics`): a member that brings a new one gets its topics with
-a later heartbeat.
+Regular expressions are matched elsewhere (`MatchTopics`): after a new one a member gets its topics with a
+later heartbeat.
 
 Source: GroupMetadataManager.java and GroupCoordinatorService.java of Kafka 4.3; the texts that clients are
 shown are Kafka's.
@@ -80,7 +80,7 @@ MATCH_AGAIN_AFTER_MS = 10_000
 
 
 def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Of a classic member that has been told to join again."""
+    """Of a classic member that has to join again."""
     return (CLASSIC_JOIN, group_id, member_id)
 
 
@@ -133,7 +133,7 @@ class ConsumerMembership:
     def beat(self, command: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatReply | None:
         """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
         done, where `heartbeat` has to judge it."""
-        # Who asks for this has not asked the handler.
+        # This way does not pass the handler, which checks it for all others.
         if not self._settings.serves_consumer_groups:
             return None
         group = self._groups.get(command.group_id)
@@ -176,9 +176,9 @@ class ConsumerMembership:
         group, records = self._group_for(command)
         change = self._change_for(group, command)
         is_reason = change.subscribe(_updated(change.metadata, command))
-        # One member more that upgrades the group is one. A static one that does it in its own place is none
-        # by itself, but what the last leader gave may be without the newest topics, and in the first
-        # rebalance of a classic group its epoch is 0, which is nobody's.
+        # A new member that upgrades the group is a reason. A static member that comes back is none by itself,
+        # but the last leader's assignment may lack the newest topics, and in the first rebalance of a
+        # classic group the epoch is 0, which no member may have.
         if isinstance(known, ClassicGroup) and not known.is_empty:
             is_reason = is_reason or change.replaces is None or group.is_incomplete(view)
         if is_reason or group.is_to_look:
@@ -232,7 +232,7 @@ class ConsumerMembership:
         raise _not_found(f"Group {group_id} is not a consumer group.")
 
     def _change_for(self, group: ConsumerGroup, command: ConsumerHeartbeat) -> MemberChange:
-        """Who speaks, if that is in order.
+        """The change for the member that sent the heartbeat.
 
         GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
         FENCED_INSTANCE_ID.
@@ -266,7 +266,7 @@ class ConsumerMembership:
         return MemberChange(group, member, member_id)
 
     def _after(self, change: MemberChange, config: GroupConfig, now_ms: int, out: list[Effect]) -> None:
-        """What does not survive a restart: timers, and what is to be looked at."""
+        """State that does not survive a restart: timers, and flags for the next heartbeat."""
         group_id, member_id = change.group.group_id, change.member_id
         group = self._consumer_group(group_id)
         member = group.members[member_id]
@@ -357,7 +357,9 @@ class ConsumerMembership:
         else:
             raise _unknown_member(group, member_id)
         if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            self._store_all(group_id, [current_record(group_id, member_id, _away(member))], now_ms, out)
+            self._store_all(
+                group_id, [current_record(group_id, member_id, _assignment_while_away(member))], now_ms, out
+            )
         else:
             self.remove(group, [member], now_ms, out)
         return ConsumerHeartbeatReply(NONE, None, member_id, command.member_epoch)
@@ -365,8 +367,8 @@ class ConsumerMembership:
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
     ) -> None:
-        """Take members out: they have left, or nobody believes that they are still there. What remains may be
-        a classic group."""
+        """Take members out: they have left, or their time is over. The rest may become a classic
+        group."""
         if self.migration.downgrade(group, members, now_ms, out):
             return
         self._store_all(group.group_id, removal_of(group, members, self._topics()), now_ms, out)
@@ -387,7 +389,7 @@ class ConsumerMembership:
     def expire(
         self, group: ConsumerGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
     ) -> None:
-        """A timer of the group has rung."""
+        """A timer of the group is due."""
         kind, _, member_id = timer_key
         if kind.startswith("classic-"):
             self.migration.expire(group, timer_key, now_ms, out)
@@ -406,7 +408,7 @@ class ConsumerMembership:
     def keep_session(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
     ) -> None:
-        """A member was heard of; one of the classic protocol has chosen how long that lasts."""
+        """Extend the session of a member; a classic member has its own session timeout."""
         classic = member.metadata.classic_member_metadata
         if classic is None:
             timeout_ms = self._settings.of_group(group.group_id).consumer_session_timeout_ms
@@ -417,7 +419,7 @@ class ConsumerMembership:
     def _time_revocation(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
     ) -> None:
-        """Give a member that has to give up partitions the time that it asked for."""
+        """A member that has to give up partitions has its rebalance timeout for that."""
         current = member.current
         if current.state is MemberState.UNREVOKED_PARTITIONS:
             until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
@@ -460,7 +462,7 @@ class ConsumerMembership:
     def topics_changed(
         self, group: ConsumerGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """To be looked at with the next heartbeat."""
+        """The next heartbeat looks at them."""
         if group.subscriptions.may_include(names):
             group.is_to_look = True
         if group.subscriptions.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
@@ -470,7 +472,7 @@ class ConsumerMembership:
         """A session is kept by heartbeats alone."""
 
     def refuse_waiting(self, group: ConsumerGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """Nobody ever waits: every heartbeat is answered at once."""
+        """No ticket waits: every heartbeat is answered at once."""
 
     # Inside
 
@@ -486,9 +488,9 @@ class ConsumerMembership:
 
 
 def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat) -> bool:
-    """Whether a member that has what it shall have says only that it is there.
+    """Whether this is the plain heartbeat of a member that has its target assignment.
 
-    False is no more than "perhaps not": the long way finds out. What it works on does not matter then.
+    False means "perhaps not": the full check follows. The owned partitions do not matter then.
     """
     metadata, current = member.metadata, member.current
     return (
@@ -510,7 +512,7 @@ def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: Cons
 def _updated(
     known: ConsumerGroupMemberMetadataValue, command: ConsumerHeartbeat
 ) -> ConsumerGroupMemberMetadataValue:
-    """What is known of a member, with what its heartbeat says."""
+    """The member's metadata, changed by its heartbeat."""
     names, pattern, timeout_ms = (
         command.subscribed_topic_names,
         command.subscribed_topic_regex,
@@ -575,8 +577,8 @@ def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Co
     return group.members[owner_id]
 
 
-def _away(member: ConsumerMember) -> MemberAssignment:
-    """A static member that is to be back: what it has is kept for it, and when it got that is forgotten."""
+def _assignment_while_away(member: ConsumerMember) -> MemberAssignment:
+    """Of a static member that left for a while: it keeps its partitions, without their epochs."""
     current = member.current
     assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in current.assigned.items()}
     return MemberAssignment(

@@ -1,7 +1,7 @@
-"""A group of one protocol as the records of the other: who is in it stays, and has what it had.
+"""A group of one protocol as the records of the other: its members stay, and keep their partitions.
 
 Functions of values: they look at a group and change nothing; `coordinator/groups/migration.py` decides when a
-group is converted, and what its members are told.
+group is converted, and for its members.
 
 Source: ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup of Kafka 4.3.
 """
@@ -59,7 +59,7 @@ _CUSTOM_ASSIGNOR = (
 
 
 class CannotConvert(Exception):
-    """The text says why, as the end of a sentence."""
+    """The text is the reason, as the end of a sentence."""
 
 
 class ClassicConsumer(NamedTuple):
@@ -68,7 +68,7 @@ class ClassicConsumer(NamedTuple):
     member_id: str
     metadata: ConsumerGroupMemberMetadataValue
     has: Assignment
-    """All that it may work on."""
+    """All partitions that it may use."""
 
 
 # Classic to consumer
@@ -77,14 +77,15 @@ class ClassicConsumer(NamedTuple):
 def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecord]:
     """The tombstone of a classic group of consumers, and records of a consumer group with the same members.
 
-    Each member is stable in the epoch that its generation was. It has what the last leader gave it, and what
-    it had when it joined as far as that is nobody's: in the middle of a cooperative rebalance members go on
-    with what they have not been told to give up. Raises CannotConvert.
+    Each member is stable in the epoch of its generation. It has the assignment of the last leader, and of the
+    partitions that it had when it joined those without an owner: in the middle of a cooperative rebalance
+    members keep what they need not give up. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
-    # None while the first rebalance is under way: then it is the one that this would have chosen. All members
-    # may have left by then.
-    protocol = group.protocol or (group.select_protocol() if group.members else "")
+    protocol = group.protocol or ""
+    if not protocol and group.members:
+        # In the first rebalance: the protocol that it would select.
+        protocol = group.protocol_counts.select(group.members.values())
     metadata, assigned, owned = {}, {}, {}
     try:
         for member_id, member in group.members.items():
@@ -180,7 +181,7 @@ def subscribed_names(subscription: ConsumerProtocolSubscription) -> list[str]:
 def owned_partitions(
     subscription: ConsumerProtocolSubscription, view: ClusterView
 ) -> list[tuple[bytes, list[int]]]:
-    """What a member says that it works on, by topic id; topics that are gone are left out."""
+    """The partitions that a member reports, by topic id, without those of deleted topics."""
     owned = []
     for of_topic in subscription.owned_partitions:
         topic = view.topics.get(of_topic.topic)
@@ -208,8 +209,8 @@ def _assignment_of(member: Member, view: ClusterView) -> dict[bytes, frozenset[i
 
 
 def _owners(assignments: Iterable[Assignment]) -> set[tuple[bytes, int]]:
-    """All that is assigned. In the classic protocol a leader may give a partition to two members; here nobody
-    may: raises CannotConvert."""
+    """All that is assigned. In the classic protocol a leader may give a partition to two members, here that
+    raises CannotConvert."""
     taken: set[tuple[bytes, int]] = set()
     for assignment in assignments:
         for topic_id, partitions in assignment.items():
@@ -226,7 +227,7 @@ def _add_free(
     taken: set[tuple[bytes, int]],
     view: ClusterView,
 ) -> None:
-    """What of `owned` exists and is nobody's is the member's, too."""
+    """The member also gets existing partitions of `owned` that have no owner."""
     for topic_id, partitions in owned:
         count = len(view.topics[view.topic_names[topic_id]].partitions)
         free = frozenset(
@@ -255,7 +256,7 @@ def as_classic_group(
 ) -> ClassicGroup:
     """A classic group with these members, at least one, and what they have as their assignments.
 
-    Its generation is the consumer group's epoch. The group is nobody's: its `record` is to be stored.
+    Its generation is the consumer group's epoch. The group is in no machine: its `record` is to be stored.
     """
     group = ClassicGroup(group_id, generation=epoch, protocol_type=CONSUMER_PROTOCOL_TYPE)
     has_by_id = {}
@@ -274,7 +275,7 @@ def as_classic_group(
                 protocols=[OfferedProtocol(one.name, one.metadata) for one in classic.supported_protocols],
             )
         )
-    group.protocol = group.select_protocol()
+    group.protocol = group.protocol_counts.select(group.members.values())
     for member in group.members.values():
         offered = member.metadata(group.protocol)
         member.assignment = classic_assignment(has_by_id[member.member_id], offered, view)
@@ -282,7 +283,7 @@ def as_classic_group(
 
 
 def classic_assignment(assignment: Assignment, offered: bytes, view: ClusterView) -> bytes:
-    """What SyncGroup answers to a member that offered this metadata: in its version, topics by name."""
+    """The assignment in SyncGroup for a member that offered this metadata: in its version, topics by name."""
     topics = [
         AssignedTopicPartitions(topic=name, partitions=sorted(partitions))
         for topic_id, partitions in assignment.items()

@@ -1,7 +1,7 @@
-"""What a group of any type is to the rest of the machine: offsets, listings, deletions.
+"""A group of any type, as the rest of the machine uses it: offsets, listings, deletions.
 
 Each type has a class of its own (`classic_group.py`, `consumer_group.py`, `streams/group.py`) and beside it a
-membership that knows what its members may do (`classic_membership.py`, `consumer_membership.py`, ...).
+membership, the rules for its members (`classic_membership.py`, `consumer_membership.py`, ...).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """What kind of members it has; None for one that only keeps offsets."""
+        """None for a group that only keeps offsets."""
 
     @property
     def state_name(self) -> str:
@@ -59,11 +59,11 @@ class Group(Protocol):
 
     @property
     def empty_since_ms(self) -> int | None:
-        """From when on the time of its offsets runs; None: from the commit of each."""
+        """The start of the retention of its offsets; None: the commit of each."""
 
     @property
     def offsets_may_expire(self) -> bool:
-        """Whether offsets of topics that nobody subscribes to have an end at all."""
+        """Whether offsets of topics without subscribers may expire."""
 
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode: ...
 
@@ -73,7 +73,7 @@ class Group(Protocol):
         """Of the group."""
 
     def check_offset_deletion(self) -> ErrorCode:
-        """Of offsets of any topic; which of them are in use is said by `is_subscribed_to`."""
+        """Of offsets of any topic; `is_subscribed_to` knows which are in use."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
@@ -81,23 +81,23 @@ class Group(Protocol):
         """Of its records, in the order in which a deletion writes tombstones."""
 
     def apply(self, key: Any, value: Any) -> bool:
-        """Become what a record says that has just been appended or is read back. False: the group is gone."""
+        """Apply a record that has just been appended or is read back. False: the group is deleted."""
 
 
 class Membership(Protocol):
     """The members of the groups of one type in one machine. Each method adds its effects to `out`."""
 
     def start(self, group: Any, now_ms: int, out: list[Effect]) -> None:
-        """The group has been read from the log: its members may still be there."""
+        """The group has been read from the log: the sessions of its members begin."""
 
     def expire(self, group: Any, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
-        """A timer that this membership has set for the group has rung."""
+        """A timer that this membership has set for the group is due."""
 
     def topics_changed(self, group: Any, names: frozenset[str], now_ms: int, out: list[Effect]) -> None:
-        """Topics came, went, grew, or were made anew."""
+        """Topics were created, deleted, or got partitions."""
 
     def offsets_committed(self, group: Any, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """A member has committed offsets, which a group may count as a sign of life."""
+        """A member has committed offsets, which may extend its session."""
 
     def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
-        """Answer everybody that is parked with `code`: the machine goes away."""
+        """Refuse all tickets that wait: the machine is given up."""

@@ -1,6 +1,6 @@
-"""What a type of groups is to the group machine: one entry that names all that the type brings.
+"""A type of groups, as the group machine uses it: one entry that names all parts of the type.
 
-A type brings its groups (`group.py`), a membership with the rules of its members, handlers of its commands,
+A type has its groups (`group.py`), a membership with the rules of its members, handlers of its commands,
 names of its timers, its records of `__consumer_offsets`, and checks that need no group. The machine and the
 coordinator take a `GroupTypes`; `coordinator/group_types.py` has those of Kafka. CONTRIBUTING.md shows how
 to add one.
@@ -49,7 +49,7 @@ class MachineParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """One type at work in one machine. A command that an earlier type handles, too, is this one's."""
+    """One type in one machine. It takes over commands that an earlier type handles, too."""
 
     membership: Membership
     new_group: Callable[[str], Group]

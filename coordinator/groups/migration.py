@@ -1,10 +1,10 @@
-"""What members of one protocol do in a group of the other, and how a group changes its type while it works.
+"""Members of one protocol in a group of the other, and the change of the type of a group that has members.
 
 A rolling upgrade: the first member of the consumer protocol makes a classic group of consumers a consumer
-group (`upgrade`). Its classic members stay: they go on to join, sync and send heartbeats, and get in these
-three what a member of the consumer protocol gets in one answer. A heartbeat says REBALANCE_IN_PROGRESS when
-something is to be fetched or given up; a join says what the member has and is answered with its epoch as
-generation; a sync brings the partitions. Nobody is parked, for nobody waits for a leader. When the last
+group (`upgrade`). Its classic members stay: they join, sync and send heartbeats, and get by these three what
+a member of the consumer protocol gets in one response. A heartbeat gets REBALANCE_IN_PROGRESS when partitions
+are to be taken or given up; a join names what the member has and gets its epoch as generation; a sync brings
+the partitions. No request waits, as there is no leader to wait for. When the last
 member of the consumer protocol leaves (`downgrade`), or a static one is back with the classic protocol, the
 rest is a classic group again.
 
@@ -131,7 +131,7 @@ class Migration:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         instance_id = command.group_instance_id
         if not command.member_id and instance_id is None and command.version >= MEMBER_ID_REQUIRED_SINCE:
-            # Not remembered: whoever comes with an id of its own is let in.
+            # Not remembered: a member may join with any id.
             return JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         owner = _owner(group, instance_id)
         if command.member_id and instance_id is not None:
@@ -158,7 +158,7 @@ class Migration:
         now_ms: int,
         out: list[Effect],
     ) -> JoinReply:
-        """What the heartbeat of a member of the consumer protocol does, for one of the classic protocol."""
+        """As the heartbeat of a member of the consumer protocol, for a classic member."""
         group, view = change.group, self._topics()
         config = self._settings.of_group(group.group_id)
         replaced = None if change.replaces is None else group.members[change.replaces]
@@ -195,10 +195,10 @@ class Migration:
         out: list[Effect],
     ) -> JoinReply:
         """The last member of the consumer protocol is static, and back with the classic one: it has what it
-        had, and nobody rebalances unless it subscribes to something else or others were on their way.
+        had, and there is no rebalance unless it subscribes to other topics or others were on their way.
 
-        The generation is the group's epoch where Kafka says the member's, so that whoever has to join again
-        learns that from its sync.
+        The generation is the group's epoch, in Kafka the member's: so a member that has to join again learns
+        it from its sync.
         """
         metadata = _metadata(owner.metadata, command, subscription)
         others = [member for member in group.members.values() if member is not owner]
@@ -247,8 +247,8 @@ class Migration:
             current.member_epoch < group.assignment_epoch
             and current.state is not MemberState.UNREVOKED_PARTITIONS
         ):
-            # One that has to give up partitions first gets what it keeps.
-            self._call_to_join(group, member, now_ms, out)
+            # A member that has to give up partitions gets first the partitions that it keeps.
+            self._require_join(group, member, now_ms, out)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         if member.session.has_sync_timer:
             member.session.has_sync_timer = False
@@ -270,17 +270,17 @@ class Migration:
             if command.generation != member.current.member_epoch:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             self._consumers.keep_session(group, member, now_ms, out)
-            if _has_to_join(group, member) or self._is_left_alone(group, now_ms):
-                self._call_to_join(group, member, now_ms, out)
+            if _has_to_join(group, member) or self._needs_join_to_assign(group, now_ms):
+                self._require_join(group, member, now_ms, out)
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         except KafkaError as refusal:
             code = refusal.code
         out.append(Reply(command.ticket, _HEARTBEAT_REPLIES[code]))
 
-    def _is_left_alone(self, group: ConsumerGroup, now_ms: int) -> bool:
-        """Whether there is something to be worked out with a join because nobody sends heartbeats of the
-        consumer protocol. (In Kafka 4.3 such a group, which it has where a downgrade is forbidden, waits for
-        ever.) Not where its join would be refused, which is so of a group from before the policy."""
+    def _needs_join_to_assign(self, group: ConsumerGroup, now_ms: int) -> bool:
+        """Whether a join has to compute an assignment, as all members are classic: none sends heartbeats of
+        the consumer protocol. (In Kafka 4.3 such a group, which exists where a downgrade is forbidden, waits
+        for ever.) False where the join would be refused: for a group that is older than the policy."""
         if group.classic_member_count < len(group.members) or not self._may_mix():
             return False
         return group.is_to_look or (
@@ -288,10 +288,10 @@ class Migration:
             and may_assign(group, self._settings.of_group(group.group_id), now_ms)
         )
 
-    def _call_to_join(
+    def _require_join(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
     ) -> None:
-        """From the first call on the time runs within which it has to join."""
+        """Within its rebalance timeout, from the first call on."""
         if not member.session.has_join_timer:
             member.session.has_join_timer = True
             wait_ms = max(member.metadata.rebalance_timeout_ms, 0)
@@ -362,7 +362,7 @@ class Migration:
         return converted, records
 
     def upgraded(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-        """The group that this one was is a consumer group now: whoever is parked has to join again."""
+        """The group is a consumer group now: members whose requests wait have to join again."""
         self._classic.give_up(group, out)
         converted = self._groups[group.group_id]
         assert isinstance(converted, ConsumerGroup)
@@ -377,7 +377,7 @@ class Migration:
     def downgrade(
         self, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int, out: list[Effect]
     ) -> bool:
-        """Make what remains without these members a classic group, which rebalances, if all who remain speak
+        """Make what remains without these members a classic group, which rebalances, if all who remain use
         the classic protocol. False, and nothing done, if not."""
         if not self._may_downgrade(group, leaving, 0):
             return False
@@ -413,7 +413,7 @@ class Migration:
         group_id, old_members = group.group_id, list(group.members.values())
         draft = as_classic_group(group_id, group.group_epoch, members, self._topics())
         if rebalances:
-            # A restart in between must not take it for settled: what those had who left is nobody's.
+            # After a restart it must rebalance: the partitions of the members that left have no owner.
             draft.leader = None
         records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
         records.append((GroupMetadataKey(group=group_id), draft.record(now_ms)))
@@ -478,8 +478,7 @@ def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _metadata(
     known: ConsumerGroupMemberMetadataValue, command: Join, subscription: ConsumerProtocolSubscription
 ) -> ConsumerGroupMemberMetadataValue:
-    """What is known of a member, with what its join says. It cannot subscribe by pattern, nor ask for an
-    assignor."""
+    """The member's metadata, changed by its join. It cannot subscribe by pattern, nor name an assignor."""
     metadata = classic_metadata(
         subscription,
         instance_id=known.instance_id if command.group_instance_id is None else command.group_instance_id,
@@ -495,13 +494,13 @@ def _metadata(
 
 
 def _classic_consumers(members: Iterable[ConsumerMember]) -> list[ClassicConsumer]:
-    """With what they have, where Kafka takes what they shall have: should the group be upgraded again before
-    they have joined, nobody else is to be given what they still work on."""
+    """With what they have, where Kafka takes what they shall have: if the group is upgraded again before
+    they have joined, no other member gets the partitions that they still use."""
     return [ClassicConsumer(member.member_id, member.metadata, _has(member)) for member in members]
 
 
 def _has(member: ConsumerMember) -> Assignment:
-    """All that it may work on."""
+    """All partitions that it may use."""
     has: dict[bytes, frozenset[int]] = {}
     for epochs in (member.current.assigned, member.current.revoking):
         for topic_id, partitions in epochs.items():
@@ -510,7 +509,7 @@ def _has(member: ConsumerMember) -> Assignment:
 
 
 def _joined(member_id: str, generation: int, protocol: str) -> JoinReply:
-    """Nobody is told to lead."""
+    """Without a leader."""
     return JoinReply(NONE, member_id, generation, CONSUMER_PROTOCOL_TYPE, protocol)
 
 

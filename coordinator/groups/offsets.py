@@ -87,7 +87,7 @@ def expired_offsets(
 ) -> list[tuple[str, int]]:
     """(topic, partition) of the offsets to drop. Kafka's rules (KIP-211): a simple group's from their commit
     on, an empty group's from the time it became empty, others' from their commit on where subscriptions are
-    known; never while somebody subscribes to the topic."""
+    known; never while a member subscribes to the topic."""
     if not group.offsets_may_expire:
         return []
     empty_since_ms = group.empty_since_ms

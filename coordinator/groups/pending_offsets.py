@@ -1,15 +1,14 @@
 """Offsets that transactions have written and not ended yet, of the groups of one machine.
 
-They are in the log, but nobody reads them: with the marker of their producer they become committed offsets,
-or are forgotten. Until then they keep their group alive, and who asks for stable offsets is told to come
-again.
+They are in the log, but not visible: with the marker of their producer they become committed offsets, or are
+removed. Until then they keep their group alive, and a fetch of stable offsets gets UNSTABLE_OFFSET_COMMIT.
 
 Of two commits for a partition the one that stands later in the log counts, whenever its transaction ends: a
 commit that has been overtaken stays pending and then changes nothing. So what a log says does not depend on
 when it is read, or on what compaction has left of it.
 
-A commit and an end cost what their own producer writes, however many others write for the same partitions:
-what has been overtaken is told by a number that the partition remembers, and nobody has to visit it.
+A commit and an end cost as much as their own producer writes, with any number of producers for a partition:
+a number for each partition marks the offsets that a later commit has overtaken, without a visit to them.
 
 Source: OffsetMetadataManager of Kafka 4.3, which compares the offsets of the records.
 """

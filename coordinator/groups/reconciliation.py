@@ -1,7 +1,7 @@
-"""How a member of a consumer group gets from what it has to what it shall have (KIP-848).
+"""How a member of a consumer group gets from its partitions to its target assignment (KIP-848).
 
 Functions of values: no group, no time. A member first gives up what it shall not have; its epoch moves only
-when it has said so. Then it gets what nobody else has, and waits for the rest. So no partition is ever owned
+when it confirms that. Then it gets what is free, and waits for the rest. So no partition is ever owned
 by two members, whatever they miss or repeat.
 
 Source: CurrentAssignmentBuilder.java of Kafka 4.3.
@@ -28,14 +28,14 @@ Assignment = Mapping[bytes, frozenset[int]]
 AssignmentEpochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the member's epoch from which on it has the partition."""
 OwnedPartitions = Sequence[tuple[bytes, Sequence[int]]]
-"""As a client lists what it works on."""
+"""As a client lists the partitions that it owns."""
 
 
 class MemberState(enum.IntEnum):
-    """The value is what the log has."""
+    """The value as in the log."""
 
     STABLE = 0
-    """Has what its epoch gives it."""
+    """It has the assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
     """Has to give up partitions before its epoch moves on."""
     UNRELEASED_PARTITIONS = 2
@@ -53,13 +53,13 @@ class MemberAssignment:
     previous_member_epoch: int = -1
     assigned: AssignmentEpochs = field(default_factory=dict)
     revoking: AssignmentEpochs = field(default_factory=dict)
-    """What it has to give up and may still work on."""
+    """Partitions that it has to give up and may still use."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def held(self) -> dict[bytes, list[int]]:
-        """All that it may work on, in order."""
+        """All partitions that it may use, in order."""
         return {
             topic_id: sorted({*self.assigned.get(topic_id, ()), *self.revoking.get(topic_id, ())})
             for topic_id in self.assigned.keys() | self.revoking.keys()
@@ -85,14 +85,14 @@ def reconcile(
     """The next step of a member towards its target; the same object when there is none.
 
     `target` has only topics that the member subscribes to. `owner_epoch_of(topic id, partition)` is the epoch
-    of whoever has a partition, -1 when nobody does. `owned_by_client` is what the member says that it works
-    on; None: as before. A member in a state UNKNOWN that works on nothing starts anew; whoever asks has to
-    refuse one that does (FENCED_MEMBER_EPOCH).
+    of the partition's owner, -1 without one. `owned_by_client` is what the member reports to own; None: as
+    before. A member in a state UNKNOWN that owns nothing starts again; the caller has to refuse one that
+    owns something (FENCED_MEMBER_EPOCH).
     """
     state = member.state
     if state is MemberState.STABLE and member.member_epoch == target_epoch:
         return member
-    if state is MemberState.UNREVOKED_PARTITIONS and _works_on(owned_by_client, member.revoking):
+    if state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned_by_client, member.revoking):
         return member
     epoch = target_epoch if state is MemberState.UNKNOWN else member.member_epoch
     return _next_step(member, epoch, target, target_epoch, owner_epoch_of, owned_by_client)
@@ -105,14 +105,16 @@ def without_topics(
 
     They are to be given up at once, without waiting for an assignment.
     """
-    gone = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
-    if not gone:
+    removed = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
+    if not removed:
         return member
-    assigned = {topic_id: member.assigned[topic_id] for topic_id in member.assigned if topic_id not in gone}
+    assigned = {
+        topic_id: member.assigned[topic_id] for topic_id in member.assigned if topic_id not in removed
+    }
     revoking = {topic_id: dict(partitions) for topic_id, partitions in member.revoking.items()}
-    for topic_id in gone:
+    for topic_id in removed:
         revoking.setdefault(topic_id, {}).update(member.assigned[topic_id])
-    if _works_on(owned_by_client, revoking):
+    if _still_owns(owned_by_client, revoking):
         return member.at(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoking)
     return member.at(member.state, member.member_epoch, assigned, member.revoking)
 
@@ -136,14 +138,14 @@ def _next_step(
             revoking[topic_id] = {
                 partition: since for partition, since in partitions.items() if partition not in wanted
             }
-    if revoking and _works_on(owned_by_client, revoking):
+    if revoking and _still_owns(owned_by_client, revoking):
         return member.at(MemberState.UNREVOKED_PARTITIONS, epoch, assigned, revoking)
     state = MemberState.STABLE
     for topic_id, wanted in target.items():
         has: Mapping[int, int] = assigned.get(topic_id, {})
         own = member.revoking.get(topic_id, {})
         missing = [partition for partition in sorted(wanted) if partition not in has]
-        # What the member itself was giving up is free: there is no other owner.
+        # The partitions that the member itself was giving up are free: there is no other owner.
         free = [
             partition
             for partition in missing
@@ -157,7 +159,7 @@ def _next_step(
     return member if step == member else step
 
 
-def _works_on(owned_by_client: OwnedPartitions | None, revoking: AssignmentEpochs) -> bool:
+def _still_owns(owned_by_client: OwnedPartitions | None, revoking: AssignmentEpochs) -> bool:
     """Whether the client has, or may still have, any of these."""
     if owned_by_client is None:
         return True

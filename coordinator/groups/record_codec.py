@@ -58,7 +58,7 @@ BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
 """More than a record's own lengths, deltas and attributes ever take."""
 LONGEST_STRING_BYTES = 2**15 - 1
-"""What the length of a string in these records can say."""
+"""The largest length of a string in these records."""
 
 _OFFSET_KEY_PREFIX = struct.pack(">h", OffsetCommitKey.record_type)
 _OFFSET_VALUE_PREFIX = struct.pack(">h", OFFSET_VALUE_VERSION)
@@ -92,7 +92,7 @@ class Kind(enum.Enum):
 class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
-    """-1 when it was not said."""
+    """-1 when it was not given."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
@@ -128,7 +128,7 @@ def decode_key(key: bytes, records: RecordTypes = group_records.RECORDS) -> tupl
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of all offsets of a group and a topic begin with; the partition follows.
+    """The first bytes of the keys of all offsets of a group and a topic; the partition follows.
 
     The names have to be short enough (`fits_record`).
     """
@@ -245,7 +245,7 @@ def decode_group_value(key: Any, value: bytes, records: RecordTypes = group_reco
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics that a member of a consumer group asks for; None when its metadata cannot be read.
+    """The topics that a member of a consumer group subscribes to; None when its metadata cannot be read.
 
     Only the part of version 0 is read, which all versions begin with: some clients err in what follows.
     """

@@ -48,7 +48,7 @@ class RegularExpression:
             ) from error
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is what the expression says. Other threads run meanwhile."""
+        """Whether the expression matches the whole text. Other threads run meanwhile."""
         return self._compiled.fullmatch(text) is not None
 
 

@@ -1,9 +1,9 @@
-"""When a member of a consumer or a streams group is given up: its session, and the time that it has to give
-up what it shall not have any more.
+"""When a member of a consumer or a streams group is removed: at the end of its session, or of the time
+that it has to give up partitions.
 
 Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
 deadline, so that a heartbeat that changes nothing costs an assignment and an answer. None of this survives a
-restart; then all of it begins anew.
+restart; then all of it begins again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["MemberTimers", "Session"]
 @dataclass(slots=True)
 class Session:
     deadline_ms: int = 0
-    """When the session ends, unless the member is heard of."""
+    """When the session ends, unless the member sends a heartbeat."""
     timer_at_ms: int | None = None
     """When the session's timer will ring; heartbeats move only the deadline."""
     revoking_epoch: int | None = None
@@ -45,14 +45,14 @@ class MemberTimers:
         self._rebalance = rebalance
 
     def extend(self, group_id: str, member: _Member, deadline_ms: int, out: list[Effect]) -> None:
-        """The member was heard of, and may be silent until `deadline_ms`."""
+        """The next heartbeat is due by `deadline_ms`."""
         session = member.session
         session.deadline_ms = deadline_ms
         if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
             self._set(group_id, member, out)
 
     def has_ended(self, group_id: str, member: _Member, now_ms: int, out: list[Effect]) -> bool:
-        """The session's timer has rung: whether the member is to be given up. If not it is set again."""
+        """The session's timer is due: whether the member is to be removed. If not, the timer is set."""
         session = member.session
         session.timer_at_ms = None
         if now_ms < session.deadline_ms:
@@ -74,7 +74,7 @@ class MemberTimers:
             out.append(CancelTimer((self._rebalance, group_id, member.member_id)))
 
     def has_not_revoked(self, member: _Member, epoch: int) -> bool:
-        """The timer of a revocation has rung: whether the member, in this epoch now, is to be given up."""
+        """The timer of a revocation is due: whether the member, in this epoch now, is to be removed."""
         revoking_epoch, member.session.revoking_epoch = member.session.revoking_epoch, None
         return revoking_epoch == epoch
 

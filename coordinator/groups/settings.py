@@ -1,4 +1,4 @@
-"""The settings that groups obey: the broker's, with Kafka's defaults, and what a group has of its own.
+"""The settings of groups: the broker's, with Kafka's defaults, and the overrides of single groups.
 
 The server fills in the broker's from its options and `group_configs` from the cluster's metadata. Fields have
 Kafka's names with underscores for dots. Source: GroupCoordinatorConfig and GroupConfig of Kafka 4.3.
@@ -56,7 +56,7 @@ class GroupSettings:
     group_consumer_max_assignment_interval_ms: int = 15_000
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """Those that members may ask for; the first is taken where nobody does."""
+    """The assignors that members may name; the first is the default."""
     group_consumer_migration_policy: str = "bidirectional"
     """Between which protocols a group may change while it lives: "upgrade" (classic to consumer),
     "downgrade", "bidirectional" or "disabled"."""
@@ -97,7 +97,7 @@ class GroupSettings:
     _configs: dict[str | None, GroupConfig] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What `of_group` has made so far; None stands for every group without settings of its own."""
+    """Cached results of `of_group`; None stands for every group without overrides."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -116,7 +116,7 @@ class GroupSettings:
         return self.streams_version >= 1 and "streams" in self.group_coordinator_rebalance_protocols
 
     def of_group(self, group_id: str) -> GroupConfig:
-        """What this group works by at the moment; to be asked at each use, as the settings are."""
+        """The options of this group at the moment; to be called at each use."""
         key = group_id if group_id in self.group_configs else None
         config = self._configs.get(key)
         if config is None:

@@ -29,7 +29,7 @@ class Subscriptions:
     _pattern_counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, metadata: ConsumerGroupMemberMetadataValue, change: int) -> None:
-        """A member with this metadata has come (1) or gone (-1)."""
+        """A member with this metadata joined (1) or left (-1)."""
         for topic in metadata.subscribed_topic_names:
             add_to_count(self.name_counts, topic, change)
         if metadata.subscribed_topic_regex:
@@ -55,11 +55,11 @@ class Subscriptions:
         return names
 
     def topics_by(self, patterns: Iterable[ResolvedPattern]) -> set[str]:
-        """The topics that members subscribe to, if this is what their patterns match."""
+        """The topics that members subscribe to, if their patterns match these."""
         return set(self.name_counts).union(*(resolved.topics for resolved in patterns))
 
     def topics_without(self, metadata: Iterable[ConsumerGroupMemberMetadataValue]) -> set[str]:
-        """The topics that are subscribed to when the members with this metadata have gone."""
+        """The topics that are subscribed to without the members with this metadata."""
         counts, pattern_counts = dict(self.name_counts), dict(self._pattern_counts)
         for one in metadata:
             for name in one.subscribed_topic_names:

@@ -4,7 +4,7 @@ A function of values, like those of consumer groups (`assignors.py`). A task is 
 
 - Every task is active at exactly one member. The numbers of members differ by one at most, and no more tasks
   change their member than that needs; one that must goes to a member that has its state, if it can.
-- A task with state has standbys besides: as many as asked for, as far as there are processes without it.
+- A task with state has standbys besides: as many as configured, as far as there are processes without it.
   Members have tasks of both kinds about equally; where processes leave a choice, standbys stay where they are
   or go where the state is.
 - What is one more than equal is spread over processes. There are no warm-up tasks; racks and tags of clients
@@ -29,7 +29,7 @@ Task = tuple[str, int]
 """Subtopology id and partition."""
 
 PASSES_MAX = 16
-"""How often standbys are gone through to even out what processes allow."""
+"""Passes over the standbys to even them out, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class AssignableSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What the assignor goes by."""
+    """The input of the assignor."""
 
     members: Mapping[str, TaskMember]
     """By member id."""
@@ -183,7 +183,7 @@ def _compact(tasks: Iterable[Task]) -> Tasks:
 
 
 def _assign_active(work: _Work) -> None:
-    """Those stay that may; of the others first those whose state somebody with room has."""
+    """Those stay that may; of the others first those whose state is with a member that has room."""
     counts, tasks = work.counts, work.tasks(only_stateful=False)
     share, larger_shares = divmod(len(tasks), len(work.member_ids))
     more_than_share = _with_more_than(share, work)[:larger_shares]
@@ -229,7 +229,7 @@ def _with_more_than(share: int, work: _Work) -> list[str]:
 class _LeastLoaded:
     """Processes by the tasks of their least loaded member, then by tasks for each member.
 
-    As long as one is in use, members get tasks by `take` only and lose them by nobody's but `_level`'s hand.
+    As long as one is in use, only `take` gives tasks to members, and only `_level` takes them away.
     """
 
     __slots__ = ("_members", "_processes", "_work")

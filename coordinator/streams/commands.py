@@ -1,4 +1,4 @@
-"""What one can ask of a group of the streams protocol (KIP-1071), and what it answers; see `commands.py`."""
+"""The commands of a group of the streams protocol (KIP-1071), and their replies; see `commands.py`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StreamsHeartbeat:
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
     topology: StreamsGroupTopologyValue | None = None
-    """Brought by who joins, and by nobody else."""
+    """Sent by a member that joins, and only then."""
     owned: TaskAssignment | None = None
     """The tasks that the member has."""
     process_id: str | None = None
@@ -69,7 +69,7 @@ class StreamsHeartbeat:
 
 
 class EndpointPartitions(NamedTuple):
-    """What can be asked at an endpoint: partitions by topic."""
+    """The partitions that an endpoint serves, by topic."""
 
     endpoint: UserEndpoint
     active: list[tuple[str, list[int]]]
@@ -85,14 +85,14 @@ class StreamsHeartbeatReply:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: TaskAssignment | None = None
-    """All that the member shall run; None when it knows that already."""
+    """All tasks of the member; None when it has them already."""
     statuses: list[Status] = field(default_factory=list)
     endpoint_epoch: int = 0
-    """Of what can be asked where; a group begins with 0."""
+    """Of `endpoints`; a group begins with 0."""
     endpoints: list[EndpointPartitions] | None = None
     """None when the member knows them already."""
     topics_to_create: Mapping[str, NewTopic] = field(default_factory=dict)
-    """Internal topics that the application lacks; whoever passes the answer on sees to them."""
+    """Internal topics that the application lacks; the request's handler creates them."""
 
     def refused(self, code: ErrorCode) -> StreamsHeartbeatReply:
         return StreamsHeartbeatReply(code)

@@ -3,7 +3,7 @@
 This is data with its invariants; who may do what, and when, is decided in
 `coordinator/streams/membership.py`. What survives a restart is written by `StreamsGroup.apply` alone, from
 records that have just been appended or are read back. The values in it are shared with these records and
-never changed in place. The rest (deadlines, the topology held against the cluster, who asked for a shutdown)
+never changed in place. The rest (deadlines, the topology compared with the cluster, a request for a shutdown)
 lives only here.
 
 Source: StreamsGroup.java and StreamsGroupMember.java of Kafka 4.3.
@@ -62,7 +62,7 @@ __all__ = [
 
 NONE = ErrorCode.NONE
 INITIAL_EPOCH = 1
-"""Of a group that nobody has joined yet, and of its target assignment."""
+"""Of a group before its first member, and of its target assignment."""
 NO_TOPOLOGY_EPOCH = -1
 NO_TARGET = TaskAssignment()
 MEMBER_EPOCHS_SINCE = 9
@@ -70,7 +70,7 @@ MEMBER_EPOCHS_SINCE = 9
 
 
 def new_member_metadata() -> StreamsGroupMemberMetadataValue:
-    """Of a member that has said nothing yet."""
+    """Of a member whose record has not been read yet."""
     return StreamsGroupMemberMetadataValue(
         instance_id=None,
         rack_id=None,
@@ -121,11 +121,11 @@ class StreamsGroup:
         self._required_topics: frozenset[str] = frozenset()
         # What does not survive a restart
         self.configured: ConfiguredTopology | None = None
-        """The topology held against the topics that there are; None: to be done with the next heartbeat."""
+        """The topology compared with the existing topics; None: the next heartbeat does it."""
         self.is_to_look = True
-        """Topics may have changed since `metadata_hash`: to be looked at with the next heartbeat."""
+        """Topics may have changed since `metadata_hash`: the next heartbeat looks."""
         self.shutdown_by: str | None = None
-        """The member that wants the whole application to stop, until nobody is left."""
+        """The member that requested the stop of the application, until no member is left."""
         self.endpoint_epoch = 0
         """Counts up when what can be asked where changes."""
         self.delayed_until_ms: int | None = None
@@ -203,7 +203,7 @@ class StreamsGroup:
     # More questions
 
     def needs_any_of(self, names: frozenset[str]) -> bool:
-        """Whether the application has to do with one of these topics."""
+        """Whether the application uses one of these topics."""
         return not self._required_topics.isdisjoint(names)
 
     def target_of(self, member_id: str) -> TaskAssignment:
@@ -213,7 +213,7 @@ class StreamsGroup:
     # Durable state
 
     def apply(self, key: Any, value: Any) -> bool:
-        """Become what the record says."""
+        """Apply the record."""
         return _APPLY[key.__class__](self, key, value)
 
     def _apply_group(self, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> bool:

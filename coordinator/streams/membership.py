@@ -1,12 +1,11 @@
-"""Who is in a streams group and which tasks they run (KIP-1071): heartbeats, time-outs, the description.
+"""The members of a streams group and their tasks (KIP-1071): heartbeats, time-outs, the description.
 
 The rules are those of Kafka's GroupMetadataManager.java (streams groups), release 4.3. A heartbeat goes
-through five steps: the member as it now is; the topology, which the first member brings; the topology held
-against the topics that there are, which says what has to be created; the target assignment, where members,
-topology, topics or settings have changed; and the member's next step towards it. All that changes is written
-as one batch.
+through five steps: the member as it now is; the topology, which the first member brings; its comparison with
+the existing topics, which finds the topics to create; the target assignment, where members, topology, topics
+or settings have changed; and the member's next step towards it. All changes are written as one batch.
 
-Nobody ever waits: every heartbeat is answered at once. As in Kafka 4.3 there are no static members, no
+No ticket waits: every heartbeat is answered at once. As in Kafka 4.3 there are no static members, no
 patterns of source topics, no warm-up tasks, and a topology does not change while its group exists.
 """
 
@@ -243,7 +242,7 @@ class StreamsMembership:
     def _configured(
         self, group: StreamsGroup, topology: StreamsGroupTopologyValue
     ) -> tuple[ConfiguredTopology, int]:
-        """The topology held against the topics of now, and their hash."""
+        """The topology compared with the present topics, and their hash."""
         configured = group.configured
         if configured is not None and not group.is_to_look:
             return configured, group.metadata_hash
@@ -259,7 +258,7 @@ class StreamsMembership:
     # Target assignment
 
     def _target(self, step: _Step) -> tuple[int, TaskAssignment, int | None]:
-        """Epoch and target that the member is to be brought to, made anew where the group has changed; until
+        """Epoch and target assignment of the member, computed again where the group has changed; until
         when a new group waits for more members (None: it does not)."""
         group, member_id, now_ms = step.group, step.command.member_id, step.now_ms
         config = self._settings.of_group(group.group_id)
@@ -344,11 +343,11 @@ class StreamsMembership:
         assignment, has_changed = None, member.tasks.assigned != before.assigned
         if command.member_epoch == JOIN_EPOCH or has_changed:
             assignment = member.tasks.assigned.without_epochs()
-            # A group that has just been made begins with what it is told here.
+            # A new group begins with the settings of this request.
             if member.metadata.user_endpoint is not None and group is step.group:
                 group.endpoint_epoch += 1
         elif command.owned is not None and not _has_all(command.owned, member.tasks.assigned):
-            # The answer that told it was lost. (In Kafka 4.3 nobody runs them until something changes.)
+            # The response that had it was lost. (In Kafka 4.3 no member runs them until something changes.)
             assignment = member.tasks.assigned.without_epochs()
         statuses = step.statuses
         if configured.problem is not None:
@@ -407,7 +406,7 @@ class StreamsMembership:
             self._follow_revocation(group, member, now_ms, out)
 
     def expire(self, group: StreamsGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
-        """A timer of the group has rung."""
+        """A timer of the group is due."""
         if timer_key[0] == DELAY:
             self._expire_delay(group, now_ms, out)
             return
@@ -437,7 +436,7 @@ class StreamsMembership:
     def topics_changed(
         self, group: StreamsGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """To be looked at with the next heartbeat."""
+        """The next heartbeat looks at them."""
         if group.needs_any_of(names):
             group.is_to_look = True
 
@@ -445,7 +444,7 @@ class StreamsMembership:
         """A session is kept by heartbeats alone."""
 
     def refuse_waiting(self, group: StreamsGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """Nobody ever waits: every heartbeat is answered at once."""
+        """No ticket waits: every heartbeat is answered at once."""
 
     def _extend_session(
         self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]
@@ -586,7 +585,7 @@ def _no_static_members() -> KafkaError:
 def _updated(
     metadata: StreamsGroupMemberMetadataValue, command: StreamsHeartbeat
 ) -> StreamsGroupMemberMetadataValue:
-    """The member as its heartbeat says; what it leaves out is as before."""
+    """The member, changed by its heartbeat; fields that are left out stay."""
     changes: dict[str, Any] = {}
     if command.client_id != metadata.client_id or command.client_host != metadata.client_host:
         changes.update(client_id=command.client_id, client_host=command.client_host)
@@ -618,7 +617,7 @@ def _topology_of(
         check_topology(brought)
         records.append((StreamsGroupTopologyKey(group_id=group.group_id), brought))
         return brought
-    # Of an older one its member is told.
+    # The response names an older one.
     if brought is not None and brought.epoch >= known.epoch and not is_same_topology(brought, known):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
@@ -634,7 +633,7 @@ def _assigned_member(metadata: StreamsGroupMemberMetadataValue, target: TaskAssi
     )
 
 
-# What members and administrators are told
+# Responses to members and administrators
 
 
 def _stale(member_epoch: int, group_epoch: int) -> Status:

@@ -1,8 +1,8 @@
-"""How a member of a streams group gets from the tasks that it has to those that it shall have (KIP-1071).
+"""How a member of a streams group gets from its tasks to its target assignment (KIP-1071).
 
-A function of values: a member first gives up what it shall not have any more, and tells so; then it gets what
-nobody else has. An active task is free when it is with nobody, a standby task may be kept by several members;
-but no process has two copies of a task, since they would share a directory.
+A function of values: a member first gives up what it shall not have any more, and reports it; then it gets
+what is free. An active task is free when no member has it, a standby task may be kept by several members; but
+no process has two copies of a task, since they would share a directory.
 
 Source: CurrentAssignmentBuilder of Kafka's group coordinator (package streams), release 4.3.
 """
@@ -74,14 +74,14 @@ class MemberTasks:
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = NO_TASKS
     to_revoke: HeldTasks = NO_TASKS
-    """What it has been told to give up, and has not yet."""
+    """What it has to give up, and has not yet."""
 
     def is_reconciled(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
 
 class TaskOwners:
-    """Which processes have which tasks, given up ones too until their members have said so."""
+    """Which processes have which tasks, revoked ones too until their members confirm it."""
 
     __slots__ = ("_active", "_copies")
 
@@ -121,8 +121,8 @@ def reconcile(
 ) -> MemberTasks:
     """The member's next step towards its target; the same again where it cannot move.
 
-    `owned` is what it said that it has, None when it did not say; FENCED_MEMBER_EPOCH for a member in a state
-    that nobody knows, until it comes back without tasks.
+    `owned` is what it reports to have, None without a report; FENCED_MEMBER_EPOCH for a member in an
+    unknown state, until it comes back without tasks.
     """
     if member.is_reconciled(target_epoch):
         return member
@@ -130,7 +130,7 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_TASKS:
         if owned is None or _has_any(owned, member.to_revoke):
             return member
-        # All is given up: the member has done what its next epoch asked for.
+        # All is given up: the member has what its next epoch requires.
         epoch += 1
     elif member.state is MemberState.UNKNOWN:
         if owned is None or owned.active or owned.standby or owned.warmup:

@@ -1,11 +1,11 @@
-"""The topology of a Kafka Streams application, held against the topics that there are (KIP-1071).
+"""The topology of a Kafka Streams application, compared with the existing topics (KIP-1071).
 
 A topology is a `StreamsGroupTopologyValue`, as a member brings it and as the log keeps it: subtopologies,
 each with the topics that it reads, writes and keeps its state in. `configure` decides how many partitions
-the internal ones among them are to have, which have to be created, how many tasks each subtopology has, and
-what is in the way (`Status`). All of it are functions of values: no group, no time.
+internal topics have, which of them have to be created, how many tasks each subtopology has, and what is
+missing (`Status`). Functions of values: no group, no time.
 
-Source: the package streams.topics of Kafka's group coordinator, release 4.3. Where that trips over a
+Source: the package streams.topics of Kafka's group coordinator, release 4.3. Where that raises for a
 topology (a subtopology twice, an index out of range) this refuses it with STREAMS_INVALID_TOPOLOGY; so it
 does one of more than TASKS_MAX tasks, which Kafka does not bound. Patterns of source topics are refused
 before, as in Kafka 4.3.
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 TASKS_MAX = 20_000
-"""Of one topology: to assign them takes half a second, in which nobody else is served."""
+"""Of one topology: to assign them takes half a second, in which no other request is served."""
 NAMES_SHOWN = 3
 BROKER_DEFAULT = -1
 _NOTHING_DECIDED: Mapping[str, int] = {}
 
 
 class StatusCode(enum.IntEnum):
-    """What a member of a group is told beside its tasks, as StreamsGroupHeartbeatResponse numbers it."""
+    """The status of a group, sent with the tasks, as StreamsGroupHeartbeatResponse numbers it."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -97,7 +97,7 @@ class ConfiguredTopology:
 
 
 class _Problem(Exception):
-    """Something that is put right by whoever makes the topics: the topology itself is sound."""
+    """The topology itself is sound; its topics have to be created or changed."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -106,7 +106,7 @@ class _Problem(Exception):
 
 Topics = Mapping[str, TopicView]
 CountOf = Callable[[str], int | None]
-"""Number of partitions of a topic, None while nobody knows."""
+"""Number of partitions of a topic, None while it is not known."""
 
 
 # Questions about a topology alone
@@ -218,7 +218,7 @@ def _decide_counts(topology: StreamsGroupTopologyValue, topics: Topics) -> dict[
             }
             decided.update(_copartitioned(names, repartition_topics, count_of))
     for subtopology in topology.subtopologies:
-        count = _widest(_sources(subtopology), count_of)
+        count = _most_partitions(_sources(subtopology), count_of)
         if count is None:
             raise _invalid(f"No source topics found for subtopology {subtopology.subtopology_id}")
         decided.update((topic.name, count) for topic in subtopology.state_changelog_topics)
@@ -226,7 +226,7 @@ def _decide_counts(topology: StreamsGroupTopologyValue, topics: Topics) -> dict[
 
 
 def _repartition_counts(topology: StreamsGroupTopologyValue, count_of: CountOf) -> dict[str, int]:
-    """A repartition topic that leaves it open is as wide as the widest source of whoever writes to it."""
+    """A repartition topic without a number has as many partitions as the largest source of its writers."""
     counts = {
         topic.name: topic.partitions
         for subtopology in topology.subtopologies
@@ -244,8 +244,10 @@ def _repartition_counts(topology: StreamsGroupTopologyValue, count_of: CountOf) 
         for subtopology, name in open_sinks:
             if name in counts:
                 continue
-            count = _widest(subtopology.source_topics, count_of)
-            known = _widest((topic.name for topic in subtopology.repartition_source_topics), counts.get)
+            count = _most_partitions(subtopology.source_topics, count_of)
+            known = _most_partitions(
+                (topic.name for topic in subtopology.repartition_source_topics), counts.get
+            )
             if count is None and known is None:
                 still_open.append((subtopology, name))
             else:
@@ -265,7 +267,7 @@ def _repartition_counts(topology: StreamsGroupTopologyValue, count_of: CountOf) 
 def _copartitioned(
     names: Collection[str], repartition_topics: Mapping[str, TopicInfo], count_of: CountOf
 ) -> dict[str, int]:
-    """What the repartition topics of a group of topics that are joined have to be, by name."""
+    """The partitions of the repartition topics in a group of joined topics, by name."""
     counts: dict[str, int] = {}
     for name in names:
         count = count_of(name)
@@ -296,7 +298,7 @@ def _configured(
     subtopology: Subtopology, count_of: CountOf, decided: Mapping[str, int]
 ) -> ConfiguredSubtopology:
     sources = tuple(dict.fromkeys(_sources(subtopology)))
-    count = _widest(sources, count_of)
+    count = _most_partitions(sources, count_of)
     assert count is not None  # every source was asked for before
     return ConfiguredSubtopology(
         task_count=count,
@@ -376,7 +378,7 @@ def _count_of(topics: Topics, decided: Mapping[str, int]) -> CountOf:
     return count_of
 
 
-def _widest(names: Iterable[str], count_of: CountOf) -> int | None:
+def _most_partitions(names: Iterable[str], count_of: CountOf) -> int | None:
     return max((count for name in names if (count := count_of(name)) is not None), default=None)
 
 

@@ -1,11 +1,11 @@
-"""What one can ask a transaction machine, and what it answers: plain values, one pair per operation.
+"""The commands of a transaction machine and its replies: plain values, one pair per operation.
 
-As in `coordinator/groups/commands.py`: a command's `ticket` comes back with its answer (for the runtime it is
+As in `coordinator/groups/commands.py`: a command's `ticket` is in its reply, too (for the runtime it is
 the function to call), every command gets exactly one answer, and `refused(code)` makes the answer of the same
 shape that says only `code`.
 
-`version` is the transaction version of the client as its request version tells: 2 for EndTxn 5 and whatever
-adds partitions by producing (KIP-890), else 0 or 1, which do the same.
+`version` is the transaction version of the client, known from the version of its request: 2 for EndTxn 5 and
+for partitions that are added by producing (KIP-890), else 0 or 1, which do the same.
 
 The codes are those of Kafka's coordinator. What a request version did not know yet is for the handlers to
 replace: PRODUCER_FENCED by INVALID_PRODUCER_EPOCH (InitProducerId below 4, AddPartitionsToTxn and
@@ -55,7 +55,7 @@ class _OfTransactionalId:
 
 @dataclass(slots=True)
 class _OfProducer(_OfTransactionalId):
-    """And the one that says for which producer it speaks."""
+    """With the producer that sends it."""
 
     producer_id: int
     producer_epoch: int
@@ -66,16 +66,16 @@ class _OfProducer(_OfTransactionalId):
 
 @dataclass(slots=True)
 class InitProducer(_OfTransactionalId):
-    """Give the transactional id a producer id and a new epoch, which fences whoever had it before.
+    """Give the transactional id a producer id and a new epoch, which fences the producer before.
 
     INVALID_REQUEST (an empty id, or one that no record can hold; one of producer id and epoch without the
-    other), INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS (its last transaction is being ended: ask
-    again; an open one is aborted first), PRODUCER_FENCED, or what the giver of producer ids says.
+    other), INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS (its last transaction is being ended: try
+    again; an open one is aborted first), PRODUCER_FENCED, or an error of the allocation of producer ids.
     """
 
     timeout_ms: int
     producer_id: int = -1
-    """With the epoch: who asks because of an error, to go on with the next epoch (KIP-360). -1: anew."""
+    """With the epoch: of a producer that continues with the next epoch after an error (KIP-360). -1: anew."""
     producer_epoch: int = -1
     version: int = 0
 
@@ -125,7 +125,7 @@ class AddPartitionsReply:
 
 @dataclass(slots=True)
 class VerifyPartitions(_OfProducer):
-    """Ask whether partitions are part of the transaction; changes nothing.
+    """Check whether partitions are part of the transaction; changes nothing.
 
     For each: NONE, or TRANSACTION_ABORTABLE when it is not. For all: INVALID_REQUEST,
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -155,7 +155,7 @@ class EndTransaction(_OfProducer):
     """Commit or abort. Answered when the decision is in the log; the markers are written afterwards.
 
     INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (being ended),
-    INVALID_TXN_STATE, or what the giver of producer ids says.
+    INVALID_TXN_STATE, or an error of the allocation of producer ids.
     """
 
     commit: bool
@@ -182,7 +182,7 @@ class MarkersWritten(_OfProducer):
     """What became of a `WriteMarkers`: the runtime's own command. Producer id and epoch are the marker's."""
 
     results: Mapping[TopicPartition, ErrorCode]
-    """NONE also for a partition whose topic is gone: there is nothing left to end."""
+    """NONE also for a partition whose topic is deleted: there is nothing left to end."""
 
     def refused(self, code: ErrorCode) -> MarkersWrittenReply:
         return MarkersWrittenReply(code)
@@ -233,7 +233,7 @@ class ListedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class ListTransactions:
-    """List the transactional ids of a machine; `TransactionCoordinator.list_transactions` asks all."""
+    """List the transactional ids of a machine; `TransactionCoordinator.list_transactions` lists all."""
 
     ticket: Any
     states: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
 """Runs the transaction machines of this node: one for each partition of `__transaction_state` that it leads.
 
-What is true of any machine is in `coordinator/runtime.py`; here is what only transactions have: the markers,
-which somebody else writes, and a listing over all machines.
+`coordinator/runtime.py` runs machines of any kind; only transactions have markers, which the server writes,
+and a listing over all machines.
 
 The markers of one coordinator must reach a partition in the order of the calls: below transaction version 2 a
 late one would end the producer's next transaction.
@@ -34,15 +34,15 @@ logger = logging.getLogger("odradek.coordinator")
 
 MarkerResults = Mapping[TopicPartition, ErrorCode]
 WriteMarkersFunction = Callable[[WriteMarkers, Callable[[MarkerResults], None]], None]
-"""Writes the marker to the partitions and says what became of each, at once or later. A partition that the
-answer leaves out, or answers with an error that may pass, is tried again."""
+"""Writes the marker to the partitions and calls back with the result of each, at once or later. A partition
+without a result, or with a retriable error, is tried again."""
 
 
 class TransactionCoordinator(Runtime[TransactionMachine]):
-    """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
+    """Every method is called on the event loop; see `Runtime` for the other arguments.
 
-    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is asked
-    only for partitions that exist: what a topic took with it when it was deleted has come to its end.
+    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is called
+    only for partitions that exist: the transaction has ended in those of a deleted topic.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         COORDINATOR_LOAD_IN_PROGRESS while a machine is not ready.
         """
         command = ListTransactions(None, frozenset(states), frozenset(producer_ids), duration_ms)
-        answers = self._ask_all(command)
+        answers = self._handle_in_all(command)
         if answers is None:
             return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         listed = ListTransactionsReply(ErrorCode.NONE, unknown_states(states))
@@ -122,7 +122,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
 
         def written(errors: MarkerResults) -> None:
             nonlocal is_done
-            # One that comes twice, or for a machine that is gone, says nothing about the markers of this one.
+            # A second result, or a result for an earlier machine, is not about the markers of this one.
             if is_done or partition.machine is not machine:
                 return
             is_done = True
@@ -130,7 +130,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
                 results[name] = errors.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
             marker = effect.marker
             command = MarkersWritten(
-                _nobody, effect.transactional_id, marker.producer_id, marker.producer_epoch, results
+                _ignore_reply, effect.transactional_id, marker.producer_id, marker.producer_epoch, results
             )
             self._submit_to(partition, command)
 
@@ -145,7 +145,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
                 written,
             )
         except Exception:
-            logger.exception("%s-%d: markers cannot be written", self._topic, partition.index)
+            logger.exception("%s-%d: cannot write markers, will try again", self._topic, partition.index)
             written({})
 
     def _exists(self, name: TopicPartition) -> bool:
@@ -153,5 +153,5 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         return topic is not None and name[1] < len(topic.partitions)
 
 
-def _nobody(answer: object) -> None:
-    """The ticket of a command whose answer nobody waits for."""
+def _ignore_reply(answer: object) -> None:
+    """The ticket of a command whose reply is not needed."""

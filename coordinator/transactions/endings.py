@@ -41,14 +41,14 @@ class MarkerRetries:
         self._at_ms.pop(transactional_id, None)
 
     def set_timer(self, out: list[Effect]) -> None:
-        """Have the timer ring for the first of them, unless it rings sooner."""
+        """Set the timer for the first of them, unless it is due sooner."""
         at_ms = min(self._at_ms.values(), default=None)
         if at_ms is not None and (self._timer_at_ms is None or at_ms < self._timer_at_ms):
             self._timer_at_ms = at_ms
             out.append(SetTimer(RETRY_MARKERS, at_ms))
 
     def take_due(self, now_ms: int) -> list[str]:
-        """The timer has rung: those whose time has come."""
+        """The timer is due: the transactions to try again now."""
         self._timer_at_ms = None
         due = [transactional_id for transactional_id, at_ms in self._at_ms.items() if at_ms <= now_ms]
         for transactional_id in due:

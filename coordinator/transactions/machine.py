@@ -1,24 +1,24 @@
 """The state machine over one partition of `__transaction_state`: transactional ids and their transactions.
 
-Durable state changes in one place only, `_apply`. `replay` calls it with what a record says, and so does a
-command that appends that very record: the state after loading a log is the state that wrote it (but for
-`Transaction.last_producer_epoch`, which no record has).
+Durable state changes in one place only, `_apply`. `replay` calls it with each record of the log, and a
+command calls it with the record that it appends: the state after loading a log is the state that wrote it
+(but for `Transaction.last_producer_epoch`, which no record has).
 
 The end of a transaction has two records. The first decides it, and is what the client waits for; then the
-markers are written, and once each partition has its own the second says so. In between whoever asks is told
-CONCURRENT_TRANSACTIONS, as in Kafka. A coordinator that is loaded in between writes all markers again, which
-does no harm. A marker that cannot be written is tried again for as long as its topic exists, less and less
-often; but where a partition has seen a later coordinator (TRANSACTION_COORDINATOR_FENCED), nothing more is
-written for this transaction until it is loaded again, with the epoch that its coordinator has then.
+markers are written, and once each partition has its own the second is written. In between requests are
+refused with CONCURRENT_TRANSACTIONS, as in Kafka. A coordinator that is loaded in between writes all markers
+again, which does no harm. A marker that cannot be written is tried again for as long as its topic exists,
+less and less often. But where a partition has seen a later coordinator (TRANSACTION_COORDINATOR_FENCED),
+nothing more is written for this transaction until it is loaded again, with the coordinator's new epoch.
 
 Source: TransactionCoordinator.scala, TransactionStateManager.scala and
 TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. Different here:
 
-- A partition that answers a marker with INVALID_PRODUCER_EPOCH is beyond this transaction, and done with.
+- A partition that answers a marker with INVALID_PRODUCER_EPOCH is past this transaction, and counts as done.
   Kafka leaves the transaction as it is until the coordinator is loaded again.
-- An InitProducerId that is repeated after the answer was lost (KIP-360) is recognised each time, also where
+- An InitProducerId that is repeated after its response was lost (KIP-360) is recognised each time, also where
   the epochs were used up; Kafka knows it once, or not at all.
-- A transaction with the longest time-out that there is times out, too.
+- A transaction with the longest possible time-out also times out.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ ABORT_TIMED_OUT: TimerKey = ("abort_timed_out",)
 REMOVE_EXPIRED: TimerKey = ("remove_expired",)
 
 ABORTS_PER_TURN = 200
-"""Transactions past their time-out that are ended before others have their turn."""
+"""Transactions past their time-out that are ended in one turn."""
 IDS_PER_TURN = 5_000
-"""Ids that are looked at for expiration before others have their turn."""
+"""Ids that are looked at for expiration in one turn."""
 TOMBSTONES_PER_APPEND = 1_000
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
@@ -134,7 +134,7 @@ class TransactionMachine:
         return out
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
-        """A timer that was set has rung, at its time or later."""
+        """A timer is due, at its time or later."""
         out: list[Effect] = []
         if timer_key == ABORT_TIMED_OUT:
             self._abort_timed_out(now_ms, out)
@@ -152,16 +152,16 @@ class TransactionMachine:
             self._apply(transactional_id, None if value is None else record_codec.decode_value(value))
 
     def start(self, now_ms: int) -> list[Effect]:
-        """The log has been replayed: go on with what was being ended, and start the timers."""
+        """The log has been replayed: continue the ends of transactions, and start the timers."""
         out: list[Effect] = []
         for transactional_id in list(self._ending):
-            self._go_on_ending(transactional_id, now_ms, out)
+            self._continue_ending(transactional_id, now_ms, out)
         out.append(SetTimer(ABORT_TIMED_OUT, now_ms + self._settings.abort_timed_out_interval_ms))
         out.append(SetTimer(REMOVE_EXPIRED, now_ms + self._settings.remove_expired_interval_ms))
         return out
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
-        """Nobody is ever parked here."""
+        """No ticket waits without a record."""
         return []
 
     # Durable state
@@ -216,7 +216,7 @@ class TransactionMachine:
             return command.refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
-            # Also for a producer that goes on: it has been forgotten, and gets a new id.
+            # Also for a producer that had an id: the id has expired, and it gets a new one.
             producer_id = self._new_producer_id()
             following = Transaction(producer_id).initialised(
                 producer_id=producer_id, epoch=0, last_epoch=-1, timeout_ms=timeout_ms, now_ms=now_ms
@@ -226,7 +226,7 @@ class TransactionMachine:
             if code is not NONE:
                 return command.refused(code)
             if transaction.state is ONGOING:
-                # Its producer is fenced at once; who asked comes again, and gets an epoch above that.
+                # Its producer is fenced at once; the client tries again, and gets an epoch above that.
                 self._abort(transactional_id, transaction, now_ms, out)
                 return command.refused(CONCURRENT)
             following = self._successor(transaction, command, now_ms)
@@ -237,7 +237,7 @@ class TransactionMachine:
         return InitProducerReply(NONE, following.producer_id, following.producer_epoch)
 
     def _successor(self, transaction: Transaction, command: InitProducer, now_ms: int) -> Transaction:
-        """The next epoch, or the first one of a new producer id, or what an answer that was lost has said."""
+        """The next epoch, or the first one of a new producer id, or those of a response that was lost."""
         goes_on = command.producer_id != -1
         if goes_on and command.producer_epoch != transaction.producer_epoch:
             again = transaction.initialised(
@@ -272,7 +272,7 @@ class TransactionMachine:
         if transaction is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.state.is_ending:
-            # Before all else: its producer may have been told the id that it goes on with (version 2).
+            # Before all else: the producer may already have the id of its next transaction (version 2).
             return CONCURRENT
         if transaction.producer_id != command.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -297,14 +297,14 @@ class TransactionMachine:
         elif transaction is None:
             reply = command.refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         else:
-            judge = _judge_end if command.version < EPOCH_BUMP_SINCE else _judge_end_with_bump
+            judge = _check_end if command.version < EPOCH_BUMP_SINCE else _check_end_with_bump
             code = judge(transaction, command)
             if code is None:
                 self._prepare(command, transaction, now_ms, out)
                 return
             reply = command.refused(code)
             if code is NONE and command.version >= EPOCH_BUMP_SINCE:
-                # A retry: what it was told, or would have been.
+                # A retry: the reply that it had, or would have had.
                 reply = EndTransactionReply(NONE, transaction.producer_id, transaction.producer_epoch)
         out.append(Reply(command.ticket, reply))
 
@@ -350,11 +350,11 @@ class TransactionMachine:
     ) -> None:
         self._store(transactional_id, prepared, self._record(transactional_id, prepared, now_ms), out)
         out += replies
-        self._go_on_ending(transactional_id, now_ms, out)
+        self._continue_ending(transactional_id, now_ms, out)
 
     # Markers
 
-    def _go_on_ending(self, transactional_id: str, now_ms: int, out: list[Effect]) -> None:
+    def _continue_ending(self, transactional_id: str, now_ms: int, out: list[Effect]) -> None:
         """Have the markers written that are missing, or say that none is."""
         transaction, ending = self.transactions[transactional_id], self._ending[transactional_id]
         if not ending.remaining:
@@ -389,7 +389,7 @@ class TransactionMachine:
                 self._retries.add(transactional_id, ending, now_ms)
                 self._retries.set_timer(out)
             else:
-                self._go_on_ending(transactional_id, now_ms, out)
+                self._continue_ending(transactional_id, now_ms, out)
         out.append(Reply(command.ticket, MarkersWrittenReply(NONE)))
 
     def _count_markers(
@@ -399,11 +399,16 @@ class TransactionMachine:
             if code in MARKER_DONE:
                 ending.remaining.discard(partition)
             if code is not NONE:
-                logger.info("%.255s: its marker for %s-%d: %s", transactional_id, *partition, code.name)
+                logger.info(
+                    "transaction %.255s: marker for %s-%d refused: %s",
+                    transactional_id,
+                    *partition,
+                    code.name,
+                )
 
     def _retry_markers(self, now_ms: int, out: list[Effect]) -> None:
         for transactional_id in self._retries.take_due(now_ms):
-            self._go_on_ending(transactional_id, now_ms, out)
+            self._continue_ending(transactional_id, now_ms, out)
         self._retries.set_timer(out)
 
     # Time-outs
@@ -419,7 +424,9 @@ class TransactionMachine:
             try:
                 self._abort(transactional_id, self.transactions[transactional_id], now_ms, out)
             except KafkaError as error:
-                logger.warning("%.255s is past its time-out and stays: %s", transactional_id, error)
+                logger.warning(
+                    "transaction %.255s has timed out, abort postponed: %s", transactional_id, error
+                )
                 break
         else:
             if len(due) > ABORTS_PER_TURN:
@@ -427,7 +434,7 @@ class TransactionMachine:
         out.append(SetTimer(ABORT_TIMED_OUT, now_ms + again_in_ms))
 
     def _remove_expired(self, now_ms: int, out: list[Effect]) -> None:
-        """Forget the ids that nobody has used for long, some thousands looked at in a turn."""
+        """Remove ids that were not used for long; some thousands are looked at in a turn."""
         if self._expiring is None:
             self._expiring = iter(list(self.transactions))
         horizon_ms = now_ms - self._settings.transactional_id_expiration_ms
@@ -466,10 +473,10 @@ class TransactionMachine:
 
 
 def _report_given_up(transactional_id: str, ending: Ending) -> None:
-    """Nothing is written down: who comes after us, or we ourselves once loaded again, will end it."""
+    """No record: the later coordinator ends it, or this one when it is loaded again."""
     logger.warning(
-        "%.255s: a partition has seen a later coordinator of transactions; its markers for %d more "
-        "partitions are left to that.",
+        "transaction %.255s: a partition has a marker of a later coordinator, which has to write the missing "
+        "markers of %d partitions",
         transactional_id,
         len(ending.remaining),
     )
@@ -500,8 +507,8 @@ def _refusal_to_initialise(transaction: Transaction, command: InitProducer) -> E
     return FENCED
 
 
-def _judge_end(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
-    """By the rules before version 2: None if the transaction is to be ended, else what to answer."""
+def _check_end(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
+    """By the rules before version 2: None if the transaction is to be ended, else the error code."""
     if transaction.producer_id != command.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if transaction.producer_epoch != command.producer_epoch:
@@ -516,8 +523,8 @@ def _judge_end(transaction: Transaction, command: EndTransaction) -> ErrorCode |
     return NONE
 
 
-def _judge_end_with_bump(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
-    """By version 2, where each end gives the producer a new epoch: an old one tells a retry."""
+def _check_end_with_bump(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
+    """By version 2, where each end gives the producer a new epoch: an old epoch is a retry."""
     state = transaction.state
     if state.is_ending:
         return CONCURRENT

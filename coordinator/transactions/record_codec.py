@@ -20,7 +20,7 @@ from odradek.wire.messages.transaction_records import TransactionLogKey, Transac
 __all__ = ["LONGEST_ID_BYTES", "decode_key", "decode_value", "encode_key", "encode_value", "fits_key"]
 
 LONGEST_ID_BYTES = 2**15 - 1
-"""What the length of a string in a key can say."""
+"""The largest length of a string in a key."""
 
 _EMPTY = TransactionState.EMPTY
 _STATES = tuple(TransactionState)

@@ -45,9 +45,9 @@ class TransactionState(enum.IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Kafka's, for an id that is being forgotten; no record and nobody here has it."""
+    """Kafka's, for an id that is being removed; not used here."""
     PREPARE_EPOCH_FENCE = 7
-    """Kafka's, for the moment before an abort; no record and nobody here has it."""
+    """Kafka's, for the moment before an abort; not used here."""
 
     @property
     def label(self) -> str:
@@ -94,17 +94,17 @@ def unknown_states(labels: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Transaction:
-    """What is known of a transactional id. Not to be changed once made."""
+    """The state of a transactional id. Immutable."""
 
     producer_id: int
     previous_producer_id: int = -1
     """The producer id before the last step."""
     next_producer_id: int = -1
-    """While it is ended: the one that the producer goes on with, if its epochs are used up."""
+    """While it is ended: the next id of the producer, if its epochs are used up."""
     producer_epoch: int = -1
     last_producer_epoch: int = -1
-    """The epoch before a producer asked for its successor itself, -1 if it did not. No record has it: a retry
-    over a restart of the coordinator is refused, as in Kafka."""
+    """The epoch before the producer requested the next one itself, -1 if it did not. No record has it: a
+    retry over a restart of the coordinator is refused, as in Kafka."""
     timeout_ms: int = 0
     state: TransactionState = _EMPTY
     partitions: frozenset[TopicPartition] = NO_PARTITIONS
@@ -122,7 +122,7 @@ class Transaction:
     def initialised(
         self, *, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
-        """A producer has taken over, or goes on."""
+        """A new producer, or the same one again."""
         following = self._following(_EMPTY, now_ms)
         following.producer_id = producer_id
         following.producer_epoch = epoch
@@ -155,7 +155,7 @@ class Transaction:
 
     def fenced(self, now_ms: int) -> Transaction:
         """The coordinator aborts by the rules before version 2: the marker has a higher epoch than the
-        producer, which is told to nobody."""
+        producer, and no client gets it."""
         following = self._following(_PREPARE_ABORT, now_ms)
         following.producer_epoch = min(self.producer_epoch + 1, EPOCH_MAX)
         following.last_producer_epoch = -1

@@ -197,7 +197,7 @@ def test_subscriptions_are_read_once_in_a_generation_and_the_same_one_once_for_a
     coordinator.sync(member_ids[0], dict.fromkeys(member_ids, b"all"))
     group = coordinator.machine.groups["g"]
     assert group.state is GroupState.STABLE
-    assert group.subscribed_topics == {"t", "topic-0", "topic-1", "topic-2"}
+    assert group.subscriptions.topics == {"t", "topic-0", "topic-1", "topic-2"}
     assert len(read) == 3
     # One that leaves is reason to read again, what the others offer only.
     for member_id in member_ids[2::3]:
@@ -207,7 +207,7 @@ def test_subscriptions_are_read_once_in_a_generation_and_the_same_one_once_for_a
         metadata = subscription([f"topic-{place % 2}", "t"])
         coordinator.join(f"again {member_id}", metadata=metadata, member_id=member_id)
     assert coordinator.sync(staying[0], {}, generation=2).error_code is ErrorCode.NONE
-    assert group.subscribed_topics == {"t", "topic-0", "topic-1"}
+    assert group.subscriptions.topics == {"t", "topic-0", "topic-1"}
     assert len(read) == 5
 
 

@@ -65,7 +65,7 @@ def found() -> bool:
 
 
 def gives_away_what_is_not_given_up(patch) -> None:
-    patch(reconciliation, "_works_on", lambda owned, revoking: False)
+    patch(reconciliation, "_still_owns", lambda owned, revoking: False)
 
 
 def gives_what_others_still_have(patch) -> None:

@@ -29,6 +29,8 @@ STAGES = {
 }
 MODULES = {
     CLASSIC: [
+        "groups/classic_rebalance",
+        "groups/classic_members",
         "groups/classic_membership",
         "groups/classic_group",
         "groups/classic_type",

@@ -1,0 +1,119 @@
+"""One member of a classic group: its session, and the responses to its join and sync.
+
+Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
+deadline, so that a heartbeat costs an assignment. Each function adds its effects to `out`.
+"""
+
+from __future__ import annotations
+
+from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
+from odradek.coordinator.groups.classic_group import ClassicGroup, Member
+from odradek.coordinator.groups.commands import JoinedMember, JoinReply, SyncReply
+from odradek.wire.errors import ErrorCode
+
+__all__ = [
+    "SESSION",
+    "answer_join",
+    "answer_sync",
+    "cancel_session",
+    "extend_session",
+    "has_session_ended",
+    "join_reply",
+    "remove_member",
+    "session_key",
+    "sync_reply",
+]
+
+NONE = ErrorCode.NONE
+SESSION = "session"
+"""The first part of the keys of its timers, before the group and the member."""
+
+
+def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return (SESSION, group_id, member_id)
+
+
+# Session
+
+
+def extend_session(
+    group: ClassicGroup, member: Member, now_ms: int, out: list[Effect], timeout_ms: int | None = None
+) -> None:
+    """The session lasts this long from now; by default for the session timeout of the member."""
+    deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
+    member.deadline_ms = deadline_ms
+    timer_at_ms = member.timer_at_ms
+    if timer_at_ms is None or deadline_ms < timer_at_ms:
+        _set_session_timer(group, member, out)
+
+
+def has_session_ended(group: ClassicGroup, member: Member, now_ms: int, out: list[Effect]) -> bool:
+    """The timer of the session is due: whether the deadline is reached. If not, the timer is set again."""
+    member.timer_at_ms = None
+    if now_ms < member.deadline_ms:
+        _set_session_timer(group, member, out)
+        return False
+    return True
+
+
+def cancel_session(group: ClassicGroup, member: Member, out: list[Effect]) -> None:
+    if member.timer_at_ms is not None:
+        member.timer_at_ms = None
+        out.append(CancelTimer(session_key(group.group_id, member.member_id)))
+
+
+def _set_session_timer(group: ClassicGroup, member: Member, out: list[Effect]) -> None:
+    member.timer_at_ms = member.deadline_ms
+    out.append(SetTimer(session_key(group.group_id, member.member_id), member.deadline_ms))
+
+
+def remove_member(group: ClassicGroup, member_id: str, out: list[Effect]) -> None:
+    """Also a pending member. One that waits for a response is refused, and may join as a new member."""
+    if member_id in group.pending_members:
+        out.append(CancelTimer(session_key(group.group_id, member_id)))
+    elif (member := group.members.get(member_id)) is not None:
+        answer_join(group, member, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        answer_sync(member, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        cancel_session(group, member, out)
+    group.remove(member_id)
+
+
+# Responses
+
+
+def answer_join(group: ClassicGroup, member: Member, reply: JoinReply, out: list[Effect]) -> None:
+    """To the join that waits, if there is one."""
+    ticket = group.take_join_ticket(member)
+    if ticket is not None:
+        out.append(Reply(ticket, reply))
+
+
+def answer_sync(member: Member, reply: SyncReply, out: list[Effect]) -> bool:
+    """To the sync that waits; False if there is none."""
+    ticket = member.sync_ticket
+    if ticket is None:
+        return False
+    member.sync_ticket = None
+    out.append(Reply(ticket, reply))
+    return True
+
+
+def join_reply(group: ClassicGroup, member_id: str) -> JoinReply:
+    """Only the leader gets the members and their metadata: it makes the assignment."""
+    members = group.members.values() if group.leader == member_id else ()
+    return JoinReply(
+        NONE,
+        member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader or "",
+        members=[
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata(group.protocol))
+            for member in members
+        ],
+    )
+
+
+def sync_reply(group: ClassicGroup, member: Member) -> SyncReply:
+    return SyncReply(NONE, group.protocol_type, group.protocol, member.assignment)

@@ -1,11 +1,11 @@
-"""What each API needs to be allowed: one row an API. Nothing is served without one.
+"""What a client needs to be allowed for each API: one row an API. An API without a row is not served.
 
-Who asks is known by the connection. `server/_pipeline.pyx` puts every request to the authorizer once, before
-its handler sees it, with the row of its API. There is no authorizer yet that forbids something:
-`AllowAll` is asked, and refuses nothing.
+The connection knows its principal. `server/_pipeline.pyx` calls the authorizer once for every request, before
+the handler, with the row of the API. There is no authorizer yet that forbids anything: `AllowAll` allows
+everything.
 
-A row names operations and kinds of resources, as Kafka does. `names` takes them from the request; without it
-they are known to the handler alone (those of a fetch session, of a list, of all topics).
+A row names operations and types of resources, as Kafka does. `names` takes the names from the request;
+without it only the handler knows them (the topics of a fetch session, all groups of a list).
 
 Source: KafkaApis of Kafka 4.3, and the table of operations in Kafka's documentation ("Authorization and
 ACLs").
@@ -56,8 +56,7 @@ Names = Callable[[Any], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One operation on resources of one type. `names(request)` gives their names; topics may come by their
-    ids."""
+    """One operation on resources of one type. `names(request)` returns their names, or the ids of topics."""
 
     operation: Operation
     resource_type: ResourceType
@@ -70,7 +69,7 @@ NOTHING_REFUSED: Refused = frozenset()
 
 
 class Requester(Protocol):
-    """Who asks: a connection, as far as an authorizer knows it."""
+    """The client: a connection as an authorizer sees it."""
 
     principal: str
     peer_host: str
@@ -81,14 +80,14 @@ Resources = list[tuple[Operation, ResourceType, Any]]
 
 class Authorizer(Protocol):
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
-        """Those of `resources(needs, request)` that the connection's principal is not allowed."""
+        """The part of `resources(needs, request)` that the connection's principal is not allowed."""
 
     def refused_of(self, connection: Requester, resources: Resources) -> Refused:
-        """Those of `resources` that the connection's principal is not allowed."""
+        """The part of `resources` that the connection's principal is not allowed."""
 
 
 class AllowAll:
-    """Without an authorizer everybody may do everything, as in Kafka."""
+    """Without an authorizer every client may do everything, as in Kafka."""
 
     __slots__ = ()
 
@@ -110,10 +109,10 @@ def resources(needs: Needs, request: Any) -> Resources:
 
 
 def check_complete(needs: Mapping[int, Needs | None]) -> None:
-    """RuntimeError when nobody has said what one of these APIs needs; `needs` is by their keys."""
+    """RuntimeError when one of these APIs has no row; `needs` is by API key."""
     missing = sorted(key for key, row in needs.items() if row is None)
     if missing:
-        raise RuntimeError(f"what the APIs {missing} need is not said (apis/access.py)")
+        raise RuntimeError(f"the APIs {missing} have no row in apis/access.py")
 
 
 # Names that requests have
@@ -155,7 +154,7 @@ def _nested(outer: str, inner: str, name: str) -> Names:
 
 
 def _either(first: Names, second: Names) -> Names:
-    """The names of the first kind, and those of the second: requests of old and new versions differ."""
+    """The names that `first` and `second` find: requests of old and new versions differ."""
 
     def names(request: Any) -> Iterable[Any]:
         return [*first(request), *second(request)]
@@ -175,7 +174,7 @@ def _keys_of_type(key_type: int) -> Names:
 
 
 def _configs_of_type(*types: int, named: bool = True) -> Names:
-    """Of requests about settings. Those of brokers belong to the cluster."""
+    """For requests about settings. The settings of brokers belong to the cluster."""
 
     def names(request: Any) -> Iterable[str]:
         found = [one.resource_name for one in request.resources if one.resource_type in types]
@@ -298,7 +297,7 @@ NEEDS: Mapping[int, Needs] = {
     46: _on_cluster(_OP.DESCRIBE),
     55: _on_cluster(_OP.DESCRIBE),
     57: _on_cluster(_OP.ALTER),
-    60: (Need(_OP.DESCRIBE, _RES.CLUSTER, None),),  # asked for the list of operations alone
+    60: (Need(_OP.DESCRIBE, _RES.CLUSTER, None),),  # needed only for the list of operations
     64: _on_cluster(_OP.ALTER),
     80: _on_cluster(_OP.ALTER),
     81: _on_cluster(_OP.ALTER),

@@ -1,8 +1,8 @@
 """DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 0 to 3: who may do what.
 
-There is no authorizer, and everything is answered as by a Kafka without one: SECURITY_DISABLED, for each ACL
-of the request. MirrorMaker takes that as a reason not to ask again. A request with a code 0, which stands for
-"unknown" and which no client sends, ends the connection there as here.
+There is no authorizer. The responses are those of a Kafka without one: SECURITY_DISABLED for each ACL of the
+request. MirrorMaker then sends no such request again. A request with a code 0, which stands for "unknown" and
+which no client sends, closes the connection, as in Kafka.
 
 Source: AclApis.scala and the requests' own classes of Kafka 4.3.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = 0
 WITHOUT_AUTHORIZER = "No Authorizer is configured."
-"""Kafka's tools show it, and people look for it."""
+"""Kafka's tools show this text, and scripts look for it."""
 
 
 def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:

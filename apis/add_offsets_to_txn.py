@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AddOffsetsToTxn:
-    """The handler: the partition of `__consumer_offsets` that looks after the group joins the transaction."""
+    """The handler: the group's partition of `__consumer_offsets` joins the transaction."""
 
     def __init__(self, groups: Groups, transactions: Transactions, timers: Timers) -> None:
         self._groups = groups

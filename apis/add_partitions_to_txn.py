@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (key 24, versions 0 to 5): partitions join a transaction.
 
-It has two forms: of one client up to version 3, of a broker that asks for several transactions at once from 4
-on, which may also only want to know whether partitions are in (`verify_only`).
+It has two forms: clients send versions 0 to 3, with one transaction; brokers send version 4 and later, with
+several transactions, and may only check whether the partitions were added (`verify_only`).
 
-Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what the version of a
-request says of its sender.
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what a sender of a
+version supports.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST_VERSION_OF_BROKERS = 4
 
 
 class AddPartitionsToTxn:
-    """The handler. One partition that does not exist keeps all of its transaction's from being added."""
+    """The handler. If one partition of a transaction does not exist, none of them is added."""
 
     def __init__(
         self, current_view: Callable[[], ClusterView], transactions: Transactions, timers: Timers
@@ -58,7 +58,8 @@ class AddPartitionsToTxn:
         else:
             requested = [_of_client(request)]
             gathering = Gathering(1, _response_to_client)
-        # Of an id that is named twice, Kafka adds the last partitions twice and answers with the first twice.
+        # For an id that is named twice, Kafka adds the last partitions twice and answers with the first
+        # twice.
         response_topics = {
             transaction.transactional_id: transaction.topics for transaction in reversed(requested)
         }
@@ -107,8 +108,8 @@ class AddPartitionsToTxn:
             add_patiently(self._transactions, self._timers, commands.AddPartitions(added, *fields))
 
     def _refused(self, partitions: Sequence[Partition], version: int) -> dict[Partition, ErrorCode]:
-        """What cannot be in a transaction. A client may write to no internal topic; its offsets come by
-        AddOffsetsToTxn."""
+        """The partitions that cannot be in a transaction. A client may not write to internal topics; it adds
+        its offsets with AddOffsetsToTxn."""
         view = self._current_view()
         refused = {}
         for topic, index in partitions:

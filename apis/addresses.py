@@ -1,8 +1,8 @@
-"""Where a client finds a broker: what Metadata, FindCoordinator, DescribeCluster and leader hints all answer.
+"""The address of a broker for a client: in Metadata, FindCoordinator, DescribeCluster and leader hints.
 
-For this node it is what the connection knows: the advertised address of its listener (a name that stands in
-`listeners` is one), or else the address at which the client reached us, so that one broker serves loopback,
-LAN and container addresses at once. For another node it is the endpoint that it registered under the
+The address of this node comes from the connection: the advertised address of its listener (a name in
+`listeners` is one too), or else the local address of the connection, so that one broker serves loopback, LAN
+and container addresses at once. The address of another node is the endpoint that it registered under the
 connection's listener name.
 """
 

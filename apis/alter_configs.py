@@ -1,13 +1,13 @@
 """AlterConfigs (key 33, versions 0 to 2) and IncrementalAlterConfigs (44, 0 and 1): settings changed live.
 
-AlterConfigs says all settings that a resource shall have, IncrementalAlterConfigs what is to be different.
-Resources are topics, groups, this broker, and under the empty name all brokers. What can be done is stored in
-one transaction; when the answer leaves, logs, connections and groups work by it. Of a resource one bad
-setting refuses all; other resources of the request are changed all the same.
+AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs changes some of them. Resources are
+topics, groups, this broker, and under the empty name all brokers. The changes are stored in one transaction;
+when the answer is sent, logs, connections and groups follow them. One bad setting refuses all changes of its
+resource; the other resources of the request are changed.
 
-A group need not exist to have settings, and keeps them when it is deleted. Loggers and client metrics
-(KIP-714), which Kafka lets be changed, are refused with INVALID_REQUEST: the logging may be that of a program
-of which the broker is a part, and no client is asked for metrics.
+A group need not exist to have settings, and keeps them when it is deleted. Changes of loggers and of client
+metrics (KIP-714), which Kafka allows, are refused with INVALID_REQUEST: logging may belong to a program that
+embeds the broker, and the broker collects no metrics from clients.
 
 Source: ConfigAdminManager, ControllerApis and ConfigurationControlManager of Kafka 4.3.
 """
@@ -42,7 +42,7 @@ Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class _Altering:
-    """What both have in common."""
+    """The common part of both handlers."""
 
     answer: type[Any]
     result: type[Any]

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45, versions 0 and 1).
 
-A node has no other to move replicas to, so a request succeeds that names the replicas that are there already:
-no reassignment. `kafka-reassign-partitions` sends it before it moves partitions between directories
-(AlterReplicaLogDirs). The time-out of a request has no effect: every answer is ready at once.
+There is no other node to move replicas to, so a request succeeds only if it names the present replicas.
+`kafka-reassign-partitions` sends such a request before it moves partitions between directories
+(AlterReplicaLogDirs). The request's time-out has no effect: every answer is ready at once.
 
 Not done yet: replicas that move to other brokers, which comes with replication.
 
@@ -40,7 +40,7 @@ class AlterPartitionReassignments:
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
         if not request.topics:
-            # What Kafka answers before it looks at anything: a message with nothing filled in.
+            # Kafka's answer before it checks anything: an empty message.
             return _response([], message="")
         view = self._current_view()
         may_change_factor = request.allow_replication_factor_change
@@ -74,7 +74,7 @@ def _answer(
         _check(view, name, wanted, may_change_factor)
     except KafkaError as error:
         code = error.code
-        # Kafka says nothing beside this code.
+        # Kafka sends no message with this code.
         message = None if code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS else error.message
     return ReassignablePartitionResponse(
         partition_index=wanted.partition_index, error_code=code, error_message=message
@@ -82,7 +82,7 @@ def _answer(
 
 
 def _check(view: ClusterView, name: str, wanted: ReassignablePartition, may_change_factor: bool) -> None:
-    """Refuse all but the replicas that the partition has."""
+    """Refuses all replicas but the present ones."""
     if view.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
     partition = view.partition(name, wanted.partition_index)

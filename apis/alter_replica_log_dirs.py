@@ -1,10 +1,10 @@
 """AlterReplicaLogDirs (key 34, versions 0 to 2): moves replicas between directories.
 
-A partition is moved while it is written and read; the answer says only that the move has begun. A move to
-where the partition is ends a move to anywhere else. A move of a partition that does not exist is remembered
-for when it is made, until the next start.
+A partition is moved while clients write and read it; the answer means only that the move has begun. A move to
+the present directory ends a move to another one. For a partition that does not exist, the directory is
+remembered until the partition is created or the broker is restarted.
 
-Nothing is moved to a directory that is cordoned, not even what is there.
+A cordoned directory is refused, also for a partition that is already there.
 
 Source: ReplicaManager.alterReplicaLogDirs of Kafka 4.3.
 """
@@ -33,7 +33,7 @@ FUTURE_ENDING_BYTES = len(".") + 32 + len("-future")
 
 
 class AlterReplicaLogDirs:
-    """The handler. `begin` lets the store's moves go on beside the requests."""
+    """The handler. `begin` starts the moves in the background."""
 
     __slots__ = ("_begin", "_current_view", "_store")
 
@@ -47,7 +47,7 @@ class AlterReplicaLogDirs:
     def __call__(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext
     ) -> AlterReplicaLogDirsResponse:
-        # Of a partition that is named twice the last directory counts, as in Kafka.
+        # If a partition is named twice, the last directory counts, as in Kafka.
         wanted = {
             (topic.name, index): directory.path
             for directory in request.dirs

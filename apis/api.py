@@ -1,4 +1,4 @@
-"""What an API is to the rest: messages, handler, the context of a request, an answer that comes later.
+"""The parts of an API: messages, handler, the context of a request, an answer that comes later.
 
 A handler is a plain function `handle(request, context)`. It returns the response message, or None when the
 client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks and starts no task.
@@ -24,7 +24,7 @@ logger = logging.getLogger("odradek.apis")
 
 
 class ConnectionInfo(Protocol):
-    """What a handler may know of, and write to, the connection that a request came over."""
+    """The connection of a request, as far as a handler may read and change it."""
 
     peer_host: str
     """Address of the client, without the port."""
@@ -32,24 +32,24 @@ class ConnectionInfo(Protocol):
     """Address at which the client reached us (getsockname)."""
     local_port: int
     advertised_host: str
-    """Where this client is to find this node: advertised.listeners of the connection's listener,
-    or the local address when none is set. Metadata, FindCoordinator and DescribeCluster answer it."""
+    """The address of this node for this client: advertised.listeners of the connection's listener, or the
+    local address when none is set. Metadata, FindCoordinator and DescribeCluster return it."""
     advertised_port: int
     listener_name: str
     principal: str
-    """`User:ANONYMOUS` until a client has proved another name."""
+    """`User:ANONYMOUS` until a client has authenticated."""
     client_software_name: str
     """Written by the ApiVersions handler from version 3 on (KIP-511); `unknown` before."""
     client_software_version: str
 
     def close(self, reason: str) -> None:
-        """Closes the connection after one log line that says why; Produce with acks=0 has no other
-        way to refuse."""
+        """Closes the connection after one log line with the reason; Produce with acks=0 has no other way to
+        refuse."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """The request's header and surroundings. Handlers read it and keep no reference past their answer."""
+    """The request's header and connection. Handlers read it and keep no reference after their answer."""
 
     api_key: int
     api_version: int
@@ -59,21 +59,21 @@ class RequestContext:
     now_ms: int
     """The clock when the request was read, milliseconds since 1970."""
     refused: Refused = NOTHING_REFUSED
-    """What the client's principal is not allowed, of all that the request needs."""
+    """The needed resources that the client's principal is not allowed."""
 
 
 class Waiting:
     """An answer that comes later: the handler makes it, keeps it, and calls `complete` once.
 
-    `clean_up` runs when the peer is gone before the answer came: the place to unwatch partitions and to
+    `clean_up` runs when the connection closes before the answer: the place to unwatch partitions and to
     cancel timers. It does not run after `complete`.
     """
 
     __slots__ = ("_clean_up", "_deliver", "_response", "_settled")
 
     holds_back = False
-    """Whether no later request may begin before this answer, not even one that may overlap its API. The
-    answer comes when work of ours has ended, whatever the client does."""
+    """Whether no later request may begin before this answer, not even one of an API that may overlap. Such an
+    answer depends on work of the broker only, not on the client."""
 
     def __init__(self, clean_up: Callable[[], None] | None = None) -> None:
         self._clean_up = clean_up
@@ -108,7 +108,7 @@ class Waiting:
             self._deliver = deliver
 
     def cancel(self) -> None:
-        """For the connection: the peer is gone. Runs the handler's clean-up, once."""
+        """For the connection: it was closed. Runs the handler's clean-up, once."""
         if self._settled:
             return
         self._settled = True
@@ -119,10 +119,10 @@ class Waiting:
 
 
 class WorkAnswer(Waiting):
-    """The answer of a request whose work may take many turns of the event loop.
+    """The answer to a request whose work may take many turns of the event loop.
 
-    Later requests of the connection are served after it: they may count on what it has done. When the
-    client goes, the work goes on.
+    Later requests of the connection are served after it: they may rely on its result. The work goes on when
+    the connection closes.
     """
 
     __slots__ = ("_context",)
@@ -135,7 +135,7 @@ class WorkAnswer(Waiting):
         queue.run(work, self.complete, self._failed)
 
     def _failed(self, error: Exception) -> None:
-        """Refusals have become answers: this is a bug, and ends as one in a handler does."""
+        """Refusals became answers before: this is a bug, and is treated as a bug in a handler."""
         logger.error(
             "API key %d version %d failed", self._context.api_key, self._context.api_version, exc_info=error
         )
@@ -144,10 +144,10 @@ class WorkAnswer(Waiting):
 
 
 class LatePart:
-    """A part of an answer that is made while the answer is sent, piece by piece: its bytes are too many to
-    exist all at once. How many they are is known before.
+    """A part of an answer that is made while the answer is sent, piece by piece, since it is too large for
+    memory. Its size is known before.
 
-    `make` gives a work for each next piece, never an empty one, and of all of them `size_bytes`.
+    `make` returns a work for the next piece. No piece is empty; all together have `size_bytes`.
     """
 
     __slots__ = ("_is_making", "_left_bytes", "_make", "_queue")
@@ -159,12 +159,12 @@ class LatePart:
         self._is_making = False
 
     def __len__(self) -> int:
-        """The bytes that have not been handed out yet."""
+        """The number of bytes that were not delivered yet."""
         return self._left_bytes
 
     def ask(self, deliver: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-        """Has the next piece made, which `deliver` is called with: perhaps from within. Harmless while it is
-        being made. After `failed` the answer cannot be sent to its end."""
+        """Makes the next piece and calls `deliver` with it, perhaps before this returns. No effect while a
+        piece is being made. After `failed` the answer cannot be completed."""
         if self._is_making:
             return
         assert self._left_bytes > 0
@@ -184,7 +184,7 @@ Handler = Callable[[Any, RequestContext], Any]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row of the list of what is served: nothing is advertised that is not here."""
+    """One row of the list of served APIs: only what is here is advertised."""
 
     request: type[Message]
     response: type[Message]
@@ -193,8 +193,8 @@ class Api:
     versions: range
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
     needs: Needs | None = None
-    """What a client has to be allowed; an API for which nobody has said it is not served."""
+    """What a client has to be allowed; an API without it is not served."""
     prefix: Prefix[Any] | None = None
-    """What is remembered of its requests, where that is worth it."""
+    """How its requests repeat themselves, if they are worth remembering."""
     overlaps: frozenset[int] = frozenset()
     """The API keys of later requests of the connection that may begin before this one is answered."""

@@ -1,7 +1,7 @@
 """ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one list of APIs.
 
-A request of a version that is not known is answered in version 0 with error 35 and the one entry that helps
-the client choose again; the connection does that, since nobody can read such a body.
+A request of an unknown version is answered in version 0 with error 35 and the entry of ApiVersions, so that
+the client can choose another version; the connection does that, since the body cannot be decoded.
 
 Source: ApiVersionsRequest, ApiVersionsResponse and KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511
 for the client's name, KAFKA-17492 for features that start at level 0.
@@ -34,14 +34,14 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersions:
-    """The handler. It is in the list that it describes, so the list is told after the making."""
+    """The handler. It is in the list that it describes, so it gets the list after it was made."""
 
     def __init__(self, current_view: Callable[[], ClusterView]) -> None:
         self._current_view = current_view
         self._served: list[ApiVersion] = []
 
     def describe(self, served: Iterable[tuple[int, range]]) -> None:
-        """Takes over what is served: pairs of key and versions."""
+        """Sets the list of served APIs: pairs of key and versions."""
         self._served = [
             ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
             for key, versions in sorted(served, key=lambda pair: pair[0])

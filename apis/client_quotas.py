@@ -1,9 +1,10 @@
 """DescribeClientQuotas (key 48, versions 0 and 1) and AlterClientQuotas (49, 0 and 1): how much a user, a
 client or an address may do.
 
-There are no quotas yet. Requests are checked as Kafka checks them, and to remove what is not there is done. A
-quota that Kafka would take is refused with UNSUPPORTED_VERSION: one that is told and not obeyed would be
-worse than none. A dry run (`validate_only`) is told the same. Names of hosts are not looked up.
+There are no quotas yet. Requests are checked as Kafka checks them, and a request to remove a quota that does
+not exist succeeds. A quota that Kafka would store is refused with UNSUPPORTED_VERSION: a quota that is listed
+but not enforced would be worse than none. A dry run (`validate_only`) gets the same answer. Host names are
+not resolved.
 
 Source: ClientQuotasImage.describe, ClientQuotaControlManager and QuotaConfig of Kafka 4.3; KIP-546, KIP-612.
 """
@@ -36,7 +37,7 @@ MATCHES = {EXACT: "MATCH_TYPE_EXACT", DEFAULT: "MATCH_TYPE_DEFAULT", ANY: "MATCH
 
 LONG_MAX, INT_MAX = float(2**63 - 1), float(2**31 - 1)
 FRACTION_MAX = 1e-6
-"""A whole number may be off by so much."""
+"""The tolerance for whole numbers."""
 
 OF_CLIENTS: Mapping[str, float | None] = {
     "producer_byte_rate": LONG_MAX,
@@ -44,7 +45,7 @@ OF_CLIENTS: Mapping[str, float | None] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""Quotas of users and clients: the largest value of one that is a whole number, else None."""
+"""Quotas of users and clients: the largest value where it must be a whole number, else None."""
 OF_ADDRESSES: Mapping[str, float | None] = {"connection_creation_rate": INT_MAX}
 
 
@@ -60,7 +61,7 @@ def describe_client_quotas(
 
 
 def _check_filter(components: Sequence[ComponentData]) -> None:
-    """In Kafka's order: one component after the other, then those that do not go together."""
+    """In Kafka's order: each component alone, then components that exclude each other."""
     seen: set[str] = set()
     for component in components:
         kind = component.entity_type
@@ -86,7 +87,7 @@ def alter_client_quotas(
     """The handler: each entity is answered once, however often the request has it."""
     refusals: dict[frozenset[tuple[str, str | None]], KafkaError | None] = {}
     for entry in request.entries:
-        # The last one counts of a type that is named twice.
+        # If a type is named twice, the last one counts.
         entity = {one.entity_type: one.entity_name for one in entry.entity}
         key = frozenset(entity.items())
         try:
@@ -110,7 +111,7 @@ def alter_client_quotas(
 
 
 def _check_alteration(entity: Mapping[str, str | None], ops: Sequence[OpData]) -> None:
-    """Refuses what Kafka refuses, then what is not built."""
+    """Refuses as Kafka does, then everything that would have to be stored."""
     bounds = _quotas_of(entity)
     for op in ops:
         if not op.remove:

@@ -1,9 +1,9 @@
 """Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat (key 68, versions 0 and 1) and
 ConsumerGroupDescribe (69, 0 and 1).
 
-A request becomes a command for the group's coordinator and the coordinator's answer becomes the response;
-what a group may do is decided there. Whether there are such groups at all (feature `group.version`, option
-`group.coordinator.rebalance.protocols`) comes before that: UNSUPPORTED_VERSION for everything if not.
+A request becomes a command for the group's coordinator, and the coordinator's reply becomes the response; the
+coordinator decides. Where such groups are switched off (feature `group.version`, option
+`group.coordinator.rebalance.protocols`) every request is refused with UNSUPPORTED_VERSION before that.
 
 Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe of Kafka 4.3.
 """
@@ -37,25 +37,26 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-"""What `Member.member_type` says."""
+"""Values of `Member.member_type`."""
 
 
 class ConsumerGroupHeartbeat:
-    """The handler; answered at once, or when what the heartbeat has changed is in the log."""
+    """The handler; answers at once, or when the changes of the heartbeat are in the log."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
     @property
     def prefix(self) -> Prefix[ConsumerGroupHeartbeatRequest]:
-        """A member that has what it shall have says the same every few seconds. Its address is noted, too."""
+        """A member with its target assignment sends the same heartbeat every few seconds. The command
+        includes its address."""
         return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn, is_of_connection=True)
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
         version = context.api_version
         command = _heartbeat(request, None, context.client_id or "", context.connection, version)
         ask = RememberedResponse(self._groups.ask, command, _heartbeat_response, version)
-        # Only of members: their number is a bound for what is worth to be remembered.
+        # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
     def __call__(
@@ -121,7 +122,7 @@ def _heartbeat_response(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroup
 
 
 class ConsumerGroupDescribe:
-    """The handler: each group is asked of its own coordinator."""
+    """The handler: each group is described by its own coordinator."""
 
     def __init__(self, current_view: Callable[[], ClusterView], groups: Groups) -> None:
         self._current_view = current_view

@@ -1,8 +1,7 @@
-"""What handlers need of the coordinators of groups and transactions, and answers made of several of theirs.
+"""The coordinators of groups and transactions as handlers see them, and responses from several replies.
 
-A request becomes a command for a coordinator, and the coordinator's answer becomes the response; what a group
-or a producer may do is decided there. A member's connection may close at any time: that alone changes
-nothing.
+A request becomes a command for a coordinator, and the coordinator's reply becomes the response; the
+coordinator decides. A closed connection of a member changes nothing by itself.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Groups(Protocol):
 
 
 class Gathering:
-    """Several answers of coordinators that become one response, in the order of the commands."""
+    """Several replies of coordinators that become one response, in the order of the commands."""
 
     __slots__ = ("_answers", "_make_response", "_missing", "waiting")
 
@@ -58,7 +57,7 @@ class Gathering:
             self.waiting.complete(make_response([]))
 
     def ticket(self, index: int) -> Callable[[Any], None]:
-        """The function to call with the answer to command number `index`."""
+        """The function to call with the reply to command number `index`."""
 
         def take(answer: Any) -> None:
             self._answers[index] = answer

@@ -1,6 +1,6 @@
-"""CreatePartitions (key 37, versions 0 to 3): topics grow.
+"""CreatePartitions (key 37, versions 0 to 3): adds partitions to topics.
 
-The cluster's machine judges and creates; everything is done when the answer leaves, as with CreateTopics.
+The cluster's machine checks and creates; everything is done when the answer is sent, as with CreateTopics.
 
 Not done yet: quotas on the rate of changes.
 
@@ -68,6 +68,6 @@ class CreatePartitions:
 def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     if error is None:
         return CreatePartitionsTopicResult(name=name, error_code=0, error_message=None)
-    # Kafka says nothing beside this code.
+    # Kafka sends no message with this code.
     message = None if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
     return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=message)

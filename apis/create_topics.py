@@ -1,8 +1,8 @@
 """CreateTopics (key 19, versions 0 to 7).
 
-The cluster's machine judges and creates; here requests are taken apart, doubles are refused and answers
-filled in. Everything is done when the answer leaves, however long that takes: others are served meanwhile.
-The time-out of a request has no effect; a client that did not wait finds everything done later.
+The cluster's machine checks and creates; this module reads requests, refuses duplicates and fills in answers.
+Everything is done when the answer is sent, however long that takes; other clients are served meanwhile. The
+request's time-out has no effect; for a client that did not wait the topics are created all the same.
 
 Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
 
@@ -93,7 +93,7 @@ class CreateTopics:
     def _created(
         self, topic: TopicView, version: int, described: dict[Overrides, list[CreatableTopicConfigs]]
     ) -> CreatableTopicResult:
-        """`described` has the settings of topics with the same overrides: most requests have few kinds."""
+        """`described` caches the settings by overrides: most topics of a request have the same ones."""
         configs: list[CreatableTopicConfigs] = []
         if version >= FIRST_VERSION_WITH_CONFIGS:
             kind = tuple(topic.configs.items())
@@ -133,7 +133,7 @@ def _check_creatable(topic: CreatableTopic, count: int) -> None:
 def _new_topic(topic: CreatableTopic) -> NewTopic:
     configs: dict[str, str | None] = {}
     for config in topic.configs:
-        # Of a setting that is named twice the last value counts, but null is refused wherever it stands.
+        # If a setting is named twice, the last value counts, but null is refused in either place.
         if configs.get(config.name, "") is not None:
             configs[config.name] = config.value
     return NewTopic(

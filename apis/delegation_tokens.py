@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38, versions 0 to 3), RenewDelegationToken (39, 0 to 2), ExpireDelegationToken
-(40, 0 to 2) and DescribeDelegationToken (41, 0 to 3): passwords for a time, given to who has proved a name.
+(40, 0 to 2) and DescribeDelegationToken (41, 0 to 3): temporary passwords for authenticated clients.
 
-Nobody can prove one on a plaintext listener, and there are no others. So each is answered as Kafka answers
-there, whether it has tokens or not: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+All listeners are plaintext, without authentication. On such a listener Kafka refuses these requests with
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, with or without tokens.
 
 Source: KafkaApis.allowTokenRequests of Kafka 4.3.
 """

@@ -28,7 +28,7 @@ class DeleteGroups:
         self._groups = groups
 
     def __call__(self, request: DeleteGroupsRequest, context: RequestContext) -> Waiting:
-        # A group that is named twice is deleted once, with one result.
+        # A group that is named twice gets one result.
         names = list(dict.fromkeys(request.groups_names))
         gathering = Gathering(
             len(names),

@@ -1,9 +1,9 @@
 """DeleteRecords (key 21, versions 0 to 2): the log of a partition begins at a later offset from now on.
 
-The answer comes when the disk has the new starts: neither a kill nor a loss of power undoes what has been
-answered. (Kafka writes them down once a minute, so there a kill within that time brings the records back.)
-The time-out of the request is not looked at, nor is it in Kafka where there is one replica: nobody has to be
-waited for but the disk. Whole segments before the new start go with the next retention.
+The answer comes when the new start offsets are flushed: no crash and no loss of power undoes them. (Kafka
+stores them once a minute, so a crash before that brings the records back.) The request's time-out has no
+effect, as in Kafka with one replica: there are no followers to wait for. Segments before the new start are
+deleted by the next retention.
 
 Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords and Partition.deleteRecordsOnLeader
 of Kafka 4.3.
@@ -48,7 +48,7 @@ class DeleteRecords:
     def __call__(
         self, request: DeleteRecordsRequest, context: RequestContext
     ) -> DeleteRecordsResponse | WorkAnswer:
-        # Of a partition that is named twice the last offset counts, as in Kafka.
+        # If a partition is named twice, the last offset counts, as in Kafka.
         wanted = {
             (topic.name, requested.partition_index): requested.offset
             for topic in request.topics
@@ -60,7 +60,7 @@ class DeleteRecords:
             try:
                 partition = self._partition(*key)
                 results[key] = _result(key, partition.retention.delete_records(offset))
-                # Though it was there before: another request may still wait for the disk to have it.
+                # Also when the start did not change: another request may still wait for its flush.
                 done[key] = partition
             except KafkaError as error:
                 results[key] = _result(key, INVALID_LOW_WATERMARK, error.code)

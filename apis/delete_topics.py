@@ -1,7 +1,7 @@
 """DeleteTopics (key 20, versions 0 to 6).
 
-The cluster's machine deletes; here requests are taken apart, doubles are refused and answers filled in.
-Everything is done when the answer leaves, as with CreateTopics.
+The cluster's machine deletes; this module reads requests, refuses duplicates and fills in answers. Everything
+is done when the answer is sent, as with CreateTopics.
 
 Not done yet: quotas on the rate of changes.
 
@@ -34,7 +34,7 @@ FIRST_VERSION_OF_DELETION_BY_ID = 6
 
 
 class DeleteTopics:
-    """The handler. `is_enabled` is `delete.topic.enable`; `announce` is called with names before they go."""
+    """The handler. `is_enabled` is `delete.topic.enable`; `announce` gets the names before the deletion."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class DeleteTopics:
     def _names(
         self, requested: list[tuple[str | None, bytes]]
     ) -> tuple[dict[str, bytes], list[DeletableTopicResult]]:
-        """What is to be deleted, by name with its id, and the refusals of what makes no sense."""
+        """The topics to delete, ids by name, and the refusals of invalid entries."""
         view = self._machine.view
         wanted: list[tuple[str, str | None, bytes]] = []
         refused = []
-        # Something asked for in the same words twice is answered once.
+        # Two equal entries get one result.
         for name, topic_id in dict.fromkeys(requested):
             if name is not None and topic_id != ZERO_UUID:
                 message = "A topic is named by its name or by its id, not by both."

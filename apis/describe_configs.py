@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic, a group or this broker is, and
-why.
+"""DescribeConfigs (key 32, versions 0 to 4): the settings of a topic, a group or this broker, and their
+sources.
 
-A group is described whether it exists or not, and so is a subscription to client metrics, of which there are
-none here: it has the defaults. Loggers are Python's, their levels under Kafka's names. Settings are changed
-by `apis/alter_configs.py`.
+A group is described whether it exists or not. A subscription to client metrics, of which there are none, is
+described with the defaults. Loggers are Python's, with Kafka's names of levels. `apis/alter_configs.py`
+changes settings.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `config.options`.
 """
@@ -46,7 +46,7 @@ FIRST_VERSION_WITH_TYPE = 3
 
 
 class Settings:
-    """The layers of settings of this node, as they are at the moment."""
+    """The layers of settings of this node at present."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class DescribeConfigs:
         for resource in request.resources:
             result = DescribeConfigsResult(
                 error_code=0,
-                error_message="",  # as Kafka: not null
+                error_message="",  # not null, as in Kafka
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=[],
@@ -142,7 +142,7 @@ class DescribeConfigs:
 
 
 def _refused(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """One resource of a type that there is not spoils all."""
+    """One resource of an unknown type fails the whole request, as in Kafka."""
     code = ErrorCode.INVALID_REQUEST
     return DescribeConfigsResponse(
         results=[
@@ -159,7 +159,7 @@ def _refused(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
 
 
 def _levels() -> dict[str, int]:
-    """The level that counts for each logger of this process, by name."""
+    """The effective level of each logger of this process, by name."""
     loggers = [
         one for one in list(logging.root.manager.loggerDict.values()) if isinstance(one, logging.Logger)
     ]

@@ -1,6 +1,6 @@
 """DescribeGroups (key 15, versions 0 to 6): classic groups and their members.
 
-Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for what old versions see.
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for old versions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _described(reply: commands.GroupDescription, version: int, wants_operations:
     if version >= FIRST_VERSION_WITH_GROUP_NOT_FOUND:
         group.error_message = reply.error_message
     elif reply.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
-        # A group that is not there was a dead group, until KIP-1043.
+        # Before KIP-1043 a group that does not exist was described as dead.
         group.error_code = ErrorCode.NONE
     if wants_operations and group.error_code is ErrorCode.NONE:
         group.authorized_operations = operations.ON_GROUP

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35, versions 0 to 5): which replica lies in which directory.
+"""DescribeLogDirs (key 35, versions 0 to 5): the data directories and their replicas.
 
 While a partition moves it shows a future replica in the new directory.
 
@@ -86,7 +86,7 @@ def _directory(
 
 
 def _unreadable(directory: str) -> DescribeLogDirsResult:
-    """The disk does not answer: as Kafka says of a directory that it has taken offline."""
+    """The disk failed: Kafka's answer for an offline directory."""
     return DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=os.path.abspath(directory), topics=[]
     )

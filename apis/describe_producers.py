@@ -1,7 +1,7 @@
-"""DescribeProducers (key 61, version 0): what the logs of partitions remember of producers.
+"""DescribeProducers (key 61, version 0): the producer state of partitions.
 
-Of each: epoch, last sequence number, when it last wrote, the epoch of the coordinator whose marker came last,
-and where its open transaction begins. `kafka-transactions` finds hanging transactions with it.
+For each producer: epoch, last sequence number, time of the last batch, coordinator epoch of the last marker,
+and first offset of the open transaction. `kafka-transactions` finds hanging transactions with it.
 
 Source: KafkaApis.handleDescribeProducersRequest and Partition.activeProducerState of Kafka 4.3.
 """
@@ -61,7 +61,7 @@ class DescribeProducers:
         try:
             producers = self._leadership.lead(name, index).log.producers()
         except KafkaError as error:
-            # Of a partition only the code is told.
+            # Partitions have an error code but no message.
             return PartitionResponse(partition_index=index, error_code=error.code, active_producers=[])
         return PartitionResponse(
             partition_index=index,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DescribeTransactions:
-    """The handler: the own coordinator of each transactional id describes it."""
+    """The handler: each transactional id is described by its own coordinator."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

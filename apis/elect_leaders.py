@@ -1,8 +1,7 @@
-"""ElectLeaders (key 43, versions 0 to 2): have partitions led by their preferred replica, or by any.
+"""ElectLeaders (key 43, versions 0 to 2): elects the preferred replica, or any replica, as leader.
 
-A node that is alone leads what it can lead, so there is nothing to elect: a partition has its leader, or its
-disk has failed and no other replica could lead it. Asked for all partitions (null), the answer names every
-topic, and of its partitions only those that have no leader.
+With one node there is nothing to elect: a partition has its leader, or its disk failed and it has no other
+replica. For all partitions (null) the answer has every topic, with only the partitions that have no leader.
 
 Source: ReplicationControlManager.electLeaders of Kafka 4.3.
 """

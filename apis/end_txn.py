@@ -1,10 +1,10 @@
 """EndTxn (key 26, versions 0 to 5): commits or aborts a transaction.
 
-From version 5 on it is transaction.version 2 (KIP-890): its answer says with which id and epoch the producer
-goes on.
+Version 5 is transaction.version 2 (KIP-890): its answer has the id and epoch for the producer's next
+transaction.
 
-Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what the version of a
-request says of its sender.
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what a sender of a
+version supports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_EPOCH_BUMP = 5
 
 
 class EndTxn:
-    """The handler; answered when the decision is in the log, before the partitions have their markers."""
+    """The handler; answers when the decision is in the log, before the partitions have their markers."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -1,10 +1,10 @@
-"""Fetch (key 1, versions 0 to 18): record batches out of partitions, as long polls and in sessions.
+"""Fetch (key 1, versions 0 to 18): reads record batches from partitions, with long polls and sessions.
 
-A request becomes a plan and an attempt (`fetch_plan.py`), the outcomes of the attempt become the response
-(`fetch_response.py`). When an attempt finds too little the request watches its partitions, and runs the same
-attempt again when one of them moves or the deadline comes. Sessions are KIP-227's, see `fetch_sessions.py`.
-From version 13 on topics have ids instead of names. Before version 3 the limits of bytes also cut off the
-first batch.
+A request becomes a plan and an attempt (`fetch_plan.py`); the outcomes of the attempt become the response
+(`fetch_response.py`). When an attempt finds too few bytes, the request watches its partitions and runs the
+same attempt again when one of them grows or at the deadline. Sessions are KIP-227's, see `fetch_sessions.py`.
+From version 13 on topics have ids instead of names. Before version 3 the byte limits also cut the first
+batch.
 
 Not done yet: followers (a request with a replica id is refused with NOT_LEADER_OR_FOLLOWER, since no
 replica is assigned elsewhere), reading from the nearest replica (the preferred one is always -1, the
@@ -53,7 +53,7 @@ _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 class Fetch:
-    """The handler. `max_bytes` is `fetch.max.bytes`, the most that one answer may hold."""
+    """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one answer."""
 
     __slots__ = ("_leadership", "_max_bytes", "_reads", "_sessions", "_timers")
 
@@ -73,7 +73,7 @@ class Fetch:
 
     def __call__(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
         if request.isolation_level not in _ISOLATIONS:
-            # Kafka trips over it, and says so.
+            # Kafka fails here with this error.
             return failure(request, context.api_version)
         if sum([len(topic.partitions) for topic in request.topics]) > OPENED_AT_ONCE_MAX:
             partitions = self._named(request, context.api_version)
@@ -84,7 +84,7 @@ class Fetch:
         return self._handle(request, context)
 
     def _named(self, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
-        """The request's partitions, but not those of ids that are nobody's."""
+        """The request's partitions, without unknown topic ids."""
         names = self._leadership.view.topic_names
         for topic in request.topics:
             name = topic.topic if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
@@ -109,14 +109,14 @@ class Fetch:
     def _plan(
         self, request: FetchRequest, context: RequestContext
     ) -> tuple[FetchPlan[FetchedPartition], FetchAnswer]:
-        """Opens, resumes or ends the session that the request names. The plan says what to read, the answer
-        what the client will be told of it."""
+        """Opens, resumes or ends the session that the request names. The plan has the partitions to read, the
+        answer has the way to respond."""
         version = context.api_version
         uses_topic_ids = version >= FIRST_VERSION_WITH_IDS
         session: FetchSession | None = None
         is_incremental = False
         if version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch == FINAL_EPOCH:
-            # kafka-go closes a session -1 that never was: no error, whatever the id.
+            # kafka-go closes the session -1, which never existed: no error, whatever the id.
             if request.session_id != NO_SESSION:
                 self._sessions.remove(request.session_id)
             partitions = requested_partitions(request, uses_topic_ids)
@@ -135,7 +135,7 @@ class Fetch:
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
         plan = FetchPlan(
-            # A copy: while this one waits, the next request, or its end, may change the session.
+            # A copy: while this request waits, a later one may change the session.
             list(partitions.values()),
             max_bytes,
             min_bytes if min_bytes < max_bytes else max_bytes,
@@ -153,11 +153,10 @@ def _replica_id(request: FetchRequest) -> int:
 
 
 class PendingFetch(Waiting):
-    """An attempt that waits: for one of its partitions to move, or for its deadline.
+    """An attempt that waits for one of its partitions to grow, or for its deadline.
 
-    Nothing runs between the attempt that found too little and the registration here, so no wake-up is lost.
-    A wake-up comes from within a commit; the attempt runs after it, once, when all of that turn's commits
-    are done.
+    Nothing runs between the attempt that found too few bytes and the registration here, so no wake-up is
+    lost. A wake-up comes from within a commit; the attempt runs once after all commits of that turn.
     """
 
     __slots__ = (
@@ -181,7 +180,7 @@ class PendingFetch(Waiting):
         reads: WorkQueue,
         fail: Callable[[], FetchResponse],
     ) -> None:
-        """`fail` makes the response to a request that failed as a whole."""
+        """`fail` makes the response for a request that failed as a whole."""
         super().__init__(self._stop)
         self._attempt = attempt
         self._answer = answer
@@ -236,7 +235,7 @@ class PendingFetch(Waiting):
             self.complete(response)
 
     def _watch_others(self) -> None:
-        """The logs of the last attempt, where they are others than before."""
+        """Watches the logs of the last attempt, if they changed."""
         if self._attempt.watchable != self._watched:
             self._unwatch()
             self._watch(self._attempt.watchable)

@@ -1,16 +1,16 @@
-"""What a fetch reads, and one attempt to read it: for consumers, and for any other reader of this node.
+"""The plan of a fetch, and one attempt to read it: for consumers, and for any other reader of this node.
 
-A `FetchPlan` says partitions, offsets, limits, isolation and how long to wait; it knows no request. A
-`FetchAttempt` reads every partition of the plan once, within the limits. Its outcomes are records, or a
-refusal, for each partition; or None when it is worth waiting for more: then the reader watches the logs and
-runs the same attempt again. Records are slices of the log, never copied here.
+A `FetchPlan` has partitions, offsets, limits, isolation and the longest wait; it does not know the request. A
+`FetchAttempt` reads every partition of the plan once, within the limits. Its outcome for each partition is
+records or a refusal; or the attempt returns None if the reader should wait for more: then the reader watches
+the logs and runs the same attempt again. Records are slices of the log, never copied here.
 
-Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the limits,
-unless the plan has `cut_first_batch`; records are cut off where the limit is, the last batch too.
+Limits work as in KIP-74: the first partition with records gets at least one whole batch, whatever the limits,
+unless the plan has `cut_first_batch`; otherwise records are cut at the limit, within a batch if need be.
 
-A reader of committed records (READ_COMMITTED) gets what is before the last stable offset, and waits for that
-to move. As in Kafka it waits only at its batch: who asks for one behind that learns at once that there is
-nothing yet (DelayedFetch, its case F).
+A reader of committed records (READ_COMMITTED) gets the records before the last stable offset, and waits for
+that to advance. As in Kafka, it waits only at the batch of that offset: a reader behind this batch gets an
+empty answer at once (case F of DelayedFetch).
 
 Source: ReplicaManager.fetchMessages and readFromLog of Kafka 4.3.
 """
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 LOOKS_MAX = 16
-"""For records whose headers are not in memory. What is lost again as soon as it is loaded, is waited for."""
+"""The number of trials where headers of records are not in memory; the last one waits for the disk."""
 AHEAD_BYTES_MAX = 1024 * 1024
 AHEAD_OF_LIMIT_BYTES = 8192
-"""Behind an answer stands a header, by which the last batch is believed."""
+"""The header after an answer, which confirms the last batch."""
 CONSUMER = -1
-"""The replica id of a reader that is no follower."""
+"""The replica id of readers that are not followers."""
 
 _NO_RECORDS = b""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class PlannedPartition:
-    """One partition of a plan: from where to read, and how much at most.
+    """One partition of a plan: its fetch offset and byte limit.
 
-    `topic` is its name, or the plan has `by_topic_id` and `topic_id` says which topic it is. -1 as an epoch:
-    the reader does not know it.
+    `topic` is the name; in a plan with `by_topic_id`, `topic_id` counts. An epoch of -1 is not known to the
+    reader.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class PlannedPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.name: str | None = None
-        """The last name of the topic with that id."""
+        """The last known name of the topic with this id."""
         self.index = index
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
@@ -89,12 +89,12 @@ P = TypeVar("P", bound=PlannedPartition)
 
 @dataclass(slots=True)
 class FetchPlan(Generic[P]):
-    """Partitions in the order of service, and the limits of all together."""
+    """Partitions in the order of reading, and the limits for all of them."""
 
     partitions: Sequence[P]
     max_bytes: int
     min_bytes: int = 1
-    """With fewer bytes an attempt is worth waiting, for `max_wait_ms` at most."""
+    """With fewer bytes the reader waits, up to `max_wait_ms`."""
     max_wait_ms: int = 0
     isolation: int = READ_UNCOMMITTED
     by_topic_id: bool = False
@@ -103,7 +103,7 @@ class FetchPlan(Generic[P]):
 
 
 class Diverging(NamedTuple):
-    """The log of the reader is another one from this epoch's end on (KIP-595)."""
+    """The reader's log differs after the end of this epoch (KIP-595)."""
 
     log: Partition
     epoch: int
@@ -112,14 +112,14 @@ class Diverging(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """The partition did not exist at the first attempt, and was not looked for again."""
+    """The partition did not exist at the first attempt; later attempts skip it."""
 
     error: KafkaError
 
 
 class Unread:
-    """Stands for records until the disk has shown where they are. As long as they may be: what is left of the
-    limits is for the other partitions. `log` says the offsets of the partition."""
+    """Stands for records whose position is still to be read from disk. It counts with the largest size they
+    can have; the rest of the limits is for other partitions. `log` has the offsets of the partition."""
 
     __slots__ = ("_arguments", "_miss", "_offset", "log")
 
@@ -140,9 +140,9 @@ class Unread:
         return True
 
     def reading(self) -> Work[ReadResult]:
-        """The result of `Partition.read`, and its errors, after the wait; also `OSError`."""
+        """The result of `Partition.read` after the wait; raises its errors and `OSError`."""
         miss = self._miss
-        # Most of what lies behind a header is the answer.
+        # The pages after the header are mostly those of the answer.
         ahead_bytes = min(len(self), AHEAD_BYTES_MAX) + AHEAD_OF_LIMIT_BYTES
         for _ in range(LOOKS_MAX):
             yield partial(miss.load, ahead_bytes)
@@ -165,13 +165,13 @@ class Unread:
 
 
 _ReadArguments = tuple[int, int, bool, bool]
-"""Of `Partition.read`: max_bytes, isolation, minimum_one_batch, cut_first_batch."""
+"""Arguments of `Partition.read`: max_bytes, isolation, minimum_one_batch, cut_first_batch."""
 Outcome = ReadResult | Unread | Diverging | Missing | KafkaError
-"""Of one partition."""
+"""The outcome for one partition."""
 
 
 class FetchAttempt(Generic[P]):
-    """Reads a plan, once or again and again."""
+    """Reads a plan, once or repeatedly."""
 
     __slots__ = ("_leadership", "_may_wait", "_partitions", "_plan", "_unknown", "watchable")
 
@@ -183,13 +183,13 @@ class FetchAttempt(Generic[P]):
         # Partitions that did not exist at the first attempt.
         self._unknown: list[tuple[P, Outcome]] = []
         self.watchable: list[Partition]
-        """The logs that the last attempt read: to be watched until the next one."""
+        """The logs that the last attempt read, to watch until the next one."""
 
     def run(self, *, is_first: bool = False, is_last: bool = False) -> list[tuple[P, Outcome]] | None:
-        """Reads every partition: the outcomes, or None when it is worth waiting for more.
+        """Reads every partition: the outcomes, or None if the reader should wait for more.
 
-        A topic that is unknown at first does not keep the others from waiting, or a consumer of a misspelt
-        name would come back without a pause; it is not looked for again. Any other refusal ends the wait.
+        An unknown topic at the first attempt does not end the wait, or a consumer of a misspelt name would
+        fetch without a pause; later attempts skip it. Any other refusal ends the wait.
         """
         plan = self._plan
         may_wait = self._may_wait and not is_last
@@ -228,13 +228,13 @@ class FetchAttempt(Generic[P]):
                 missing = {planned for planned, _ in unknown}
                 self._partitions = [one for one in self._partitions if one not in missing]
             return None
-        # Kafka names what does not exist after all the rest.
+        # Kafka lists unknown partitions last.
         return outcomes + unknown if unknown else outcomes
 
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
     ) -> tuple[Partition, ReadResult | Unread | Diverging]:
-        """One partition's share; refuses as ReplicaManager.readFromLog does."""
+        """Reads one partition; refuses as ReplicaManager.readFromLog does."""
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
         led = self._leadership.lead(name, planned.index)
@@ -270,14 +270,14 @@ class FetchAttempt(Generic[P]):
 
 
 def name_of(planned: PlannedPartition, leadership: Leadership) -> str:
-    """The topic of a plan with `by_topic_id`. Refuses ids that no topic has."""
-    # Looked up each time: the topic may be gone, or made after the plan was.
+    """The name of a topic in a plan with `by_topic_id`. Refuses unknown ids."""
+    # Looked up each time: the topic may be deleted or created after the plan was made.
     view = leadership.view
     name = view.topic_names.get(planned.topic_id)
     if name is not None:
         planned.name = name
         return name
-    # A reader that knew the topic learns from its last name whether there is another one of that name.
+    # The last name shows the reader whether there is another topic of that name now.
     if planned.name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if view.partition(planned.name, planned.index) is None:
@@ -286,7 +286,8 @@ def name_of(planned: PlannedPartition, leadership: Leadership) -> str:
 
 
 def _divergence(led: LedPartition, planned: PlannedPartition) -> Diverging | None:
-    """Where the reader's log left ours, if it did (KIP-595); consumers ask, too: kafka-python does."""
+    """Where the reader's log diverges from this one, if it does (KIP-595); consumers such as kafka-python
+    send their epoch, too."""
     epoch, end_offset = end_offset_for_epoch(led, planned.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

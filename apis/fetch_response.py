@@ -1,9 +1,9 @@
-"""From the outcomes of an attempt to the response of Fetch, in the version of its request.
+"""Makes the response of Fetch from the outcomes of an attempt, in the version of the request.
 
-What is not in the system's memory is loaded in a worker thread before the response goes out, and so are the
-headers by which records are found: a page fault in the event loop would stop everybody. Versions 0 to 3 get
-their records converted to the formats v0 and v1 that they know, batch by batch while others are served, and
-what is long no faster than its client takes it.
+Records that are not in the page cache are loaded in a worker thread before the response is sent, and so are
+the headers that locate records: a page fault in the event loop would stop all connections. For versions 0 to
+3 records are converted to formats v0 and v1, batch by batch while other clients are served; long responses
+are converted only as fast as the client reads them.
 
 Source: KafkaApis.handleFetchRequest of Kafka 4.3, of 3.9 for versions 0 to 3.
 """
@@ -50,17 +50,18 @@ FIRST_VERSION_WITH_ENDPOINTS = 16
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 
 CONVERTED_BYTES_KEPT_MAX = 1024 * 1024
-"""So much of one answer may be converted before it is sent: of more partitions the first batches, by which
-their sizes are known, are converted twice."""
+"""The limit for bytes of one answer that are converted before it is sent. Partitions beyond it have their
+first batches converted twice: once to know the sizes, once while they are sent."""
 _NO_RECORDS = b""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LOGGED_DAMAGE_MAX = 100
 _logged_damage: set[str] = set()
-"""Which damage has been logged: consumers ask for it again and again."""
+"""Damage that was logged: consumers retry the same offset all the time."""
 
 
 class FetchAnswer:
-    """Makes the response to one request. `session` is the one that the request opened or resumed, if any."""
+    """Makes the response to one request. `session` is the session that the request opened or resumed, if
+    any."""
 
     __slots__ = (
         "_connection",
@@ -89,10 +90,11 @@ class FetchAnswer:
         self._session = session
         self._is_incremental = is_incremental
         self.unready: list[tuple[FetchedPartition, list[PartitionData], int]]
-        """Set by `response`, for `finishing`: partitions, and their places in the lists of their topics."""
+        """Set by `response` for `finishing`: partitions and their indexes in the lists of their topics."""
 
     def response(self, outcomes: list[tuple[FetchedPartition, Outcome]]) -> FetchResponse:
-        """The response with what is news; the session remembers what the client will know."""
+        """The response, in a session only with changed partitions; the session remembers the client's new
+        state."""
         session, version = self._session, self._version
         response = FetchResponse(session_id=NO_SESSION if session is None else session.id)
         topics = response.responses
@@ -135,7 +137,7 @@ class FetchAnswer:
         return response
 
     def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
-        """Loads what the disk has to give first, converts what old versions would not understand."""
+        """Loads records from disk, and converts them for old versions."""
         for partition, answers, place in self.unready:
             try:
                 answers[place] = yield from self._finishing_one(partition, answers[place])
@@ -152,7 +154,7 @@ class FetchAnswer:
     # One partition
 
     def _data_of_other(self, partition: PlannedPartition, outcome: Outcome) -> PartitionData:
-        """Of an outcome without records, or with those that are still to be found."""
+        """The entry for an outcome without records, or with records that are still to be located."""
         if isinstance(outcome, KafkaError):
             return self._refusal(partition, outcome)
         if isinstance(outcome, Unread):
@@ -163,7 +165,7 @@ class FetchAnswer:
             return data
         assert isinstance(outcome, Missing)
         data = self._refusal(partition, outcome.error)
-        data.aborted_transactions = []  # as in Kafka's answer, which does not look for records
+        data.aborted_transactions = []  # as in Kafka's answer, which reads no records
         return data
 
     def _finishing_one(self, partition: PlannedPartition, answer: PartitionData) -> Work[PartitionData]:
@@ -178,13 +180,13 @@ class FetchAnswer:
                 answer.records = yield from self._converting(partition, records)
             except KafkaError as error:
                 answer = self._refusal(partition, error)
-                answer.records = None  # as Kafka's answer to what cannot be converted
+                answer.records = None  # Kafka's answer for records that cannot be converted
         elif records.would_wait():
             yield records.load
         return answer
 
     def _converting(self, partition: PlannedPartition, records: Slice) -> Work[bytes | LatePart]:
-        from odradek.wire.down_conversion import CHUNK_BYTES, DownConversion  # few clients are that old
+        from odradek.wire.down_conversion import CHUNK_BYTES, DownConversion  # few clients need it
 
         is_mapped = len(records) >= MAP_AT_LEAST_BYTES
         if not is_mapped and records.would_wait():
@@ -207,7 +209,7 @@ class FetchAnswer:
         return LatePart(self._reads, conversion.next_piece, conversion.left_bytes)
 
     def _unreadable(self, partition: PlannedPartition, error: OSError) -> KafkaError:
-        """The disk did not give what is in the log: the store learns of it."""
+        """Reading from disk failed: reports it to the store."""
         try:
             name = partition.topic
             if self._version >= FIRST_VERSION_WITH_IDS:
@@ -231,7 +233,7 @@ class FetchAnswer:
         )
 
     def _is_in_zstd(self, partition: PlannedPartition) -> bool:
-        """Whether it is the codec of the topic."""
+        """Whether the topic's codec is zstd."""
         try:
             led = self._leadership.lead(partition.topic, partition.index)
         except KafkaError:
@@ -239,9 +241,10 @@ class FetchAnswer:
         return led.log.config.codec is Compression.ZSTD
 
     def _refusal_of_zstd(self, partition: PlannedPartition) -> PartitionData:
-        """Versions 0 to 9: nothing of such a topic, whatever is in it (KIP-110; Kafka 4.3 looks no more)."""
+        """Versions 0 to 9 get no records of such a topic, whatever is in it (KIP-110; Kafka 4.3 does not
+        check)."""
         refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
-        refusal.records = None  # as Kafka's answer to what cannot be read
+        refusal.records = None  # Kafka's answer for records that cannot be read
         refusal.aborted_transactions = []
         return refusal
 
@@ -256,11 +259,11 @@ class FetchAnswer:
 
 
 def _load(records: Slice, start: int, size_bytes: int) -> None:
-    """Before a stretch of what an answer under way converts is touched."""
+    """Loads a stretch of records before the conversion of a response that is being sent reads it."""
     try:
         records.load(start, size_bytes)
     except FileNotFoundError:
-        pass  # retention took the segment, but its mapping stays as long as it is read
+        pass  # retention deleted the segment, but its mapping stays while it is in use
 
 
 def _data_of(
@@ -269,15 +272,15 @@ def _data_of(
     records: Slice | Unread | bytes,
     aborted: list[tuple[int, int]] | None = None,
 ) -> PartitionData:
-    """`offsets` says where the log begins and ends."""
+    """`offsets` has the log's start and end."""
     return PartitionData(
         partition_index=partition.index,
         error_code=0,
         high_watermark=offsets.high_watermark,
         last_stable_offset=offsets.last_stable_offset,
         log_start_offset=offsets.log_start_offset,
-        # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
-        # ask for.
+        # Null, not empty, for readers of uncommitted records: librdkafka logs a complaint about any list
+        # there.
         aborted_transactions=(
             None
             if aborted is None
@@ -294,7 +297,7 @@ def _log_once(damage: str) -> None:
 
 
 def failure(request: FetchRequest, version: int) -> FetchResponse:
-    """The response when we failed as a whole: the error is where clients of that version look for it."""
+    """The response when the whole request failed: the error is where clients of that version expect it."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     response = FetchResponse(error_code=code, session_id=request.session_id)
     if version < FIRST_VERSION_WITH_IDS:

@@ -1,13 +1,12 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches, remembered between its requests.
+"""Incremental fetch sessions (KIP-227): the partitions of a client, remembered between its requests.
 
-A client that fetches a thousand partitions names them once; later requests carry only what changed and
-answers only what is new. The cache keeps a bounded number of sessions
-(`max.incremental.fetch.session.cache.slots`) and gives a slot away by Kafka's rules: a session unused for
-two minutes goes first; else a session that has had its slot for two minutes goes when the newcomer has more
-partitions. Replicas, once they fetch, come before consumers.
+A client that fetches a thousand partitions names them once; later requests and responses carry only changes.
+The cache keeps a bounded number of sessions (`max.incremental.fetch.session.cache.slots`) and evicts by
+Kafka's rules: first a session unused for two minutes; else a session that has had its slot for two minutes,
+if the new session has more partitions. Sessions of followers, once they fetch, have priority over consumers.
 
-Facts from Kafka's FetchSession/FetchSessionCacheShard and FetchManager; session ids are random, so that a
-client of a restarted broker does not meet somebody else's session.
+Source: FetchSession, FetchSessionCacheShard and FetchManager of Kafka. Session ids are random, so that a
+client of a restarted broker does not use the session of another client.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ EVICTION_MS = 120_000
 """How long a session keeps its slot against a bigger one, and how long it may be idle (FetchSession.scala).
 """
 MAX_PARTITIONS_PER_SESSION = 100_000
-"""A session that would grow past this is not kept: its client fetches without one, or starts anew."""
+"""A session that would grow beyond this is removed: its client fetches without one, or begins a new one."""
 
 PARTITIONS_OF_SMALL_SESSION = 1_000
 MAX_PARTITIONS_OF_LARGE_SESSIONS = 2_000_000
-"""What all larger sessions may remember together (some 300 MB): slots bound only their number."""
+"""Limit of partitions in all larger sessions together (some 300 MB): slots limit only their number."""
 
 _NOTHING_SENT = -1
 _MAX_INT32 = 0x7FFFFFFF
@@ -44,12 +43,13 @@ PartitionKey = tuple[str | bytes, int]
 
 
 class FetchedPartition(PlannedPartition):
-    """One partition of a client's fetch: what to read, and what the client was told last."""
+    """One partition of a client's fetch: where to read, and the values of the last response."""
 
     __slots__ = ("sent_high_watermark", "sent_log_start_offset")
 
     def __init__(self, topic: str, topic_id: bytes, requested: FetchPartition) -> None:
-        # As `PlannedPartition` does; spelt out, since a fetch without a session makes one for each partition.
+        # Repeats `PlannedPartition.__init__` for speed: a fetch without a session makes one object a
+        # partition.
         self.topic = topic
         self.topic_id = topic_id
         self.name: str | None = None
@@ -62,16 +62,16 @@ class FetchedPartition(PlannedPartition):
         self.last_fetched_epoch = requested.last_fetched_epoch
 
     def ask(self, requested: FetchPartition) -> None:
-        """Takes over what a later request of the session asks."""
+        """Takes over the values of a later request of the session."""
         self.fetch_offset = requested.fetch_offset
         self.max_bytes = requested.partition_max_bytes
         self.current_leader_epoch = requested.current_leader_epoch
         self.last_fetched_epoch = requested.last_fetched_epoch
 
     def is_news(self, answer: PartitionData) -> bool:
-        """Whether an incremental answer has to name this partition; remembers what it will say.
+        """Whether an incremental response has to include this partition; remembers the values sent.
 
-        Errors and diverging epochs are always news, and so is whatever comes after an error.
+        Errors and diverging epochs are always included, and so is the first entry after an error.
         """
         news = bool(answer.records)
         if answer.high_watermark != self.sent_high_watermark:
@@ -87,7 +87,7 @@ class FetchedPartition(PlannedPartition):
 
 
 class FetchSession:
-    """The partitions that one client fetches, in the order in which they are served."""
+    """The partitions that one client fetches, in the order of reading."""
 
     __slots__ = ("created_ms", "epoch", "id", "is_privileged", "last_used_ms", "partitions", "uses_topic_ids")
 
@@ -141,7 +141,7 @@ def next_epoch(epoch: int) -> int:
 
 
 def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchedPartition]:
-    """The partitions of a full request, in its order; of one named twice the last counts, as in Kafka."""
+    """The partitions of a full request, in its order; if one is named twice, the last counts, as in Kafka."""
     partitions: dict[PartitionKey, FetchedPartition] = {}
     for requested_topic in request.topics:
         name, topic_id = requested_topic.topic, requested_topic.topic_id
@@ -156,7 +156,7 @@ def _random_session_id() -> int:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions, least recently used first."""
+    """Holds at most `slots` sessions, least recently used first."""
 
     __slots__ = ("_random_session_id", "_sessions", "evicted_count", "slots")
 
@@ -171,17 +171,17 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def partition_count(self) -> int:
-        """Partitions remembered in all sessions, for metrics."""
+        """The number of partitions in all sessions, for metrics."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def remove(self, session_id: int) -> None:
-        """Ends a session; no harm when there is none of that id."""
+        """Ends a session; no effect if there is none of that id."""
         self._sessions.pop(session_id, None)
 
     def resume(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """The session of an incremental request, brought up to date and moved to its next epoch.
+        """The session of an incremental request, updated and moved to its next epoch.
 
-        None when the request leaves no partition in it: the session is over. Refuses with
+        None when the request leaves no partition in it: the session ends. Refuses with
         FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         session = self._sessions.get(request.session_id)
@@ -265,7 +265,7 @@ def _eviction_order(session: FetchSession) -> tuple[bool, int, int]:
 
 
 def _may_be_evicted(session: FetchSession, by_privileged: bool, now_ms: int) -> bool:
-    """A replica takes any consumer's slot; everybody else only one that was held for long enough."""
+    """A follower may take any consumer's slot; a consumer only a slot that was held for long enough."""
     if by_privileged and not session.is_privileged:
         return True
     return session.last_used_ms - session.created_ms > EVICTION_MS

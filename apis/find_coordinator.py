@@ -1,6 +1,6 @@
 """FindCoordinator (key 10, versions 0 to 6): the coordinators of groups and of transactions.
 
-Not done yet: those of share groups, which it answers with INVALID_REQUEST, at which clients stop at once.
+Not done yet: coordinators of share groups. INVALID_REQUEST for them makes clients give up at once.
 
 Source: KafkaApis of Kafka 4.3.
 """
@@ -30,16 +30,16 @@ GROUP_KEY = 0
 TRANSACTION_KEY = 1
 FIRST_VERSION_WITH_KEY_BATCH = 4
 MAX_COORDINATOR_KEYS = 100_000
-"""Of one request; more is INVALID_REQUEST for each."""
+"""The limit of keys in one request; beyond it each key gets INVALID_REQUEST."""
 _TOPIC_OF = {GROUP_KEY: OFFSETS_TOPIC, TRANSACTION_KEY: TRANSACTIONS_TOPIC}
-"""Whose partitions' leaders are the coordinators, by type of key."""
+"""The topics whose partition leaders are the coordinators, by type of key."""
 _NOWHERE = (-1, "", -1)
-"""Node id, host and port of a coordinator that is not known."""
+"""Node id, host and port of an unknown coordinator."""
 
 
 class FindCoordinator:
-    """The handler. The first question for a group's coordinator creates `__consumer_offsets`, that for a
-    transactional id's `__transaction_state`.
+    """The handler. The first request for a group creates `__consumer_offsets`, the first request for a
+    transactional id `__transaction_state`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class FindCoordinator:
     def _creating(
         self, topic: str, request: FindCoordinatorRequest, context: RequestContext
     ) -> Work[FindCoordinatorResponse]:
-        # If it cannot be created, it is not there, and so is no coordinator.
+        # If the topic cannot be created, there is no coordinator.
         yield from self._topics.creating_missing([topic])
         return self._response(request, context)
 

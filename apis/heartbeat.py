@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0 to 4): a member of a classic group is alive.
+"""Heartbeat (key 12, versions 0 to 4): keeps a member in a classic group.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 """
@@ -26,14 +26,14 @@ class Heartbeat:
 
     @property
     def prefix(self) -> Prefix[HeartbeatRequest]:
-        """A member says the same every few seconds."""
+        """A member sends the same request every few seconds."""
         return Prefix(HeartbeatRequest.versions, self._learn)
 
     def _learn(self, request: HeartbeatRequest, context: RequestContext) -> Ask | None:
         ask = RememberedResponse(
             self._groups.ask, _command(request, None), _heartbeat_response, context.api_version
         )
-        # Only of members: their number is a bound for what is worth to be remembered.
+        # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
     def __call__(self, request: HeartbeatRequest, context: RequestContext) -> Waiting:

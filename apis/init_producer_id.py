@@ -1,8 +1,8 @@
 """InitProducerId (key 22, versions 0 to 5): an id and an epoch for a producer.
 
-An idempotent producer gets a new id, also when it asks again (KIP-360). For a transactional one its
-coordinator decides: which id, which epoch, and whether an open transaction of its predecessor has to be
-aborted first. Versions below 4 know no PRODUCER_FENCED and are told INVALID_PRODUCER_EPOCH instead.
+An idempotent producer gets a new id, also when it sends the request again (KIP-360). For a transactional one
+the coordinator decides: the id, the epoch, and whether an open transaction of the previous producer has to be
+aborted first. Versions below 4 get INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
 
 Not done: two-phase commit (version 6, KIP-939), which Kafka does not call stable either.
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_FENCED = 4
 NONE = -1
-"""Instead of a producer's id, and of its epoch."""
+"""In place of a producer's id or epoch."""
 
 
 class InitProducerId:

@@ -1,6 +1,6 @@
-"""JoinGroup (key 11, versions 0 to 9): a member of a classic group comes, or joins again.
+"""JoinGroup (key 11, versions 0 to 9): a member joins or rejoins a classic group.
 
-Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for what old versions see.
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for old versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 
 
 class JoinGroup:
-    """The handler; answered when the rebalance is complete."""
+    """The handler; answers when the rebalance is complete."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups

@@ -1,9 +1,8 @@
-"""Which partitions this node leads: the one place where handlers turn a topic's name into a partition to
-work on.
+"""The partitions that this node leads: the only place where handlers get a partition by its topic's name.
 
-Every answer comes from the newest `ClusterView`; nothing here assumes that the node leads everything that it
-knows of. Refusals are Kafka's: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
-UNKNOWN_LEADER_EPOCH and KAFKA_STORAGE_ERROR for a partition whose log went away under us.
+Everything comes from the newest `ClusterView`; nothing here assumes that this node leads every partition.
+Refusals are Kafka's: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH, and KAFKA_STORAGE_ERROR for a partition whose log is gone.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Leadership:
         return led
 
     def unopened(self, partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Those of them whose files `lead` would have to look at first."""
+        """The partitions among them that `lead` would have to open first."""
         is_unopened = self._store.places.is_unopened
         return [(topic, index) for topic, index in partitions if is_unopened(topic, index)]
 
@@ -93,8 +92,8 @@ class Leadership:
 
 
 def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
-    """Refuses a client whose idea of the leader epoch is older or newer than ours (KIP-320); -1 asks
-    nothing.
+    """Refuses a client whose leader epoch is older or newer than the current one (KIP-320); -1 is not
+    checked.
     """
     if current_leader_epoch >= 0 and current_leader_epoch != led.leader_epoch:
         if current_leader_epoch < led.leader_epoch:
@@ -103,7 +102,7 @@ def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
 
 
 def check_in_sync(led: LedPartition) -> None:
-    """Refuses with NOT_ENOUGH_REPLICAS what `min.insync.replicas` would not call safe."""
+    """Refuses with NOT_ENOUGH_REPLICAS if the ISR is smaller than `min.insync.replicas`."""
     replicas = led.view
     if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
         raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -112,8 +111,8 @@ def check_in_sync(led: LedPartition) -> None:
 def end_offset_for_epoch(led: LedPartition, epoch: int) -> tuple[int, int]:
     """(epoch, end offset) of the largest epoch that is not after `epoch`; (-1, -1) when there is none.
 
-    A leader's epoch begins with its election (KIP-101), a log's with the first record that has it: what lies
-    between the two ends where the log does.
+    An epoch begins for the leader with its election (KIP-101), in the log with its first record: an epoch
+    without records ends at the log end.
     """
     log = led.log
     latest = log.log.leader_epochs.latest
@@ -124,7 +123,7 @@ def end_offset_for_epoch(led: LedPartition, epoch: int) -> tuple[int, int]:
 
 
 class LeaderHint(NamedTuple):
-    """Whom to ask instead; spares the client a Metadata request (KIP-951)."""
+    """The current leader for the response; saves the client a Metadata request (KIP-951)."""
 
     leader_id: int
     leader_epoch: int
@@ -136,9 +135,7 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     leadership: Leadership, topic: str | None, index: int, connection: ConnectionInfo
 ) -> LeaderHint | None:
-    """The leader of a partition as the view has it; None when there is none or it has not the client's
-    listener.
-    """
+    """The leader of a partition in the view; None if there is none or it lacks the client's listener."""
     view = leadership.view
     partition = None if topic is None else view.partition(topic, index)
     broker = None if partition is None else view.brokers.get(partition.leader)

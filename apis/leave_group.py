@@ -1,6 +1,6 @@
-"""LeaveGroup (key 13, versions 0 to 5): members of a classic group go.
+"""LeaveGroup (key 13, versions 0 to 5): members leave a classic group.
 
-Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for what old versions see.
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for old versions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ListConfigResources (key 74, versions 0 and 1): the names of what can have settings.
+"""ListConfigResources (key 74, versions 0 and 1): the names of resources that can have settings.
 
-Topics, brokers, and those groups that have settings of their own, whether they exist or not. Client metrics,
-of which version 0 lists nothing else, are not built (KIP-714): of these there are none. The loggers of
-brokers, named as they are, are listed as Kafka lists them; their levels are told and changed by nobody here.
+Topics, brokers, and all groups with settings of their own, whether they exist or not. Client metrics, the
+only type that version 0 lists, are not built (KIP-714), so there are none. The loggers of a broker are listed
+under its name, as in Kafka; this API neither reads nor changes their levels.
 
 Source: KafkaApis.handleListConfigResources of Kafka 4.3; KIP-1142.
 """

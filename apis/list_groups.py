@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ListGroups:
-    """The handler: the groups whose coordinator this node is."""
+    """The handler: lists the groups whose coordinator is this node."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups

@@ -1,9 +1,9 @@
-"""ListOffsets (key 2, versions 0 to 11): where a log begins and ends, and offsets by timestamp.
+"""ListOffsets (key 2, versions 0 to 11): start and end of a log, and offsets by timestamp.
 
-Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
--6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
-without it. To look a time up may mean to decompress a batch of many megabytes, so it is a `Work`. Who reads
-only what is committed (isolation level 1, from version 2 on) finds nothing behind the last stable offset.
+Special timestamps: -1 latest, -2 earliest, -3 offset of the largest timestamp, -4 earliest local, -5 latest
+tiered, -6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 have the results of
+a Kafka without it. A search by time may decompress a batch of many megabytes, so it is a `Work`. A reader of
+committed records (isolation level 1, from version 2 on) finds nothing after the last stable offset.
 
 Not done yet: requests of followers.
 
@@ -53,9 +53,9 @@ FIRST_VERSION_OF = {
 }
 FIRST_VERSION_WITH_EPOCH = 4
 REPEATED_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
-"""Those whose requests are remembered: the template of their response has a leader epoch, too."""
+"""Versions whose requests are remembered: the template of the response includes a leader epoch."""
 NOT_FOUND = (-1, -1, -1)
-"""Timestamp, offset and leader epoch when there is no such record: no error."""
+"""Timestamp, offset and leader epoch if there is no such record: not an error."""
 _PLACEHOLDERS = (*PLACEHOLDERS[:2], PLACEHOLDER_32)
 
 
@@ -70,7 +70,7 @@ class ListOffsets:
 
     @property
     def prefix(self) -> Prefix[ListOffsetsRequest]:
-        """Clients ask for one end of one log, again and again."""
+        """Clients repeat requests for one end of one log."""
         return Prefix(REPEATED_VERSIONS, self._learn)
 
     def _learn(self, request: ListOffsetsRequest, context: RequestContext) -> Ask | None:
@@ -81,7 +81,7 @@ class ListOffsets:
             return None
         version = context.api_version
         try:
-            # The answer itself may change with every record, all else only with the view.
+            # The offset may change with every record, all other fields only with the view.
             finish(self._answer(name, requested, request.isolation_level, version, 0))
             led = self._leadership.lead(name, requested.partition_index)
         except KafkaError:
@@ -126,7 +126,7 @@ class ListOffsets:
     def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
         isolation = request.isolation_level
-        # Version 0 is answered as often as it asks; later ones have each topic once, and no partition twice.
+        # Version 0 answers duplicates each time; later versions have each topic once, and no partition twice.
         twice = _named_twice(request) if version > 0 else {}
         topics: list[ListOffsetsTopicResponse] = []
         known: dict[str, ListOffsetsTopicResponse] = {}
@@ -161,10 +161,10 @@ class ListOffsets:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             return self._old_style(name, requested, now_ms)
         if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
-            # Kafka trips over it, and says so.
+            # Kafka fails here with this error.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         timestamp = requested.timestamp
-        # Kafka answers this before it looks whether the partition exists.
+        # Kafka refuses this before it checks whether the partition exists.
         if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         led = self._leadership.lead(name, requested.partition_index)
@@ -181,11 +181,11 @@ class ListOffsets:
     def _old_style(
         self, name: str, requested: ListOffsetsPartition, now_ms: int
     ) -> ListOffsetsPartitionResponse:
-        """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
+        """Version 0: up to `max_num_offsets` base offsets of segments older than a time, newest first."""
         led = self._leadership.lead(name, requested.partition_index)
         wanted = requested.max_num_offsets
         if wanted < 0:
-            # Kafka trips over it, and says so.
+            # Kafka fails here with this error.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         offsets = _segment_offsets_before(led, requested.timestamp, now_ms)
         return ListOffsetsPartitionResponse(
@@ -194,7 +194,7 @@ class ListOffsets:
 
 
 def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
-    """The partitions that are named more than once; the value says whether they have been answered."""
+    """The partitions that are named more than once; the value is True when the answer has them."""
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return {}
@@ -205,12 +205,12 @@ def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
 
 
 def _is_search(timestamp: int) -> bool:
-    """Whether records have to be read to answer."""
+    """Whether the answer needs records."""
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
 def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch) that a client of this isolation level may learn."""
+    """(timestamp, offset, leader epoch) for a client of this isolation level."""
     if not _is_search(timestamp):
         return _known_end(led, timestamp, isolation)
     log = led.log
@@ -218,7 +218,7 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, 
         found = yield from log.search.finding_max_timestamp()
     else:
         found = yield from log.search.finding_timestamp(timestamp)
-    # A record that the client may not read yet is as good as none.
+    # A record that the client may not read yet does not count.
     end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
     if found is None or found[1] >= end:
         return NOT_FOUND
@@ -226,7 +226,7 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, 
 
 
 def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
-    """`_find` for the special timestamps that need no search."""
+    """`_find` for special timestamps, which need no search."""
     log = led.log
     if timestamp == LATEST:
         end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
@@ -237,9 +237,7 @@ def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, 
 
 
 def _epoch_at_start(led: LedPartition) -> int:
-    """The leader epoch of the first record; of an empty log the present one, which its next record will
-    have.
-    """
+    """The leader epoch of the first record; for an empty log the current epoch."""
     log = led.log
     if log.log_start_offset == log.log_end_offset:
         return led.leader_epoch
@@ -248,13 +246,13 @@ def _epoch_at_start(led: LedPartition) -> int:
 
 
 def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> list[int]:
-    """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the
+    """The base offsets of segments older than `timestamp`, newest first; the readable end counts as the
     newest.
     """
     log = led.log
     if timestamp == EARLIEST:
         return [log.log_start_offset]
-    # By when the file was written, as version 0 always did, and not by what the records say.
+    # The time of the file, not of the records, as in version 0 ever since.
     bounded = [(max(base, log.log_start_offset), written) for base, written in log.search.segments_written()]
     if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}

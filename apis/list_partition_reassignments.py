@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, version 0): there is never one.
+"""ListPartitionReassignments (key 46, version 0): there are no reassignments.
 
 Not done yet: replicas that move to other brokers, which comes with replication.
 
@@ -25,7 +25,7 @@ class ListPartitionReassignments:
     def __call__(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
-        # What is not being reassigned is left out, whether it exists or not.
+        # Partitions without a reassignment are left out, whether they exist or not.
         return ListPartitionReassignmentsResponse(
             throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
         )

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 MATCHED_PER_STEP = 1_000
-"""Transactional ids that are held against a pattern at once: a millisecond or so."""
+"""Transactional ids that are matched in one step: about a millisecond."""
 
 
 class ListTransactions:
-    """The handler: the transactional ids whose coordinator this node is; `searches` is for their patterns."""
+    """The handler: the transactional ids whose coordinator is this node; `searches` runs pattern matching."""
 
     def __init__(self, transactions: Transactions, searches: WorkQueue) -> None:
         self._transactions = transactions
@@ -80,5 +80,5 @@ class ListTransactions:
 def _matching(
     expression: RegularExpression, listed: Sequence[commands.ListedTransaction]
 ) -> list[commands.ListedTransaction]:
-    """Those whose whole id matches. In a worker thread."""
+    """The transactions whose whole id matches. Runs in a worker thread."""
     return [one for one in listed if expression.matches(one.transactional_id)]

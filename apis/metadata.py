@@ -1,9 +1,10 @@
-"""Metadata (key 3, versions 0 to 13), DescribeCluster (60, 0-2), DescribeTopicPartitions (75, 0): who leads.
+"""Metadata (key 3, versions 0 to 13), DescribeCluster (60, 0-2), DescribeTopicPartitions (75, 0): the
+leaders.
 
-All three answer from one `ClusterView`. A topic that a client may create by asking for it
-(`auto.create.topics.enable` and the request's own flag) exists when the answer leaves, so that no client
-has to ask twice. Only of a topic that was deleted the first who asks is told that there is none, and it is
-created behind that answer, as Kafka does each time: who asks whether a deletion is done must see it once.
+All three answer from one `ClusterView`. A topic that the request may create (`auto.create.topics.enable` and
+the request's own flag) exists when the answer is sent, so that no client has to repeat the request. The
+exception is a deleted topic: the first request gets the error for an unknown topic, and the topic is created
+after the answer, as Kafka does each time. So a client that waits for a deletion sees it once.
 
 Not done yet: fenced brokers and controller endpoints (there are none), eligible leader replicas (always
 empty).
@@ -101,7 +102,7 @@ class Metadata:
     def _creating(
         self, request: MetadataRequest, requested: Sequence[MetadataRequestTopic], context: RequestContext
     ) -> Work[MetadataResponse]:
-        """The answer, once what it asks for has been created."""
+        """The answer, after missing topics were created."""
         names = dict.fromkeys(topic.name or "" for topic in requested)
         deleted = self._topics.take_deleted(names)
         yield from self._topics.creating_missing(name for name in names if name not in deleted)
@@ -154,7 +155,7 @@ class Metadata:
         if wants_all:
             return [self._topic(topic, context, alive) for topic in view.topics.values()]
         if any(topic.topic_id != ZERO_UUID for topic in requested):
-            # Names beside ids are passed over, as in Kafka.
+            # Where there is an id the name is ignored, as in Kafka.
             wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
             return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
         names = dict.fromkeys(topic.name or "" for topic in requested)
@@ -214,15 +215,16 @@ class Metadata:
 
 
 def _nothing(result: None) -> None:
-    """What is created behind an answer has nobody to tell."""
+    """The answer was sent before the topic was created, so an error can only be logged."""
 
 
 def _failed(error: Exception) -> None:
-    logger.error("creating a topic failed", exc_info=error)
+    logger.error("creating a topic failed; the next Metadata request tries again", exc_info=error)
 
 
 def _is_sound(requested: Iterable[MetadataRequestTopic], version: int) -> bool:
-    """Ids and null names are for version 12 on; version 10 and 11 can carry them and must not."""
+    """Ids and null names are allowed from version 12 on; versions 10 and 11 have the fields but must not use
+    them."""
     for topic in requested:
         if topic.name is None and (version < FIRST_VERSION_BY_ID or topic.topic_id == ZERO_UUID):
             return False
@@ -286,7 +288,7 @@ def _offline(partition: PartitionView, alive: Collection[int]) -> list[int]:
 
 
 def _partition_for_version_0(partition: PartitionView, alive: Collection[int]) -> MetadataResponsePartition:
-    """Version 0 names only replicas that are alive and says when one is missing."""
+    """Version 0 lists only live replicas and has an error if one is missing."""
     replicas = [replica for replica in partition.replicas if replica in alive]
     isr = [replica for replica in partition.isr if replica in alive]
     leader, code = _leader(partition, alive, alive, has_listener_error=False)
@@ -329,7 +331,7 @@ class DescribeCluster:
 
 
 def _refused(endpoint_type: int) -> DescribeClusterResponse:
-    """Tests look for these words: they are Kafka's."""
+    """Kafka's text, which tests compare."""
     if endpoint_type == CONTROLLER_ENDPOINTS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -343,7 +345,7 @@ def _refused(endpoint_type: int) -> DescribeClusterResponse:
 
 
 class DescribeTopicPartitions:
-    """The handler: topics by name, in pages of so many partitions."""
+    """The handler: topics by name, with a limit of partitions in each response."""
 
     def __init__(self, node_id: int, topics: TopicCreation, partitions_max: int = 2000) -> None:
         """`partitions_max` of one answer is `max.request.partition.size.limit`."""

@@ -1,7 +1,7 @@
-"""What the handlers of a node are made of: its machines, logs and queues, and the settings that they obey.
+"""The parts of a node that handlers use: its machines, logs, queues and settings.
 
-Whoever builds a node (the server, a test) fills these in; `apis/table.py` gives each handler its share. No
-handler gets the whole.
+The builder of a node (the server, a test) fills these in; `apis/table.py` gives each handler its parts. No
+handler gets all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _leave_them() -> None:
-    """For those who go on with the moves by themselves."""
+    """For callers that begin moves without waiting for their end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,33 +37,34 @@ class NodeParts:
     groups: Groups
     transactions: Transactions
     new_producer_id: Callable[[], int]
-    """Gives an id that no producer ever had."""
+    """Returns a new producer id."""
     now_ms: Callable[[], int]
     """Milliseconds since 1970."""
     turn: Turn
     timers: Timers
     changes: WorkQueue
-    """For what changes topics and settings, one after the other."""
+    """Queue for changes of topics and settings, one after the other."""
     searches: WorkQueue
-    """For what looks long and changes nothing."""
+    """Queue for long searches, which change nothing."""
     reads: WorkQueue
-    """For what waits for the disk, several at once."""
+    """Queue for reads from disk, several at once."""
     conversions: WorkQueue
-    """For batches that have to be packed or unpacked before they are stored, several at once, too."""
+    """Queue for batches that have to be compressed or decompressed before they are stored, several at
+    once."""
     saves: WorkQueue
-    """For what only waits for the disk."""
+    """Queue for flushes."""
     begin_moves: Callable[[], object] = _leave_them
-    """Called when there is something to move between data directories."""
+    """Called when a partition is to be moved between data directories."""
     directory_id: bytes = ZERO_UUID
-    """Of the data directory with the cluster's metadata."""
+    """Id of the data directory with the cluster's metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
-    """What the node's options say of its APIs."""
+    """The node's options for its APIs."""
 
     start_configs: Mapping[str, str]
-    """The broker's settings as text, as they were given at start."""
+    """The broker's settings at start, as text."""
     internal_topics: Iterable[NewTopic]
     """How the topics of coordinators are to be created."""
     controller_listener: str = "CONTROLLER"
@@ -79,12 +80,12 @@ class ApiSettings:
     description_partitions_max: int = 2000
     """`max.request.partition.size.limit`"""
     verifies_transactions: Callable[[], bool] = lambda: True
-    """`transaction.partition.verification.enable`, asked each time: it may change."""
+    """`transaction.partition.verification.enable`, read each time: it may change."""
     verification_pause_ms_max: int = 20
     """`add.partitions.to.txn.retry.backoff.ms`"""
     verification_patience_ms: int = 100
     """`add.partitions.to.txn.retry.backoff.max.ms`"""
     broker_options: BrokerOptions = field(default_factory=lambda: BROKER_OPTIONS)
-    """The options that the broker has."""
+    """The broker's options."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""

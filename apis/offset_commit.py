@@ -1,9 +1,8 @@
 """OffsetCommit (key 8, versions 0 to 10).
 
-Version 0 meant ZooKeeper once; here its commits are ordinary ones. From version 10 on topics have ids instead
-of names. Which partitions exist is checked here, all the rest by the group's coordinator. As in Kafka, what
-does not exist is named before the rest of an answer; and a topic that is there, of which a commit names no
-partition, is not answered.
+Version 0, which stored in ZooKeeper, is served like the others. From version 10 on topics have ids instead of
+names. This module checks whether partitions exist, the group's coordinator checks the rest. As in Kafka,
+unknown topics and partitions come first in an answer, and a topic without partitions is left out.
 
 Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 """
@@ -45,15 +44,15 @@ _PLACES = {
     "committed_leader_epoch": 3,
     "committed_metadata": 4,
 }
-"""Where `OffsetToCommit` has what a partition of a request says."""
+"""The fields of `OffsetToCommit` for the fields of a partition in a request."""
 
 FIRST_VERSION_WITH_IDS = 10
 REPEATED_VERSIONS = range(2, 11)
-"""Those whose requests are remembered; version 1 has timestamps of its own in each partition."""
+"""Versions whose requests are remembered; version 1 has timestamps in each partition."""
 
 
 class OffsetCommit:
-    """The handler. A request that names only partitions that do not exist is not put to the group at all."""
+    """The handler. A request with only unknown partitions does not reach the group's coordinator."""
 
     def __init__(self, leadership: Leadership, groups: Groups) -> None:
         self._leadership = leadership
@@ -61,7 +60,7 @@ class OffsetCommit:
 
     @property
     def prefix(self) -> Prefix[OffsetCommitRequest]:
-        """A consumer commits in one topic; group, generation, member and topic are the same each time."""
+        """A consumer commits in one topic, with the same group, generation, member and topic each time."""
         return Prefix(REPEATED_VERSIONS, self._learn, _UNTIL)
 
     def _learn(self, request: OffsetCommitRequest, context: RequestContext) -> Submit | None:
@@ -139,7 +138,7 @@ class OffsetCommit:
 
 
 class _RepeatedCommits:
-    """Commits of one member in one topic, of which only the partitions and offsets differ."""
+    """Commits of one member in one topic, with different partitions and offsets."""
 
     __slots__ = ("_answered", "_frame", "_partition_count", "_request", "_submit", "_topic", "_version")
 
@@ -150,11 +149,11 @@ class _RepeatedCommits:
         self._partition_count = len(topic.partitions)
         self._version = version
         self._answered: list[int] = []
-        """The partitions of the newest response without an error, of which `_frame` is the frame."""
+        """The partitions of the newest response without an error; `_frame` is its frame."""
         self._frame = b""
 
     def submit(self, items: list[commands.OffsetToCommit], ticket: Callable[[Any], None]) -> bool:
-        """False where a partition does not exist."""
+        """False if a partition does not exist."""
         partition_count, request = self._partition_count, self._request
         for item in items:
             if not 0 <= item.partition < partition_count:

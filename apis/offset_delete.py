@@ -1,8 +1,7 @@
 """OffsetDelete (key 47, version 0): removes committed offsets of a group.
 
-Which partitions exist is checked here, all the rest by the group's coordinator. As in Kafka, what does not
-exist is named before the rest of an answer; and a topic that is there, of which a deletion names no
-partition, is not answered.
+This module checks whether partitions exist, the group's coordinator checks the rest. As in Kafka, unknown
+topics and partitions come first in an answer, and a topic without partitions is left out.
 
 Source: KafkaApis.handleOffsetDeleteRequest of Kafka 4.3.
 """
@@ -71,6 +70,6 @@ class OffsetDelete:
                 answer.error_code = code
             waiting.complete(response)
 
-        # Asked even when nothing is left to delete: whether the group exists is told in any case.
+        # Sent even with nothing left to delete: the answer has an error if the group does not exist.
         self._groups.submit(request.group_id, commands.DeleteOffsets(deleted, request.group_id, wanted))
         return waiting

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9, versions 0 to 10): committed offsets of groups.
 
-Version 0 meant ZooKeeper once; here it is as the others. From version 10 on topics have ids instead of names.
-As in Kafka, what does not exist is named behind the rest of an answer.
+Version 0, which read from ZooKeeper, is served like the others. From version 10 on topics have ids instead of
+names. As in Kafka, unknown topics and partitions come last in an answer.
 
 Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 """
@@ -50,7 +50,7 @@ class OffsetFetch:
 
     @property
     def prefix(self) -> Prefix[OffsetFetchRequest]:
-        """Who watches a group asks for the same partitions again and again."""
+        """Tools that watch a group fetch the same partitions repeatedly."""
         return Prefix(OffsetFetchRequest.versions, self._learn)
 
     def _learn(self, request: OffsetFetchRequest, context: RequestContext) -> Ask | None:
@@ -71,7 +71,7 @@ class OffsetFetch:
         else:
             return None
         if command.partitions is None:
-            return None  # of any number, and more tomorrow
+            return None  # all partitions: their number is not known and may grow
         return Ask(RememberedResponse(self._groups.ask, command, respond, version))
 
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
@@ -120,9 +120,7 @@ class OffsetFetch:
         )
 
     def _wanted(self, group: OffsetFetchRequestGroup, version: int) -> list[tuple[str, int]] | None:
-        """What the group's coordinator is asked for: everything, or the partitions of topics that have a
-        name.
-        """
+        """The partitions for the command: all, or the partitions of topics with a known name."""
         if group.topics is None:
             return None
         wanted = []
@@ -155,7 +153,7 @@ class OffsetFetch:
             for name, offsets in by_topic.items():
                 topic = view.topics.get(name)
                 if topic is None and version >= FIRST_VERSION_WITH_IDS:
-                    # A topic that is gone has no id to be named by.
+                    # A deleted topic has no id to put into the answer.
                     continue
                 topic_id = ZERO_UUID if topic is None else topic.topic_id
                 group.topics.append(_fetched_topic(name, topic_id, offsets))
@@ -209,7 +207,7 @@ def _fetched_topic(
 
 
 def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchOffsets:
-    """Of versions 0 to 7."""
+    """The response in versions 0 to 7."""
     wanted = None
     if request.topics is not None:
         wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
@@ -221,7 +219,7 @@ def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchO
 def _single_group(
     requested: list[OffsetFetchRequestTopic] | None, reply: commands.FetchOffsetsReply, version: int
 ) -> OffsetFetchResponse:
-    """Versions 0 to 7. The oldest two have no place for an error of the group but in each partition."""
+    """Versions 0 to 7. Versions 0 and 1 have an error of the group only in each partition."""
     code, offsets = reply.error_code, iter(reply.offsets)
     if code is not ErrorCode.NONE:
         if version >= FIRST_VERSION_WITH_GROUP_ERROR:
@@ -231,7 +229,7 @@ def _single_group(
     if requested is None:
         topics = list(_by_topic(offsets).items())
     else:
-        # The coordinator answers in the order of the command.
+        # The reply is in the order of the command.
         topics = [(topic.name, list(islice(offsets, len(topic.partition_indexes)))) for topic in requested]
     return OffsetFetchResponse(
         topics=[

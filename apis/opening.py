@@ -1,8 +1,8 @@
-"""Requests for many partitions that nobody has asked for since the start.
+"""Requests for many partitions that were not used since the start.
 
-A partition's files are looked at when it is first asked for, which takes a quarter of a millisecond. A
-consumer of a thousand that comes back after a restart would stop everybody for as long as all of them take.
-So they are opened first, a few in each turn of the event loop, and then the request is handled as ever.
+A partition's files are opened with its first request, which takes 0.25 ms. After a restart one request for a
+thousand partitions would stop the event loop for all of them. So they are opened first, a few in each turn of
+the event loop, and then the request is handled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 OPENED_AT_ONCE_MAX = 16
-"""So many are opened where they are asked for: 4 ms."""
+"""Up to this number is opened within the request: 4 ms."""
 
 
 def opened_first(
@@ -30,8 +30,8 @@ def opened_first(
     partitions: Iterable[tuple[str, int]],
     handle: Callable[[], Any],
 ) -> WorkAnswer | None:
-    """The answer that `handle()` gives when the request's partitions are open; None when they are, or are so
-    few that it may be called at once. Not to be asked for `OPENED_AT_ONCE_MAX` partitions or fewer.
+    """The later answer of `handle()`, which runs when the request's partitions are open; None if they are
+    open, or few enough to call it at once. Not for requests of `OPENED_AT_ONCE_MAX` partitions or fewer.
     """
     unopened = leadership.unopened(partitions)
     if len(unopened) <= OPENED_AT_ONCE_MAX:
@@ -40,7 +40,7 @@ def opened_first(
 
 
 class _OpenedFirst(WorkAnswer):
-    """Ends with the answer that the handler gives at last, which may have to be waited for."""
+    """Completes with the handler's answer, after its wait if it is a `Waiting`."""
 
     __slots__ = ()
 
@@ -61,6 +61,6 @@ def _opening(
         try:
             leadership.lead(topic, index)
         except KafkaError:
-            pass  # the handler will meet it, too, and knows how to tell it
+            pass  # the handler meets the same error and answers it
         yield None
     return handle()

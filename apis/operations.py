@@ -1,14 +1,14 @@
-"""What a principal may do, as the bit fields of KIP-430: there is no authorizer yet, so everything.
+"""The allowed operations of a principal as bit fields of KIP-430: all, since there is no authorizer yet.
 
-Bit n stands for the ACL operation with code n (AclOperation.java); which operations a resource has is Kafka's
-AclEntry.supportedOperations.
+Bit n stands for the ACL operation with code n (AclOperation.java); the operations of a resource type are
+those of Kafka's AclEntry.supportedOperations.
 """
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 
 NOT_ASKED = -(2**31)
-"""The field's value for a client that did not ask."""
+"""The field's value for a request without the flag."""
 
 
 def _bits(*operations: int) -> int:

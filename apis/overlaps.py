@@ -1,10 +1,10 @@
-"""Which requests of one connection may be under way at the same time.
+"""Requests of one connection that may be under way at the same time.
 
-Promise: what a request answers is what it would have answered had the client waited for the answer before it.
-Kafka keeps it by handling one request of a connection at a time: the next one is read when the answer before
-it has been sent, after a long poll or a join too, and after Produce with acks=0. So does Odradek, with the
-exceptions of this table: pairs in which nobody can see the difference, and which are worth it, because they
-share one commit or one flush. Everything else waits (`server/_pipeline.pyx` is the gate).
+Promise: each answer is the same as if the client had waited for the previous answer. Kafka keeps it by
+handling one request of a connection at a time: it reads the next request after it has sent the answer, also
+after a long poll or a join, and after Produce with acks=0. Odradek does the same, with the exceptions in this
+table: pairs where no client can see a difference, and which save time because they share one commit or one
+flush. All others wait (`server/_pipeline.pyx` has the gate).
 
 Source: Kafka's protocol guide, SocketServer of Kafka 4.3 (a channel is muted until its answer is sent).
 """

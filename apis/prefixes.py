@@ -1,14 +1,14 @@
-"""Requests that begin as earlier ones of their connection did, and are answered without being decoded again.
+"""Requests that begin like earlier ones of their connection, and are answered without decoding.
 
-An API whose handler has a `prefix` takes part. The prefix says how far its requests repeat themselves, and
-what to make of such a request when it comes for the first time: `learn` gets it decoded and gives what is
-remembered on the connection. Later requests with the same bytes are served by that; only what follows the
-repeated bytes is read.
+An API whose handler has a `prefix` takes part. The prefix declares which part of its requests is repeated.
+For the first such request, `learn` gets the decoded request and returns an object that the connection
+remembers. Later requests with the same bytes are served by this object; only the bytes after the prefix are
+read.
 
-Promise: whoever asks so hears what the handler would have said, at that moment and to the byte. What is
-remembered is what a request says, not what is true. Whatever is unusual (a refusal, a wait, a shape that
-nobody expected) goes to the handler, which alone explains and waits. What is remembered belongs to one
-connection, so also to its principal, client id and address, and goes when the cluster's view changes.
+Promise: the response has the same bytes as the handler's at the same moment. Only the meaning of a request is
+remembered, never a result. Every unusual case (a refusal, a wait, an unexpected form) goes to the handler,
+which alone refuses and waits. The remembered objects belong to one connection, so also to its principal,
+client id and address, and are dropped when the cluster's view changes.
 
 `server/_pipeline.pyx` serves them; `wire/prefixes.py` finds where the repeated part ends.
 """
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from odradek.wire.schema import Message
 
 RESPONSE_BYTES_MAX = 1024
-"""A longer response is not remembered."""
+"""Longer responses are not remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """For a request that is repeated as a whole. `ask()` gives the response frame, with any correlation id;
-    or the numbers (int64, int64, int32) for the template; or None where the handler has to answer.
+    """For a request that is repeated as a whole. `ask()` returns the response frame, with any correlation id;
+    or the numbers (int64, int64, int32) for the template; or None if the handler has to answer.
     """
 
     ask: Callable[[], bytes | tuple[int, int, int] | None]
@@ -45,10 +45,10 @@ class Ask:
 class AppendBatch:
     """For a request that brings one batch for a partition.
 
-    `append(buffer, start, end, now_ms)` stages the batch, or gives None where the handler has to. The three
-    numbers of the template (int64 each) are base offset, append time and start of the log. `refuse(error)` is
-    the response where the commit failed. The handler takes the request while the partition is in `closed`,
-    and also a transactional batch unless `is_transactional`: then the request has a transactional id.
+    `append(buffer, start, end, now_ms)` stages the batch, or returns None if the handler has to. The three
+    numbers of the template (int64 each) are base offset, append time and log start offset. `refuse(error)` is
+    the response if the commit failed. The handler takes the request while the partition is in `closed`, and
+    also a transactional batch unless `is_transactional`: then the request has a transactional id.
     """
 
     partition: Any
@@ -65,16 +65,16 @@ class AppendBatch:
 class Submit:
     """For a request that brings items for a coordinator.
 
-    `submit(items, ticket)` hands them over; False where the handler has to. The coordinator calls
-    `ticket(reply)` once, and `respond(items, reply)` gives the response: as frame with any correlation id
-    where all went well, else as message. An item is `sample` with the values that were read at `places`, in
-    the order in which they are read (`wire.prefixes.item_fields`); a null text is read as an empty one.
+    `submit(items, ticket)` sends them to the coordinator; False if the handler has to. The coordinator calls
+    `ticket(reply)` once, and `respond(items, reply)` makes the response: without an error a frame with any
+    correlation id, else a message. An item is `sample` with the values read for `places`, in the order of
+    reading (`wire.prefixes.item_fields`); a null string is read as an empty one.
     """
 
     submit: Callable[[list[Any], Callable[[Any], None]], bool]
     respond: Callable[[list[Any], Any], bytes | Message]
     sample: tuple[Any, ...]
-    """A tuple, of which the items have the class."""
+    """A tuple, whose class the items have."""
     places: tuple[int, ...]
 
 
@@ -84,10 +84,10 @@ R = TypeVar("R", bound="Message")
 
 @dataclass(frozen=True, slots=True)
 class Prefix(Generic[R]):
-    """How far the requests of an API repeat themselves, and what is remembered of one.
+    """The repeated part of an API's requests, and how one is remembered.
 
-    `until` are the names of the fields that lead to the part that differs each time; none where the whole
-    request is repeated. `learn(request, context)`, with the context of `apis/api.py`, gives None where the
+    `until` are the names of the fields that lead to the part that differs each time; empty if the whole
+    request is repeated. `learn(request, context)`, with the context of `apis/api.py`, returns None if the
     handler has to answer.
     """
 
@@ -95,14 +95,14 @@ class Prefix(Generic[R]):
     learn: Callable[[R, Any], Remembered | None]
     until: tuple[str, ...] = ()
     is_of_connection: bool = False
-    """Whether a request means something else on another connection, to which it is to be learnt anew. What
-    other connections may use is looked up instead, when the authorizer allows it to them."""
+    """Whether the meaning of a request depends on the connection. If not, other connections may use it after
+    the authorizer has allowed the request to them."""
 
 
 class RememberedResponse:
-    """Asks `ask(command)` each time and gives the response frame; None where that gave None, or an error.
+    """Calls `ask(command)` each time and returns the response frame; None if that returned None or an error.
 
-    `respond(reply)` makes the response message; it has to depend on nothing else that changes.
+    `respond(reply)` makes the response message; it must depend on nothing else that changes.
     """
 
     __slots__ = ("_ask", "_command", "_frame", "_reply", "_respond", "_version")
@@ -130,7 +130,7 @@ class RememberedResponse:
         response = self._respond(reply)
         kind: Any = type(response)
         if errors_of(kind)(response):
-            return None  # the handler's response counts among the errors
+            return None  # the handler's response is counted as an error
         frame = b"".join(response_parts(response, self._version, 0))
         if len(frame) <= RESPONSE_BYTES_MAX:
             self._reply, self._frame = reply, frame

@@ -1,15 +1,15 @@
-"""Produce (key 0, versions 0 to 13): record batches into partitions.
+"""Produce (key 0, versions 0 to 13): appends record batches to partitions.
 
-Each partition is asked in turn and refuses for itself; what was accepted is staged, and the answer waits
-for the commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of
-format v2, stored as it came unless the topic wants it otherwise; versions 0 to 2 may bring message sets of
-v0 and v1, which are converted. What takes long is done in a worker thread, and whatever else is for that
-partition waits for it: see `produce_gates.py`.
+Each partition is accepted or refused separately; accepted batches are staged, and the answer waits for the
+commit at the end of the loop's turn. From version 3 on a partition has exactly one batch of format v2, stored
+unchanged unless the topic's settings need a conversion; versions 0 to 2 may have message sets of v0 and v1,
+which are converted. Long conversions run in a worker thread, and all later appends to the partition wait for
+them: see `produce_gates.py`.
 
-A request with a transactional id goes by `apis/transaction_verification.py` first, which hands it back with
-what the coordinator has said of its partitions. A transactional batch in a request without such an id is
-refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this
-node only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
+A request with a transactional id goes to `apis/transaction_verification.py` first, which passes it back with
+the coordinator's verdict for each partition. A transactional batch in a request without such an id is refused
+with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only;
+`min.insync.replicas` is checked against the ISR in the cluster's view.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from odradek.storage.log.validation import Batch
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id with which Kafka's own tools may write to internal topics."""
+"""The client id that may write to internal topics: Kafka's own tools use it."""
 
 FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_OF_V2_ONLY = 3
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_IDS = 13
 REPEATED_VERSIONS = range(9, 14)
-"""Those whose requests are remembered."""
+"""Versions whose requests are remembered."""
 
 _ACKS = (-1, 1, 0)
 _SAYS_LOG_START = frozenset(
@@ -72,25 +72,25 @@ _SAYS_LOG_START = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""The refusals of a log that carry its first offset all the same (ReplicaManager.appendRecordsToLeader)."""
+"""Refusals that include the log start offset (ReplicaManager.appendRecordsToLeader)."""
 
 
 class ProduceAnswer(Waiting):
-    """The answer to one request: complete when every partition that staged something has been committed.
+    """The answer to one request: complete when every staged partition is committed.
 
-    It is itself what the turn calls for the first of them, so that most requests need no other object.
+    It is also the callback for the commit of the first partition, so that most requests need no other object.
     """
 
     __slots__ = ("acks", "connection", "leave", "pending", "response", "single")
 
     @property
     def holds_back(self) -> bool:  # type: ignore[override]
-        """True with acks=0 at a gate: a refusal closes the connection, and Kafka would not handle the
-        requests behind it."""
+        """True with acks=0 at a gate: a refusal closes the connection, and Kafka would not handle later
+        requests."""
         return self.response is None and self.leave is not None
 
     def __init__(self, response: ProduceResponse, acks: int) -> None:
-        # What Waiting.__init__ does, spelt out: this is the hot path.
+        # Repeats Waiting.__init__ for speed: every produce request comes here.
         self._clean_up = None
         self._deliver = None
         self._response = None
@@ -98,20 +98,20 @@ class ProduceAnswer(Waiting):
         self.response: ProduceResponse | None = response
         self.acks = acks
         self.connection: ConnectionInfo | None = None
-        """Set when the client expects no answer (acks=0); an error then closes the connection."""
+        """Set if the client expects no answer (acks=0); an error then closes the connection."""
         self.pending = 1
-        """Partitions that are waited for, and the handler until it has been through all of them."""
+        """The number of partitions without a result, plus one while the handler is still running."""
         self.single: PartitionProduceResponse | None = None
-        """The first partition that staged something: the one whose commit calls the answer itself."""
+        """The first staged partition, whose commit calls this object itself."""
         self.leave: list[Callable[[], None]] | None = None
-        """What the gates that it waits at want to be called when the client is gone."""
+        """Functions of the gates to call when the connection closes."""
 
     def __call__(self, error: KafkaError | None) -> None:
         assert self.single is not None
         self.settle(self.single, error)
 
     def settle(self, partition: PartitionProduceResponse, error: KafkaError | None) -> None:
-        """One partition's commit went well, or failed with `error`."""
+        """One partition was committed, or its commit failed with `error`."""
         if error is not None:
             _refuse(partition, error)
             self.report(error)
@@ -120,13 +120,13 @@ class ProduceAnswer(Waiting):
             self.complete(self.response)
 
     def report(self, error: KafkaError) -> None:
-        """A refusal after the handler's return: who expects no answer is told all the same."""
+        """A refusal after the handler has returned: with acks=0 it closes the connection."""
         if self.connection is not None:
             self.connection.close(f"produce without acknowledgement failed: {error}")
             self.connection = None
 
     def wait_at_gate(self, leave: Callable[[], None]) -> None:
-        """Calls `leave` when the client is gone before the answer is there."""
+        """Calls `leave` if the connection closes before the answer."""
         if self.leave is None:
             self.leave = []
             self._clean_up = self._leave_gates
@@ -139,7 +139,7 @@ class ProduceAnswer(Waiting):
 
 
 class _StagedPartition:
-    """One partition among several of a request, called when its commit is done."""
+    """One partition of a request with several; called after its commit."""
 
     __slots__ = ("answer", "partition")
 
@@ -152,7 +152,7 @@ class _StagedPartition:
 
 
 class _LateAppend:
-    """What a request brought for one partition, while it waits at a gate; see `produce_gates.LateAppend`."""
+    """A request's records for one partition while they wait at a gate; see `produce_gates.LateAppend`."""
 
     __slots__ = (
         "_answer",
@@ -231,15 +231,15 @@ class _LateAppend:
         self._context = None
 
     def _lead(self) -> LedPartition:
-        """The topic may have gone meanwhile. One that has been made anew is another: our log knows that it
-        was deleted.
+        """The topic may have been deleted meanwhile. A new topic of that name does not count: the log knows
+        that it was deleted.
         """
         return self._produce.leadership.lead(self._name, self._partition.index)
 
 
 class Produce:
-    """The handler. `conversions` is where batches are prepared that take long; `verification()` is asked when
-    the first transactional request comes.
+    """The handler. `conversions` is the queue for long preparations; `verification()` is called with the
+    first transactional request.
     """
 
     __slots__ = ("_gates", "_turn", "_verification", "leadership")
@@ -258,12 +258,13 @@ class Produce:
 
     @property
     def prefix(self) -> Prefix[ProduceRequest]:
-        """A producer names the same topic and partition before each batch."""
+        """A producer's requests have the same bytes before each batch of a partition."""
         return Prefix(REPEATED_VERSIONS, self._learn, ("topic_data", "partition_data", "records"))
 
     def _learn(self, request: ProduceRequest, context: RequestContext) -> AppendBatch | None:
         """One batch for one partition is ordinary unless it has to be refused, converted, or put behind
-        others at a gate. One of a transaction is where that is open already: nobody has to be asked then.
+        others at a gate. A transactional batch is ordinary if its transaction is open in the partition: it
+        needs no verification.
         """
         version, topic = context.api_version, request.topic_data[0]
         name = topic.name if version < FIRST_VERSION_WITH_IDS else self._name_of(topic.topic_id)
@@ -307,7 +308,7 @@ class Produce:
     def __call__(
         self, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None = None
     ) -> ProduceResponse | Waiting | None:
-        """`verdicts` come with a request in a transaction that has been verified."""
+        """`verdicts` are given for a verified transactional request."""
         acks = request.acks
         whole_refusal = None
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) > 1:
@@ -369,7 +370,7 @@ class Produce:
                 context.connection.close(f"a produce request without acknowledgement failed: {last_error}")
             else:
                 answer.connection = context.connection
-            # What the client sends next waits for it, though there is no answer.
+            # Later requests of the connection wait for it, though no answer is sent.
             return answer if answer.pending else None
         return answer if answer.pending else response
 
@@ -382,8 +383,8 @@ class Produce:
         client_id: str | None,
         verdicts: Verdicts | None,
     ) -> tuple[LedPartition, memoryview, Verified | None]:
-        """Checks what the request's version asks of a batch; the log, what is to be appended to it, and what
-        of its transaction has been found out.
+        """Checks a batch by the rules of the request's version. Returns the partition, the records to append,
+        and the verification of their transaction.
         """
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -407,7 +408,7 @@ class Produce:
         led: LedPartition,
         appended: Appended,
     ) -> None:
-        """An append has been staged: fills in its part of the answer, which waits for the commit."""
+        """Fills in the answer for a staged append; the answer waits for the commit."""
         partition.base_offset = appended.base_offset
         partition.log_append_time_ms = appended.log_append_time_ms
         partition.log_start_offset = appended.log_start_offset
@@ -430,7 +431,7 @@ class Produce:
     ) -> None:
         """Leaves an append to the gate of its partition."""
         assert name is not None
-        # A copy: where the records are now the next requests will be.
+        # A copy: later requests overwrite the receive buffer.
         append = _LateAppend(self, answer, context, log, name, partition, bytes(records), verified)
         preparation = None if log in self._gates.open else append.preparation()
         answer.wait_at_gate(self._gates.wait(log, append, preparation))
@@ -446,7 +447,7 @@ class Produce:
         response: ProduceResponse,
         context: RequestContext,
     ) -> None:
-        """Fills in a refusal with all that Kafka tells beside its code."""
+        """Fills in a refusal with the fields that Kafka sends with its code."""
         _refuse(partition, error)
         code = error.code
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.api_version >= FIRST_VERSION_WITH_LEADER:
@@ -470,7 +471,7 @@ class Produce:
 
 
 def _keep_last_of_each(request: ProduceRequest) -> None:
-    """Of a partition that is named more than once the last counts, as in Kafka; each is answered once."""
+    """If a partition is named more than once, the last counts, as in Kafka; each has one result."""
     partitions: dict[tuple[str, bytes, int], PartitionProduceData] = {}
     count = 0
     for topic in request.topic_data:
@@ -501,7 +502,7 @@ def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
 
 
 def _check_replicas(led: LedPartition) -> None:
-    """Refuses with NOT_ENOUGH_REPLICAS."""
+    """Refuses with NOT_ENOUGH_REPLICAS if the ISR is too small."""
     replicas = led.view
     if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
         raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -1,15 +1,15 @@
-"""Appends that take long, and what has to wait for them.
+"""Appends that take long, and the later appends that wait for them.
 
-A batch that must be unpacked, packed anew or converted at length is prepared in a worker thread. Until it is
-in the log its partition has a gate: whatever clients append to that partition afterwards, over whichever
-connection, waits there and is made in the order in which it came. So sequence numbers and duplicates are
-judged as if nothing had waited. Other partitions, and the connections, go on meanwhile.
+A batch that needs long decompression, compression or conversion is prepared in a worker thread. Until it is
+in the log its partition has a gate: all later appends of clients to that partition, over any connection, wait
+there and are made in the order of arrival. So sequence numbers and duplicates are checked as if nothing had
+waited. Other partitions and the connections go on meanwhile.
 
-What waits is held by us, not in a receive buffer, and counts among the bytes that its connection waits for
-until it has been answered. A client that goes away leaves its appends to be made all the same, as in Kafka,
-up to `ABANDONED_BYTES_MAX` of all such clients; the rest is dropped, since nobody has been promised it.
+Waiting appends hold a copy of their records, which counts among the bytes that the connection waits for until
+the answer. If the connection closes, its appends are still made, as in Kafka, up to `ABANDONED_BYTES_MAX` for
+all such connections; the rest is dropped, since it was never acknowledged.
 
-Each partition has one preparation at a time, and those of other partitions have their turns in between.
+Each partition has one preparation at a time; partitions take turns.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.produce")
 
 ABANDONED_BYTES_MAX = 64 * 1024 * 1024
-"""As much as one connection may make us hold."""
+"""As much as one connection may hold."""
 _ENTRY_BYTES = 1024
-"""What an append costs beside its bytes."""
+"""Memory of an append beside its records."""
 
 Preparation = Callable[[], Any]
 """To be called in any thread; raises `KafkaError` for a refusal."""
 
 
 class LateAppend(Protocol):
-    """An append that could not be made when it came."""
+    """An append that could not be made at once."""
 
     size_bytes: int
-    """What is held for it."""
+    """The size of its records."""
 
     def attempt(self) -> Preparation | None:
-        """Makes it, or raises `KafkaError`. If it would take long nothing is done, and what has to be called
-        before `make` is returned."""
+        """Makes the append, or raises `KafkaError`. If it would take long, does nothing and returns its
+        preparation, which has to run before `make`."""
 
     def make(self, prepared: Any) -> None:
-        """Makes it of what its preparation has returned, or raises `KafkaError`."""
+        """Makes the append with the result of its preparation, or raises `KafkaError`."""
 
     def refuse(self, error: KafkaError) -> None:
-        """It will not be made."""
+        """The append is dropped."""
 
     def abandon(self) -> None:
-        """Its client is gone: what is held for that one's sake can go, too."""
+        """The connection closed: frees the objects that only its answer needs."""
 
 
 class _Entry:
-    """A place at a gate."""
+    """An append that waits at a gate."""
 
     __slots__ = ("append", "is_abandoned", "preparation")
 
     def __init__(self, append: LateAppend, preparation: Preparation | None = None) -> None:
         self.append: LateAppend | None = append
-        """None when it is settled, or has been dropped."""
+        """None when it was made, refused or dropped."""
         self.preparation = preparation
-        """What has to be called before it can be made; None as long as that is not known."""
+        """Runs before it can be made; None as long as that is not known."""
         self.is_abandoned = False
 
     def attempt(self) -> None:
-        """The append is settled, or has a preparation."""
+        """Tries the append: it is made, refused, or gets a preparation."""
         if self.append is not None:
             try:
                 self.preparation = self.append.attempt()
@@ -85,7 +85,7 @@ class _Entry:
                 self.refuse(error)
 
     def refuse(self, error: Exception) -> None:
-        """What is no refusal is a bug: its append alone suffers."""
+        """An error other than a refusal is a bug: only this append fails."""
         if not isinstance(error, KafkaError):
             logger.error("an append failed", exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -96,8 +96,8 @@ class _Entry:
 class Gates:
     """The gates of all partitions.
 
-    `open` has what waits at each, by partition; the append that is being prepared is not among it. Who
-    appends looks there first, and has to `wait` where there is a gate.
+    `open` has the waiting appends by partition, without the append that is being prepared. A handler checks
+    it before an append, and calls `wait` if the partition has a gate.
     """
 
     __slots__ = ("_abandoned_bytes", "_conversions", "open")
@@ -108,9 +108,9 @@ class Gates:
         self.open: dict[Any, deque[_Entry]] = {}
 
     def wait(self, partition: Any, append: LateAppend, preparation: Preparation | None) -> Callable[[], None]:
-        """Makes the append in its turn. Where there is no gate yet `preparation` is why there is one now.
+        """Makes the append in its turn. `preparation` is given if the partition has no gate yet.
 
-        What is returned says that its client is gone; harmless when the append has been settled.
+        Returns the function to call when the connection closes; it has no effect on a finished append.
         """
         waiting = self.open.get(partition)
         if waiting is not None:
@@ -124,7 +124,8 @@ class Gates:
         return partial(self._abandon, entry)
 
     def _go_on(self, partition: Any, waiting: deque[_Entry], first: _Entry | None) -> None:
-        """Goes on with `first`, which takes long, or with what waits; the gate goes when nothing is left."""
+        """Goes on with `first`, which takes long, or with waiting appends; removes the gate if there are
+        none."""
         if first is None and not waiting:
             del self.open[partition]
             return
@@ -135,8 +136,8 @@ class Gates:
         )
 
     def _making(self, waiting: deque[_Entry], first: _Entry | None) -> Work[_Entry | None]:
-        """Makes the first append and those that waited behind it, up to one that takes long, too: that is
-        returned, since others may have their turn before it."""
+        """Makes the first append and the ones behind it, up to the next one that takes long, which is
+        returned: other partitions may have their turn before it."""
         if first is not None and first.preparation is not None:
             try:
                 prepared = yield first.preparation
@@ -155,7 +156,7 @@ class Gates:
         return None
 
     def _failed(self, partition: Any, waiting: deque[_Entry], error: Exception) -> None:
-        """Even a bug does not keep a gate where it is."""
+        """After a bug the gate goes on with the next append."""
         logger.error("making an append failed", exc_info=error)
         self._go_on(partition, waiting, None)
 
@@ -168,7 +169,7 @@ class Gates:
                 self._forget(entry)
 
     def _forget(self, entry: _Entry) -> None:
-        """Nothing is held for it any more."""
+        """Frees the bytes of the append."""
         if entry.is_abandoned and entry.append is not None:
             self._abandoned_bytes -= entry.append.size_bytes + _ENTRY_BYTES
         entry.append = entry.preparation = None

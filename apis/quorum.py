@@ -1,10 +1,10 @@
 """DescribeQuorum (key 55, versions 0 to 2), AddRaftVoter (80, 0 and 1), RemoveRaftVoter (81, 0) and
-UnregisterBroker (64, 0): which nodes keep the cluster's metadata, and which belong to it.
+UnregisterBroker (64, 0): the nodes that keep the cluster's metadata, and the brokers of the cluster.
 
-It is one node, and stays one: its only voter, which cannot be removed, and no other can be added. Kafka has
-its metadata in a log, `__cluster_metadata`, whose offsets these answers tell; here it is the number of states
-of the metadata that this process has published. The endpoint of the voter is the address at which the client
-finds us, as there is no listener for controllers.
+The cluster is one node, the only voter: it cannot be removed, and no other can be added. Kafka has its
+metadata in a log, `__cluster_metadata`, and answers with its offsets; here they are the number of states of
+the metadata that this process has published. The endpoint of the voter is the address of this node for the
+client, as there is no listener for controllers.
 
 Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler and ReplicationControlManager.unregisterBroker of
 Kafka 4.3; KIP-595, KIP-853.
@@ -44,7 +44,7 @@ class DescribeQuorum:
     """The handler."""
 
     def __init__(self, node_id: int, directory_id: bytes, current_view: Callable[[], ClusterView]) -> None:
-        """`directory_id` is that of the data directory with the metadata."""
+        """`directory_id` is the id of the data directory with the metadata."""
         self._node_id = node_id
         self._directory_id = directory_id
         self._current_view = current_view
@@ -54,7 +54,7 @@ class DescribeQuorum:
             (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics
         ]
         if requested != [(METADATA_TOPIC, [0])]:
-            # Kafka answers for just this one partition, or refuses all.
+            # Kafka answers only a request for this one partition, and refuses all others.
             topics = [
                 TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
                 for name, indexes in requested
@@ -112,7 +112,7 @@ def _unknown(index: int) -> PartitionQuorumData:
 
 
 class _ChangingVoters:
-    """What both have in common."""
+    """The common part of both handlers."""
 
     def __init__(self, node_id: int, directory_id: bytes, current_view: Callable[[], ClusterView]) -> None:
         self._node_id = node_id
@@ -145,7 +145,7 @@ class AddRaftVoter(_ChangingVoters):
         current_view: Callable[[], ClusterView],
         controller_listener: str,
     ) -> None:
-        """`controller_listener` is the listener that a voter has to have, as in Kafka the first of
+        """`controller_listener` is the listener that a voter must have: as in Kafka, the first one of
         `controller.listener.names`.
         """
         super().__init__(node_id, directory_id, current_view)
@@ -187,7 +187,7 @@ class RemoveRaftVoter(_ChangingVoters):
         self._check(request.cluster_id, request.voter_id, request.voter_directory_id)
         self._check_level()
         voter = _key(request.voter_id, request.voter_directory_id)
-        # Nor can the last one be removed; Kafka says of that the same.
+        # The last voter cannot be removed either; Kafka sends the same text.
         raise KafkaError(
             ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {voter} from the set of voters {self._voters}"
         )
@@ -204,7 +204,7 @@ class UnregisterBroker:
         self._current_view = current_view
 
     def __call__(self, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-        """Kafka would unregister a broker that runs, which then serves nothing until it is started again."""
+        """Kafka would unregister a running broker, which then serves nothing until it is restarted."""
         broker_id = request.broker_id
         if broker_id in self._current_view().brokers:
             error = KafkaError(

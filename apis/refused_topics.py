@@ -8,8 +8,8 @@ from odradek.wire.errors import ErrorCode
 
 
 def refused_first(topics: list[Any]) -> list[Any]:
-    """Topics of an answer in which, so far, only what does not exist has an error. As in Kafka one that the
-    request names twice is named once then, but as often as there where all exists.
+    """Topics of an answer that has errors only for unknown topics and partitions so far. As in Kafka, a topic
+    that the request names twice is here once; without such errors the answer has it twice.
     """
     merged: dict[Any, Any] = {}
     for topic in topics:

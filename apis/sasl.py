@@ -1,6 +1,7 @@
 """SaslHandshake (key 17, versions 0 and 1) and SaslAuthenticate (36, 0 to 2), on a listener without SASL.
 
-Nobody has to prove a name there, so Kafka answers that the request comes at the wrong moment, and goes on.
+Clients do not authenticate there, so the answer is ILLEGAL_SASL_STATE, as in Kafka, and the connection goes
+on.
 
 Source: KafkaApis.handleSaslHandshakeRequest and handleSaslAuthenticateRequest of Kafka 4.3.
 """

@@ -1,9 +1,8 @@
 """DescribeUserScramCredentials (key 50, version 0) and AlterUserScramCredentials (51, 0): users and their
-passwords, in the form that SCRAM needs.
+passwords for SCRAM.
 
 There are none yet, as there is no SASL. Requests are checked as Kafka checks them, and a credential that
-Kafka would take is refused with UNSUPPORTED_VERSION, the code with which it refuses where its
-metadata.version has no SCRAM.
+Kafka would store is refused with UNSUPPORTED_VERSION, Kafka's code for a metadata.version without SCRAM.
 
 Source: ScramImage.describe and ScramControlManager of Kafka 4.3; KIP-554.
 """
@@ -42,7 +41,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """The handler: null or an empty list asks for all users, of which there are none."""
+    """The handler: null or an empty list stands for all users, and there are none."""
     results = []
     for name, count in Counter(user.name for user in request.users or ()).items():
         code = ErrorCode.RESOURCE_NOT_FOUND if count == 1 else ErrorCode.DUPLICATE_RESOURCE
@@ -67,8 +66,8 @@ class AlterUserScramCredentials:
     def __call__(
         self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
-        """Each user is answered once. As in Kafka the first refusal of a user stays, so that only a second
-        alteration that is sound is one too many.
+        """Each user has one result. As in Kafka, the first refusal of a user stays; a second valid alteration
+        of a user is refused.
         """
         refusals: dict[str, KafkaError] = {}
         sound: dict[str, None] = {}

@@ -1,10 +1,10 @@
 """Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, version 0) and
 StreamsGroupDescribe (89, version 0).
 
-A heartbeat becomes a command for the group's coordinator, after the checks that need nothing but the
-request. The coordinator says which internal topics the application lacks; they are created here, and until
-they are there every answer says so. With the feature `streams.version` at level 0, or without `streams` in
-`group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before anything is looked at.
+A heartbeat becomes a command for the group's coordinator, after the checks that need only the request. The
+coordinator's reply has the missing internal topics of the application; this module creates them, and every
+response lists them until they exist. With the feature `streams.version` at level 0, or without `streams` in
+`group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before any other check.
 
 Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
 offsets of tasks.
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 NOT_SAID = -1
 HEARTBEATS_BETWEEN_TRIALS = 2
-"""A topic that could not be created is tried again after the time of so many heartbeats."""
+"""The pause before another trial to create a topic, in heartbeat intervals."""
 FAILURES_KEPT_MAX = 1_000
 
 
 class InternalTopics:
-    """Creates what applications lack, one trial at a time for a topic, and remembers why it failed."""
+    """Creates missing topics of applications, one trial at a time for a topic, and remembers failures."""
 
     def __init__(
         self, topics: TopicCreation, work: WorkQueue, timers: Timers, now_ms: Callable[[], int]
@@ -63,11 +63,11 @@ class InternalTopics:
         self._now_ms = now_ms
         self._under_way: set[str] = set()
         self._failures: dict[str, tuple[str, int]] = {}
-        """Why, and until when it is not tried again; by topic."""
+        """By topic: the reason of the failure, and the time of the next trial."""
 
     def see_to(self, topics: Mapping[str, NewTopic], pause_ms: int) -> dict[str, str]:
-        """Have these created, later; what is known to be in the way, by topic. After a failure a topic is
-        left alone for `pause_ms`."""
+        """Creates these topics later; returns the reasons of earlier failures by topic. The next trial is at
+        least `pause_ms` after a failure."""
         now_ms = self._now_ms()
         failures = {}
         wanted = []
@@ -80,7 +80,7 @@ class InternalTopics:
                 wanted.append(topic)
         if wanted:
             self._under_way.update(topic.name for topic in wanted)
-            # Not from within the coordinator's answer: new topics are told to the coordinator.
+            # Not within the coordinator's reply: creating topics calls the coordinator.
             self._timers.after(0, lambda: self._begin(wanted, pause_ms))
         return failures
 
@@ -183,11 +183,12 @@ def _with_failures(status: Status, failures: Mapping[str, str]) -> Status:
     return Status(status.code, f"{status.detail}; Creation failed: {reasons}.")
 
 
-# What a request may say
+# Checks of a request
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
-    """Refuse what no state of the group could make right (INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY)."""
+    """Refuses requests that are wrong in any state of the group (INVALID_REQUEST,
+    STREAMS_INVALID_TOPOLOGY)."""
     if request.topology is not None:
         _check_topics(request.topology)
     _check_built(request)
@@ -215,7 +216,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
-    """What Kafka 4.3 has fields for and does not do yet, nor do we."""
+    """Refuses features that have fields in the protocol but are not built, as in Kafka 4.3."""
     topology = request.topology
     for is_named, what in (
         (request.instance_id is not None, "Static members"),
@@ -297,7 +298,7 @@ def _tasks(listed: Iterable[heartbeat.TaskIds]) -> Tasks:
 
 
 def _topology(topology: heartbeat.Topology) -> records.StreamsGroupTopologyValue:
-    """As the log has it."""
+    """The topology as a record of the log."""
     return records.StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[
@@ -359,7 +360,7 @@ def _endpoint(one: commands.EndpointPartitions) -> heartbeat.EndpointToPartition
 
 
 class StreamsGroupDescribe:
-    """The handler: each group is asked of its own coordinator."""
+    """The handler: each group is described by its own coordinator."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups

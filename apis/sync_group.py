@@ -1,4 +1,4 @@
-"""SyncGroup (key 14, versions 0 to 5): what a member of a classic group is assigned.
+"""SyncGroup (key 14, versions 0 to 5): the assignment of a member of a classic group.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 """
@@ -20,7 +20,7 @@ FIRST_VERSION_OF_SYNC_WITH_PROTOCOL = 5
 
 
 class SyncGroup:
-    """The handler; answered when the leader has brought the assignment."""
+    """The handler; answers when the leader has sent the assignment."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -29,7 +29,7 @@ class SyncGroup:
         if context.api_version >= FIRST_VERSION_OF_SYNC_WITH_PROTOCOL and (
             request.protocol_type is None or request.protocol_name is None
         ):
-            # Nullable for the sake of older versions; whoever has the fields has to fill them in (KIP-559).
+            # Null is for older versions, without these fields; newer ones must fill them in (KIP-559).
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         waiting = Waiting()
         command = commands.Sync(

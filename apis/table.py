@@ -1,7 +1,7 @@
-"""The one list of what is served. ApiVersions is derived from it: nothing is advertised that is not here.
+"""The list of served APIs. ApiVersions is derived from it: only what is here is advertised.
 
-A row names its handler; module and messages of an API are imported when the first request for it comes, since
-a broker that starts in a tenth of a second cannot import them all.
+A row names its handler; module and messages of an API are imported with the first request for it, so that a
+broker can start in 0.1 s.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
 
 
 class Apis(Mapping[int, Api]):
-    """Every API by its key; an API is made when it is first asked for."""
+    """Every API by its key; an API is made when it is first used."""
 
     def __init__(self, rows: Mapping[int, tuple[int, MakeHandler]], added: Iterable[Api] = ()) -> None:
         self._rows = rows
@@ -65,23 +65,23 @@ class Apis(Mapping[int, Api]):
         return len(self._versions)
 
     def needs(self, api_key: int) -> Needs | None:
-        """What a client has to be allowed, without making the API; None where nobody has said it."""
+        """What a client has to be allowed, without making the API; None if it has no row."""
         api = self._made.get(api_key)
         return access.NEEDS.get(api_key) if api is None else api.needs
 
     def versions(self, api_key: int) -> range:
-        """What is served of an API, without making it."""
+        """The served versions of an API, without making it."""
         return self._versions[api_key]
 
 
 def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
-    """`module.Class` of this package, to be made with these arguments when it is needed."""
+    """`module.Class` of this package, made with these arguments when it is needed."""
     module, _, handler = name.partition(".")
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)(*arguments, **keywords)
 
 
 def _function(name: str) -> MakeHandler:
-    """`module.function` of this package, which is the handler itself."""
+    """`module.function` of this package, the handler itself."""
     module, _, handler = name.partition(".")
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)
 
@@ -107,9 +107,9 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
     return apis
 
 
-# Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
-# Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
-# versions (KAFKA-18659), so that a range is never narrowed without need.
+# Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of #
+# Kafka 4.3. kafka-python guesses the release from these, and librdkafka before 2.11 needs certain low #
+# versions (KAFKA-18659), so ranges are not narrowed without need.
 
 Rows = dict[int, tuple[int, MakeHandler]]
 
@@ -201,7 +201,7 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
 
 
 def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
-    """Which nodes there are, and which of them lead."""
+    """The nodes and the leaders of partitions."""
     current_view = node.leadership.current_view
     voter = (node.node_id, node.directory_id, current_view)
     return {
@@ -214,7 +214,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_security(node: NodeParts) -> Rows:
-    """What a node without authorizer, users, tokens and quotas answers."""
+    """APIs of ACLs, users, tokens and quotas, which a node does not have."""
     return {
         17: (1, _function("sasl.sasl_handshake")),
         29: (3, _function("acls.describe_acls")),
@@ -235,7 +235,7 @@ def _of_security(node: NodeParts) -> Rows:
     }
 
 
-# Handlers that need something which only they use.
+# Handlers with parts that only they use.
 
 
 def _produce(node: NodeParts, settings: ApiSettings) -> Handler:

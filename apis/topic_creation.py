@@ -1,11 +1,11 @@
-"""Topics that come to be because somebody needs them: auto-created ones, `__consumer_offsets` and
+"""Topics that are created when they are needed: auto-created ones, `__consumer_offsets` and
 `__transaction_state`.
 
 Creation is a `Work`: the machine writes to the metadata store, the server makes the logs, the new view is
-published. At its end the caller answers from the view that there is then.
+published. Then the caller answers from the newest view.
 
-Who has a topic created by asking for it learns of an illegal name, and nothing else of why there is none:
-as with Kafka's broker, which asks its controller to create and does not wait. The log says why.
+A client whose request creates a topic gets an error for an illegal name, but no other reason of a failure: as
+in Kafka, whose broker does not wait for its controller. The reason is logged.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 CREATED_AT_ONCE_MAX = 500
-"""Topics that one request brings about: each costs a directory and some files, and the client waits."""
+"""Limit of topics that one request creates: each costs a directory and files, and the client waits."""
 _NEVER_CREATED = frozenset({"__share_group_state", CLUSTER_METADATA_TOPIC})
-"""Those of Kafka's own topics that nobody here writes to."""
+"""Kafka's internal topics that this broker does not use."""
 DELETED_KEPT_MAX = 10_000
-"""Names of deleted topics that are remembered; the oldest are forgotten first."""
+"""Limit of remembered names of deleted topics; the oldest are dropped first."""
 _LOGGED_MAX = 100
-"""Topics whose refusal is logged: clients ask again and again."""
+"""Limit of topics whose refusal is logged: clients repeat their requests."""
 
 logger = logging.getLogger("odradek.topics")
 
 
 class TopicCreation:
-    """Creates what is missing; `internal_topics` says how those of coordinators are to be made."""
+    """Creates missing topics; `internal_topics` has the settings for the topics of coordinators."""
 
     def __init__(self, machine: ClusterMachine, internal_topics: Iterable[NewTopic]) -> None:
         self._machine = machine
@@ -60,7 +60,7 @@ class TopicCreation:
         return any(name not in known for name in names)
 
     def will_be_deleted(self, names: Iterable[str]) -> None:
-        """Told before a deletion; see `take_deleted`."""
+        """Called before a deletion; see `take_deleted`."""
         for name in names:
             self._deleted.pop(name, None)
             self._deleted[name] = None
@@ -68,7 +68,7 @@ class TopicCreation:
             del self._deleted[next(iter(self._deleted))]
 
     def take_deleted(self, names: Iterable[str]) -> list[str]:
-        """Those of the topics that were deleted and not asked for since; asking for them ends that."""
+        """The topics among these that were deleted and not requested since; this call counts as a request."""
         known = self.view.topics
         taken = [name for name in names if name in self._deleted and name not in known]
         for name in taken:
@@ -76,22 +76,22 @@ class TopicCreation:
         return taken
 
     def creating_missing(self, names: Iterable[str]) -> Work[None]:
-        """Creates those of the topics that do not exist, with the broker's defaults, if that can be."""
+        """Creates missing topics with the broker's defaults, if possible."""
         known = self.view.topics
         wanted = [
             self._internal_topics.get(name) or NewTopic(name)
             for name in names
             if name not in known and name not in _NEVER_CREATED and is_legal(name)
         ]
-        # The answer has to come while its client still waits; for the rest it asks again.
+        # The answer must come while the client still waits; its next request creates the rest.
         wanted = wanted[:CREATED_AT_ONCE_MAX]
         for name, error in (yield from self.creating(wanted)).items():
             if name not in self._logged and len(self._logged) < _LOGGED_MAX:
                 self._logged.add(name)
-                logger.warning("a client asks for topic %s, which cannot be created: %s", name, error)
+                logger.warning("topic %s, requested by a client, cannot be created: %s", name, error)
 
     def creating(self, topics: Sequence[NewTopic]) -> Work[dict[str, KafkaError]]:
-        """Creates those of the topics that do not exist, as they are given; the refusals by name."""
+        """Creates missing topics as given; returns the refusals by name."""
         known = self.view.topics
         missing = [topic for topic in topics if topic.name not in known]
         if not missing:

@@ -1,12 +1,11 @@
-"""What AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and TxnOffsetCommit have in common.
+"""The common part of AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and TxnOffsetCommit.
 
-A producer that begins its next transaction while the partitions of the last one still get their markers is
-answered CONCURRENT_TRANSACTIONS, and pauses for 20 ms, or 100, before it sends its request again. Mostly it
-is a matter of one: so its command is submitted again after 1, 2 and 4 ms before the producer gets that
-answer.
+A producer that begins its next transaction while the last one still writes its markers gets
+CONCURRENT_TRANSACTIONS, and pauses for 20 or 100 ms before it sends the request again. Mostly the markers
+need about 1 ms: so the command is submitted again after 1, 2 and 4 ms before the producer gets that answer.
 
 Old versions get codes that they know: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2 of the first
-three.
+three APIs.
 
 Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
 """
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_FENCED = 2
 PAUSES_MS = (1, 2, 4)
-"""Before a client gets the answer that its last transaction is still being ended."""
+"""Pauses before a client gets CONCURRENT_TRANSACTIONS."""
 Partition = tuple[str, int]
 """Topic and index."""
 
 
 def add_patiently(transactions: Transactions, timers: Timers, command: commands.AddPartitions) -> None:
-    """Carries out the command, again if the transaction before is still being ended."""
+    """Submits the command, repeatedly while the previous transaction is still ending."""
     answer, pauses_ms = command.ticket, iter(PAUSES_MS)
 
     def submit() -> None:

@@ -1,21 +1,20 @@
-"""What a write in a transaction has to know of its coordinator before it is appended (KIP-890).
+"""Verification of transactional writes with the coordinator before they are appended (KIP-890).
 
-Records of a transaction must never get into a partition of which the coordinator does not know, or no marker
-would ever come for them. So of each partition in which the producer's transaction is not open yet the
-coordinator is asked: up to Produce 11 whether the producer has added it (AddPartitionsToTxn), from 12 on
-(transaction.version 2) to add it now. What the coordinator refuses is refused for that partition, in words
-that the version of the request knows; the others are appended.
+Records of a transaction must never be in a partition that the coordinator does not know of, since it would
+write no marker for them. So for each partition in which the producer's transaction is not open yet, the
+coordinator gets a command: up to Produce 11 to check that the producer has added the partition
+(AddPartitionsToTxn), from 12 on (transaction.version 2) to add it now. A refused partition is refused to the
+client, with a code that the request's version knows; the others are appended.
 
-Most of the time nothing has to be asked, or the answer comes at once. When it does not, the connection serves
-its later requests after this one, so that batches keep their order, and the request keeps a copy of its
-records, since the receive buffer goes on. A coordinator that still ends the producer's last transaction
-(CONCURRENT_TRANSACTIONS) is asked again: first after a millisecond, for that is mostly all it needs, then
-after pauses twice as long each, up to `add.partitions.to.txn.retry.backoff.ms`, as long as
-`add.partitions.to.txn.retry.backoff.max.ms` allows.
+Mostly no command is needed, or its reply comes at once. If not, later requests of the connection wait, so
+that batches keep their order, and the request keeps a copy of its records, since the receive buffer is used
+again. While the coordinator still ends the producer's last transaction (CONCURRENT_TRANSACTIONS), the command
+is sent again: first after 1 ms, which is mostly enough, then after pauses that double each time, up to
+`add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in all.
 
-Of many transactions that begin at the same time only some begin in one turn of the event loop. With 50
-producers in a closed loop that takes a commit from 1.67 to 0.82 ms (p50) and from 2.7 to 1.5 (p99), and 4 %
-of the transactions a second (medians of three runs of `benchmarks.transaction_load`).
+Of many transactions that begin at the same time, only some begin in one turn of the event loop. With 50
+producers in a closed loop this reduces a commit from 1.67 to 0.82 ms (p50) and from 2.7 to 1.5 (p99), and the
+transactions a second by 4 % (medians of three runs of `benchmarks.transaction_load`).
 
 Source: AddPartitionsToTxnManager.java, ReplicaManager.handleProduceAppend and
 maybeSendPartitionsToTransactionCoordinator of Kafka 4.3.
@@ -49,23 +48,23 @@ logger = logging.getLogger("odradek.apis")
 FIRST_VERSION_WITH_IDS = 13
 FIRST_PAUSE_MS = 1
 BEGIN_PER_TURN = 4
-"""Transactions that begin in a turn where more have come at once; a quarter of them if that is more."""
+"""Transactions that begin in one turn if more are waiting; or a quarter of them, if that is more."""
 WAITING_BYTES_MAX = 65_536
-"""A request with more begins at once: its records would be copied."""
+"""A larger request begins at once, to avoid the copy of its records."""
 
 Partition = tuple[str, int]
 """Topic and index."""
 
 
 class Support(Enum):
-    """What the version of a request says of the transactions that its sender knows."""
+    """The transaction support of a request's sender, by version."""
 
     VERIFIED = "default"
-    """Partitions have to be in the transaction, and there are no words of their own for that."""
+    """Partitions have to be in the transaction; there is no error code for that."""
     ABORTABLE = "generic"
     """As before; TRANSACTION_ABORTABLE is known."""
     ADDED = "add"
-    """Partitions join with the first write: transaction.version 2."""
+    """Partitions are added with the first write: transaction.version 2."""
 
     @property
     def transaction_version(self) -> int:
@@ -73,17 +72,17 @@ class Support(Enum):
 
 
 def support_of_produce(version: int) -> Support:
-    """What a Produce request of this version stands for."""
+    """The support of a Produce request of this version."""
     return Support.ADDED if version > 11 else Support.ABORTABLE if version > 10 else Support.VERIFIED
 
 
 def support_of_offset_commit(version: int) -> Support:
-    """What a TxnOffsetCommit request of this version stands for."""
+    """The support of a TxnOffsetCommit request of this version."""
     return Support.ADDED if version > 4 else Support.ABORTABLE if version > 3 else Support.VERIFIED
 
 
 Errors = Mapping[Partition, ErrorCode]
-"""What was refused."""
+"""Refusals by partition."""
 
 
 def ask_coordinator(
@@ -94,10 +93,10 @@ def ask_coordinator(
     support: Support,
     then: Callable[[Errors], None],
 ) -> None:
-    """Has the partitions added to the transaction of `producer` (id and epoch), or looks whether they are in.
+    """Adds the partitions to the transaction of `producer` (id and epoch), or checks that they were added.
 
-    `then` is called once with the refusals, perhaps before this returns, in codes that writers of records
-    expect (those of AddPartitionsToTxnManager).
+    `then` is called once with the refusals, perhaps before this returns, with codes for producers (those of
+    AddPartitionsToTxnManager).
     """
     wanted = list(partitions)
 
@@ -124,7 +123,7 @@ def ask_coordinator(
 
 def _producer_error(code: ErrorCode, support: Support) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
-        # What a producer expects of a partition.
+        # The codes that a producer expects for a partition.
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and support is Support.VERIFIED:
         return ErrorCode.INVALID_TXN_STATE
@@ -142,8 +141,8 @@ _ASK_AGAIN = frozenset(
 
 
 def _unverified(code: ErrorCode, support: Support) -> Unverified:
-    """A refusal in words for producers. What an old one would not retry is NOT_ENOUGH_REPLICAS: it retries
-    that, and asks for no metadata first."""
+    """A refusal for producers. Old ones get NOT_ENOUGH_REPLICAS for codes that they would not retry: they
+    retry that code, without a Metadata request."""
     if code is ErrorCode.INVALID_TXN_STATE:
         return Unverified(code, "The partition is not in the transaction.")
     if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not Support.ADDED):
@@ -153,7 +152,7 @@ def _unverified(code: ErrorCode, support: Support) -> Unverified:
 
 
 class Verdicts:
-    """What Produce may do with the partitions of one request in a transaction."""
+    """The verdicts on the partitions of one transactional request."""
 
     __slots__ = ("_found", "_refusal")
 
@@ -164,7 +163,7 @@ class Verdicts:
         self._refusal = refusal
 
     def of(self, topic: str, index: int) -> Verified | None:
-        """What goes with the partition's batch to its log; KafkaError if it is not to be appended."""
+        """The verification for the append of the partition's batch; KafkaError if it was refused."""
         if self._refusal is not None:
             raise self._refusal
         found = self._found.get((topic, index))
@@ -174,11 +173,11 @@ class Verdicts:
 
 
 Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], "ProduceResponse | Waiting | None"]
-"""Appends what the verdicts allow: `response | Waiting | None`."""
+"""Appends the allowed batches: `response | Waiting | None`."""
 
 
 class TransactionVerification:
-    """Takes Produce requests that have a transactional id, and hands them back with what has been found."""
+    """Takes Produce requests with a transactional id, and passes them back with verdicts."""
 
     __slots__ = ("is_enabled", "leadership", "line", "patience_ms", "pause_ms_max", "timers", "transactions")
 
@@ -192,8 +191,9 @@ class TransactionVerification:
         pause_ms_max: int,
         patience_ms: int,
     ) -> None:
-        """Kafka's names of the last three: `transaction.partition.verification.enable` (asked each time: it
-        may change), `add.partitions.to.txn.retry.backoff.ms` and the same with `.max.ms`.
+        """Kafka's names of the last three: `transaction.partition.verification.enable` (read each time: it
+        may change), `add.partitions.to.txn.retry.backoff.ms` and
+        `add.partitions.to.txn.retry.backoff.max.ms`.
         """
         self.leadership = leadership
         self.transactions = transactions
@@ -222,13 +222,13 @@ class TransactionVerification:
     def _transactional_batches(
         self, request: ProduceRequest, version: int
     ) -> dict[Partition, tuple[tuple[int, int], int]]:
-        """Producer (id and epoch) and base sequence of each partition's batch, if it is transactional."""
+        """Producer (id and epoch) and base sequence of each partition's batch, if transactional."""
         found = {}
         names = self.leadership.view.topic_names
         for topic in request.topic_data:
             name = topic.name if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
             if name is None or name in INTERNAL_TOPICS:
-                continue  # refused when it is to be appended
+                continue  # refused by the append
             for data in topic.partition_data:
                 producer = transactional_producer(data.records)
                 if producer is not None:
@@ -239,8 +239,8 @@ class TransactionVerification:
 class _Line:
     """Lets a few transactions begin in a turn of the event loop, the others in later ones.
 
-    Between the turns comes what arrived meanwhile, so that a transaction that ends does not wait for all that
-    begin at the same time; those would only wait for each other instead.
+    Requests that arrive meanwhile are served between the turns, so that a transaction that ends does not wait
+    for all beginning ones, which would only wait for each other.
     """
 
     __slots__ = ("_is_busy", "_timers", "_waiting")
@@ -251,7 +251,7 @@ class _Line:
         self._is_busy = False
 
     def must_wait(self) -> bool:
-        """False for the first who asks in a turn."""
+        """False for the first call in a turn."""
         if self._is_busy:
             return True
         self._is_busy = True
@@ -315,7 +315,7 @@ class _Question:
         self._waiting: HeldBack | None = None
 
     def start(self) -> ProduceResponse | Waiting | None:
-        """The answer to the request, or who will have it."""
+        """The response, or a `Waiting` for it."""
         self._ask()
         if self._is_done:
             return self._answer
@@ -327,7 +327,7 @@ class _Question:
         return self._waiting
 
     def _ask(self) -> None:
-        """Looks at every partition, and puts those to the coordinator whose transaction is not open."""
+        """Checks every partition, and sends those without an open transaction to the coordinator."""
         verification, support = self._verification, self._support
         version = support.transaction_version
         found = self._found = {}
@@ -346,7 +346,7 @@ class _Question:
             self._append({})
             return
         if support is Support.ADDED and not self._is_in_turn:
-            # Some of its partitions may be looked at again then; nothing came of it yet.
+            # Partitions may be checked a second time then; no check has an effect before.
             self._is_in_turn = True
             if verification.line.must_wait() and self._size_bytes() <= WAITING_BYTES_MAX:
                 verification.line.wait(self._ask)
@@ -376,7 +376,7 @@ class _Question:
         self._append(errors)
 
     def _append(self, errors: Errors) -> None:
-        """Goes on with the request. When its client has gone meanwhile, too: it was sent."""
+        """Goes on with the request, also if its connection has closed, since it was sent."""
         for partition, code in errors.items():
             self._found[partition] = _unverified(code, self._support)
         waiting = self._waiting
@@ -397,14 +397,14 @@ class _Question:
 
 
 class HeldBack(Waiting):
-    """The answer of a request that waits for its coordinator: what comes after it must not overtake it."""
+    """The answer to a request that waits for its coordinator: later requests must not overtake it."""
 
     __slots__ = ()
 
     holds_back = True
 
     def leave_to(self, answer: Waiting) -> None:
-        """It is `answer` that is waited for from now on."""
+        """Waits for `answer` from now on."""
         if self.settled:
             answer.cancel()
         else:

@@ -1,7 +1,7 @@
-"""What a handler that stages records needs of the server: a commit at the end of the loop's turn.
+"""The server's commit at the end of the loop's turn, for handlers that stage records.
 
-All partitions that were appended to in one turn of the event loop are committed once, together. The bytes
-that were staged stay untouched in the connection's receive buffer until then.
+All partitions with appends in one turn of the event loop are committed once, together. The staged bytes stay
+unchanged in the connection's receive buffer until then.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Committable(Protocol):
 
     @property
     def log(self) -> object:
-        """What is committed to. Another one from when the disk has let it down and a rescan has cut off what
-        never came there: what was committed before may be gone."""
+        """The log to commit to. It is replaced after a failed sync and a rescan: records committed to the old
+        one may be lost."""
 
     def commit(self) -> None: ...
 
@@ -39,11 +39,11 @@ class Committable(Protocol):
 
 class TimerHandle(Protocol):
     def cancel(self) -> None:
-        """Harmless when it ran already."""
+        """No effect if it has run."""
 
 
 class Timers(Protocol):
-    """The clock's other half: what a long poll asks to be woken by."""
+    """Timers of the event loop, for long polls and retries."""
 
     def after(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
         """Calls `callback` once, `delay_ms` from now, from the event loop."""
@@ -53,17 +53,16 @@ class WorkQueue(Protocol):
     """Long work beside the serving of requests, one after the other."""
 
     def run(self, work: Work[Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-        """Does the work in slices, at once if nothing is before it; then calls `done(result)`, or
-        `failed(error)` with what it raised."""
+        """Does the work step by step, at once if the queue is empty; then calls `done(result)`, or
+        `failed(error)` with its exception."""
 
 
 class Turn(Protocol):
-    """Gathers what was staged in one turn of the event loop."""
+    """Gathers the partitions that were staged in one turn of the event loop."""
 
     def add(self, partition: Committable, done: Callable[[KafkaError | None], None], until: int) -> None:
         """Calls `done` after the commit of this turn, and after what else `until` names.
 
-        `done(None)` when it went well, `done(error)` when nothing of it was stored, or when nobody knows
-        whether the disk has it. Never called from within `add`; called in the order in which it was added
-        per partition.
+        `done(None)` on success, `done(error)` if nothing was stored, or if it is unknown whether it was
+        flushed. Never called from within `add`; for one partition called in the order of `add`.
         """

@@ -1,11 +1,11 @@
 """Offsets committed with a transaction: TxnOffsetCommit (key 28, versions 0 to 5).
 
-The offsets belong to the transaction like any record: the partition of `__consumer_offsets` that looks after
-the group has to be part of it. From version 5 on the commit itself adds it (transaction.version 2); before,
-AddOffsetsToTxn has done so, and the transaction's coordinator is asked whether it has, unless
-`transaction.partition.verification.enable` is off. Neither is needed while the log has an open transaction of
-this producer. Who may commit for the group is for the group's coordinator to judge, afterwards. As elsewhere
-the coordinator is asked again, for some milliseconds, while it still ends the producer's last transaction.
+The offsets belong to the transaction like any record: the group's partition of `__consumer_offsets` has to be
+part of it. From version 5 on the commit itself adds it (transaction.version 2); before, AddOffsetsToTxn adds
+it, and the transaction's coordinator confirms that, unless `transaction.partition.verification.enable` is
+off. Neither is needed while the log has an open transaction of this producer. The group's coordinator checks
+the member afterwards. As elsewhere, commands are repeated for some milliseconds while the coordinator still
+ends the producer's last transaction.
 
 Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets,
 ReplicaManager.maybeSendPartitionToTransactionCoordinator and AddPartitionsToTxnManager of Kafka 4.3.
@@ -46,7 +46,7 @@ NONE = ErrorCode.NONE
 
 
 class TxnOffsetCommit:
-    """The handler. A request that names only partitions that do not exist is not put to anybody."""
+    """The handler. A request with only unknown partitions reaches no coordinator."""
 
     def __init__(
         self,
@@ -93,9 +93,10 @@ class TxnOffsetCommit:
         support: Support,
         pauses_ms: Iterator[int],
     ) -> None:
-        """Sees to it that the group's partition is in the transaction, then puts the command to the group."""
+        """Adds the group's partition to the transaction or verifies it, then submits the command to the
+        group."""
         if support is not Support.ADDED and not self._is_verifying():
-            # Else the transaction's coordinator judges the producer, and knows the id's own first.
+            # Otherwise the transaction's coordinator checks the producer.
             code = _unlikely(command)
             if code is NONE:
                 self._groups.commit_in_transaction(command)
@@ -112,7 +113,7 @@ class TxnOffsetCommit:
             command.ticket(command.refused(coordinator_error(error.code)))
             return
         if verification is None:
-            # Its transaction is open here already.
+            # The transaction is open here already.
             self._groups.commit_in_transaction(command)
             return
 
@@ -125,14 +126,14 @@ class TxnOffsetCommit:
             if pause_ms is None:
                 command.ticket(command.refused(_group_error(code)))
                 return
-            # All of it again: the marker for which this waits makes the verification void.
+            # Begin again: the marker that this waits for makes the verification invalid.
             self._timers.after(pause_ms, lambda: self._commit(transactional_id, command, support, pauses_ms))
 
         ask_coordinator(self._transactions, transactional_id, producer, [place], support, verified)
 
 
 def _unlikely(command: commands.CommitTransactionalOffsets) -> ErrorCode:
-    """What is wrong with a producer that no coordinator can have made."""
+    """The error for a producer id or epoch that no coordinator has given out."""
     if command.producer_id < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if command.producer_epoch < 0:
@@ -141,18 +142,18 @@ def _unlikely(command: commands.CommitTransactionalOffsets) -> ErrorCode:
 
 
 def _group_error(code: ErrorCode) -> ErrorCode:
-    """The code for the client, one that a group's coordinator has, when the transaction's answers `code`."""
+    """The code for the client, one of a group coordinator's, for `code` of the transaction coordinator."""
     if code is ErrorCode.NETWORK_EXCEPTION:
-        # Retried without looking for another coordinator first.
+        # Clients retry it without a FindCoordinator request.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return coordinator_error(code)
 
 
 class _Answer:
-    """The response to be, and what of the request is left to commit.
+    """The prepared response, and the offsets that are left to commit.
 
-    As in Kafka, what does not exist is named before all the rest, and a topic that the request names twice is
-    named once then; where all exists it is named as often as in the request.
+    As in Kafka, unknown topics and partitions come first, and a topic that the request names twice is there
+    once then; if all exist, it is there as often as in the request.
     """
 
     __slots__ = ("_open", "_version", "offsets", "response")
@@ -185,7 +186,7 @@ class _Answer:
         known: list[tuple[str, list[TxnOffsetCommitRequestPartition]]] = []
         for topic in topics:
             if topic.name not in view.topics:
-                # Named even without partitions.
+                # Included even without partitions.
                 partitions_of(topic.name)
             of_topic: list[TxnOffsetCommitRequestPartition] = []
             known.append((topic.name, of_topic))
@@ -206,13 +207,13 @@ class _Answer:
         return self.filled([code] * len(self.offsets))
 
     def filled(self, errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
-        """With one error for each of `offsets`."""
+        """The response with one error for all `offsets`."""
         for answer, code in zip(self._open, errors, strict=True):
             if (
                 code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 and self._version < FIRST_VERSION_THAT_KNOWS_LOADING
             ):
-                # Producers before 2.0 crash over it (KAFKA-7296).
+                # Producers before 2.0 crash with this code (KAFKA-7296).
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             answer.error_code = code
         return self.response

@@ -1,4 +1,4 @@
-"""How a transaction's coordinator and Produce agree on a refusal."""
+"""A refusal by a transaction's coordinator, for Produce."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 
 class Unverified(KafkaError):
-    """A batch of a transaction that its coordinator does not vouch for; found out before any log is written.
+    """A transactional batch that its coordinator did not confirm; raised before the append.
 
     `explanation` goes to the client, if there is one.
     """

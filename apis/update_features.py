@@ -1,13 +1,13 @@
-"""UpdateFeatures (key 57, versions 0 to 2): the levels of what the whole cluster has agreed on.
+"""UpdateFeatures (key 57, versions 0 to 2): the feature levels of the cluster.
 
-A level is raised or, if the request says so, lowered; level 0 is the feature switched off. All of a request
-or nothing: the first feature that cannot be had so refuses it. What is changed is stored, and from then on
-ApiVersions tells it to whoever connects; a client that has asked before goes on by what it knows, which is
-served all the same.
+A level is raised or, if the request allows it, lowered; level 0 switches the feature off. A request is
+applied as a whole or not at all: the first invalid level refuses it. The new levels are stored, and
+ApiVersions returns them to clients that connect later; earlier clients go on with the levels that they know,
+which are served too.
 
-`coordinator/cluster/features.py` has the features that there are. With eligible leader replicas comes a
-setting for all brokers (`min.insync.replicas`). Version 0 knows no upgrade type, and as in Kafka its
-`allow_downgrade` has no effect.
+`coordinator/cluster/features.py` has the list of features. Eligible leader replicas bring a setting for all
+brokers (`min.insync.replicas`). Version 0 has no upgrade type, and as in Kafka its `allow_downgrade` has no
+effect.
 
 Source: QuorumController.updateFeatures and FeatureControlManager of Kafka 4.3.
 """
@@ -55,7 +55,8 @@ class UpdateFeatures:
         return WorkAnswer(self._work, self._updating(request, context.api_version), context)
 
     def _updating(self, request: UpdateFeaturesRequest, version: int) -> Work[UpdateFeaturesResponse]:
-        """One after the other with all that changes the cluster: each judges by what the one before left."""
+        """Runs in the queue of all changes of the cluster: each is checked against the result of the previous
+        one."""
         yield None
         try:
             levels = self._checked(request.feature_updates)
@@ -73,7 +74,7 @@ class UpdateFeatures:
         return response
 
     def _checked(self, updates: Sequence[FeatureUpdateKey]) -> dict[str, int]:
-        """The level that each feature is to have; the last one counts of a feature that is named twice."""
+        """The new level of each feature; if one is named twice, the last counts."""
         requested = {update.feature: update for update in updates}
         levels = {name: update.max_version_level for name, update in requested.items()}
         current = self._machine.view.features
@@ -82,7 +83,7 @@ class UpdateFeatures:
         return levels
 
     def _check(self, update: FeatureUpdateKey, finalized: int, levels: Mapping[str, int]) -> None:
-        """`levels` are those that all features would have."""
+        """`levels` are the levels of all features after the change."""
         name, level, upgrade_type = update.feature, update.max_version_level, update.upgrade_type
         if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
             raise _invalid(update, "The controller does not support the given upgrade type.")
@@ -123,7 +124,7 @@ def _loses_metadata(finalized: int, update: FeatureUpdateKey) -> KafkaError:
 
 
 def _invalid(update: FeatureUpdateKey, why: str) -> KafkaError:
-    """`kafka-features` shows these sentences, and people look for them: they are Kafka's."""
+    """Kafka's texts: `kafka-features` shows them, and scripts look for them."""
     what = f"Invalid update version {update.max_version_level} for feature {update.feature}."
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{what} {why}")
 

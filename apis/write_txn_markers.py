@@ -1,9 +1,9 @@
-"""The markers that end transactions: written for a coordinator of this node, or for one that asks with
+"""The markers that end transactions: written for a coordinator of this node, or for the sender of
 WriteTxnMarkers (key 27, versions 0 to 2).
 
-A marker goes to each partition of its transaction that this node leads; a partition of `__consumer_offsets`
-gets it by way of its groups, which then let the offsets count or forget them. What is refused is told for
-each partition; the others have their markers all the same. Without an authorizer any client may send markers,
+A marker is written to each partition of its transaction that this node leads; for a partition of
+`__consumer_offsets` the group coordinator writes it and applies or drops the pending offsets. Each partition
+has its own result; a refusal does not affect the others. Without an authorizer any client may send markers,
 as in Kafka: `kafka-transactions abort` does.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 4.3.
@@ -48,7 +48,8 @@ _COORDINATOR_IS_NOT_READY = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What groups say, and no coordinator of transactions expects: it is told NOT_LEADER_OR_FOLLOWER."""
+"""Codes of group coordinators that transaction coordinators do not expect: NOT_LEADER_OR_FOLLOWER for
+them."""
 
 
 class MarkerWriter:
@@ -68,7 +69,7 @@ class MarkerWriter:
     def write(
         self, marker: EndMarker, partitions: Iterable[Partition], then: Callable[[Results], None]
     ) -> None:
-        """`then` is called once, when every partition has the marker or has refused it, with a code for each;
+        """`then` is called once, with a code for each partition, when all have written or refused the marker;
         never before this returns."""
         wanted = list(dict.fromkeys(partitions))
         writing = _Writing(len(wanted), then)
@@ -95,7 +96,7 @@ class MarkerWriter:
 
 
 def marker_writer(node: NodeParts) -> MarkerWriter:
-    """The one of a node."""
+    """The markers of one node."""
     return MarkerWriter(node.leadership, node.groups, node.turn, node.timers, node.now_ms)
 
 
@@ -111,11 +112,11 @@ class _Writing:
         self._may_tell = False
 
     def of_data(self, partition: Partition) -> Callable[[KafkaError | None], None]:
-        """What to call when the partition's commit is done."""
+        """The function to call after the partition's commit."""
         return lambda error: self.settle(partition, ErrorCode.NONE if error is None else error.code)
 
     def of_offsets(self, partition: Partition) -> Callable[[ErrorCode], None]:
-        """What to call when the partition's groups are done."""
+        """The function to call with the group coordinator's reply."""
 
         def done(code: ErrorCode) -> None:
             is_ready = code not in _COORDINATOR_IS_NOT_READY
@@ -129,7 +130,7 @@ class _Writing:
         self._tell()
 
     def start(self) -> None:
-        """The caller has been left: it may hear of the results."""
+        """The caller has returned: `then` may be called."""
         self._may_tell = True
         self._tell()
 
@@ -140,7 +141,7 @@ class _Writing:
 
 
 class WriteTxnMarkers:
-    """The handler: markers of one request are written together, and their answer waits for all."""
+    """The handler: markers of one request are written together, and the answer waits for all."""
 
     def __init__(self, markers: MarkerWriter) -> None:
         self._markers = markers
@@ -148,7 +149,7 @@ class WriteTxnMarkers:
     def __call__(
         self, request: WriteTxnMarkersRequest, context: RequestContext
     ) -> WriteTxnMarkersResponse | Waiting:
-        # Of a producer that is named twice the results are told together.
+        # A producer that is named twice gets its results in one entry.
         errors: dict[int, Results] = {}
         requested = [(marker, _partitions(marker)) for marker in request.markers]
         missing = len(requested)
@@ -185,7 +186,7 @@ class WriteTxnMarkers:
 
 
 def _is_nobodys(marker: WritableTxnMarker) -> bool:
-    """Whether no record can say whose transaction it ends: Kafka fails over the whole request."""
+    """Whether no marker can have these values: Kafka fails the whole request."""
     return marker.producer_id < 0 or marker.producer_epoch < 0
 
 

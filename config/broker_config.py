@@ -51,7 +51,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address to listen on, or one that clients are told."""
+    """An address to listen on, or an advertised one."""
 
     name: str
     host: str
@@ -74,9 +74,9 @@ class BrokerConfig:
 
     node_id: int
     cluster_id: str | None
-    """The cluster id that was asked for (variable CLUSTER_ID, as in Kafka's image), if any."""
+    """The configured cluster id (variable CLUSTER_ID, as in Kafka's image), if any."""
     listeners: tuple[Listener, ...]
-    """Those that are opened; never empty."""
+    """The listeners to open; never empty."""
     advertised: dict[str, Listener]
     """By listener name; a listener that is not in it tells each client the address at which it arrived. One
     whose host was written as a name is in it. Port 0 is the port that the listener gets."""
@@ -91,7 +91,7 @@ class BrokerConfig:
     warnings: tuple[str, ...]
     """Sentences to be logged at start."""
     first_levels: Mapping[str, int] | None
-    """The feature levels that were asked for, with which a new cluster is to begin, if any were."""
+    """The configured feature levels of a new cluster, if any."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Sources:
             self.put("listeners", everywhere, "environment variable KAFKA_ADVERTISED_LISTENERS")
 
     def add_defaults(self, environ: Mapping[str, str]) -> None:
-        """What an image says where neither a file nor the environment does."""
+        """The defaults of a Docker image, below the file and the environment."""
         for variable, text in environ.items():
             if variable.startswith(_DEFAULT):
                 name = option_of_variable(variable, _DEFAULT)
@@ -481,7 +481,7 @@ def _check_single_node(values: Mapping[str, Any]) -> None:
 
 
 def check_bounds(values: Mapping[str, Any]) -> None:
-    """Refuse values that contradict each other, or that no bound of an option can tell."""
+    """Refuse values that contradict each other, or that are wrong within the bounds of their options."""
     for low, high in (
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
@@ -527,7 +527,7 @@ def _check_cordoned(values: Mapping[str, Any]) -> None:
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
-    """What Kafka checks of the two newer group protocols (GroupCoordinatorConfig.validate)."""
+    """Kafka's checks of the two newer group protocols (GroupCoordinatorConfig.validate)."""
     for group in ("group.consumer", "group.share", "group.streams"):
         for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
             _check_order(values, f"{group}.min.{name}", f"{group}.max.{name}")
@@ -550,7 +550,7 @@ def _check_order(values: Mapping[str, Any], low: str, high: str, *, below: bool 
 
 
 def _check_internal_topics(values: Mapping[str, Any]) -> None:
-    """Kafka takes any size here, then fails for ever to create the topic: nobody finds a coordinator."""
+    """Kafka takes any size here and can never create the topic then: clients find no coordinator."""
     least = TOPIC_OPTIONS["segment.bytes"].low
     assert least is not None
     for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):

@@ -1,4 +1,4 @@
-"""What IncrementalAlterConfigs makes of the settings that a topic or a broker has.
+"""The settings of a topic or broker after IncrementalAlterConfigs.
 
 The texts are changed, not judged: whether what comes out can be used is for `config/options.py`. Source:
 ConfigurationControlManager.java of Kafka 4.3.

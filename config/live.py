@@ -1,4 +1,4 @@
-"""The broker's settings as they are now: those of its start, under what has been changed since.
+"""The broker's present settings: its start settings, overridden by later changes.
 
 Changes at run time are stored as texts with the cluster's metadata (IncrementalAlterConfigs of a broker, or
 of all brokers under the empty name) and outlive a restart. `follow` takes them in; whoever works by a setting
@@ -16,7 +16,7 @@ from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
 LogConfig = TypeVar("LogConfig")
-"""What the server makes of the values of a topic's options, for its logs."""
+"""Makes the settings of a log from the values of a topic's options."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
 """Overrides by node id, those for all brokers under None, as a `ClusterView` has them."""
 
@@ -41,7 +41,7 @@ class LiveConfig(Generic[LogConfig]):
         return self._values[name]
 
     def of_listeners(self, option: str) -> dict[str, Any]:
-        """What an option is set to for single listeners, by their names in lower case."""
+        """An option's values for single listeners, by their names in lower case."""
         return options.values_of_listeners(self._layers, option)
 
     @property
@@ -50,7 +50,7 @@ class LiveConfig(Generic[LogConfig]):
         return cordoned_directories(self._values)
 
     def follow(self, broker_configs: BrokerConfigs) -> None:
-        """Take what has been set at run time, all of it."""
+        """Replace all settings of the run time."""
         layers = self._layers._replace(
             broker=broker_configs.get(self._node_id, {}), all_brokers=broker_configs.get(None, {})
         )
@@ -72,11 +72,11 @@ class LiveConfig(Generic[LogConfig]):
         return known
 
     def check_topic(self, name: str, configs: Mapping[str, str]) -> None:
-        """Refuse with INVALID_CONFIG what a topic cannot have."""
+        """Refuse invalid settings of a topic with INVALID_CONFIG."""
         options.check_topic_configs(configs, self.topic_defaults)
 
     def check_group(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Refuse with INVALID_CONFIG what a group cannot have."""
+        """Refuse invalid settings of a group with INVALID_CONFIG."""
         options.check_group_configs(configs, self._values)
 
     def check_broker(self, owner: str, configs: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What one option is: its type, default, bounds and standing, and how its text is read and written.
+"""One option: its type, default, bounds and standing, and how its text is read and written.
 
 The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, whole numbers are decimal
 and must fit their type, others are what Java's `Double.parseDouble` takes, booleans are true or false in any
@@ -51,7 +51,7 @@ KIND_NAMES = {
 HONOURED = "honoured"
 """Does what Kafka says."""
 ACCEPTED = "accepted"
-"""Nothing reads it here, and nobody relies on what it would do: taken, and named as having no effect."""
+"""Not used here, and no program relies on its effect: accepted, and logged as without effect."""
 REFUSED = "refused"
 """To take it would promise what is not done (limits, policies, who may do what, a store for old segments):
 refused when it differs from its default."""
@@ -93,7 +93,7 @@ class Option:
     any_case: bool = False
     """Whether case does not matter in `choices`."""
     built: tuple[str, ...] = ()
-    """Of `choices`, those that are built so far; empty when all are."""
+    """The members of `choices` that are built so far; empty if all are."""
     shape: tuple[str, str] | None = None
     """A regular expression for a list's text without blanks round its commas, and what it says in words."""
     dynamic: str = READ_ONLY
@@ -102,13 +102,13 @@ class Option:
     bounds: tuple[str | None, str | None] = (None, None)
     """Broker options that say how low and how high a group's own value may be."""
     internal: bool = False
-    """For Kafka's own tests: taken, but not told to clients."""
+    """For Kafka's own tests: accepted, but not in DescribeConfigs."""
     unlisted: bool = False
     """Set at run time only, in Kafka (`DynamicConfig.Broker`), and told only where it is."""
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value must never be told or logged."""
+        """Whether the value must never be shown or logged."""
         return self.kind == PASSWORD
 
     @property
@@ -121,7 +121,7 @@ class Option:
 
     @property
     def default_text(self) -> str | None:
-        """The default as DescribeConfigs tells it."""
+        """The default as in DescribeConfigs."""
         return self.text(self.default_value)
 
     def parse(self, text: str) -> Any:
@@ -144,7 +144,7 @@ class Option:
         return str(value)
 
     def refusal_unless_built(self, value: Any) -> str | None:
-        """One sentence when the value asks for what is not built yet, else None."""
+        """One sentence if the value needs a feature that is not built yet, else None."""
         if self.standing == REFUSED and value != self.default_value:
             told = self.default_text
             keep = "leave it out" if told is None else f"leave it at {told or 'the empty default'}"
@@ -193,7 +193,7 @@ class Option:
             for item in items:
                 if (item.lower() if self.any_case else item) not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
-        # Of the text, in which what is there twice is not one.
+        # By the text, where duplicates count.
         if self.shape is not None and not re.fullmatch(self.shape[0], _COMMA.sub(",", text)):
             raise ValueError(f"{self.name} must be {self.shape[1]}, not {text[:80]!r}.")
         # Written so that a NaN is refused as well.
@@ -206,7 +206,7 @@ class Option:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """The items of a list; what is there twice counts once."""
+    """The items of a list, without duplicates."""
     text = text.strip()
     return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()
 

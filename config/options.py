@@ -1,4 +1,4 @@
-"""Every broker, topic and group option: look-up, reading, effective values, what DescribeConfigs tells.
+"""Every broker, topic and group option: look-up, reading, effective values, entries of DescribeConfigs.
 
 A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for
 all brokers at run time, set at start (file, environment, command line), default. A topic option comes from
@@ -188,21 +188,21 @@ class ConfigEntry:
     read_only: bool
     sensitive: bool
     synonyms: list[ConfigSynonym]
-    """Where the value could come from, the strongest first; only those that are set or have a default."""
+    """The sources of the value, the strongest first; only sources with a setting or default."""
     kind: int
     documentation: str
 
 
 def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | None:
     """The known option whose name is most like a misspelt one; None when nothing is near."""
-    from difflib import get_close_matches  # only for an option that nobody knows
+    from difflib import get_close_matches  # only for an unknown option
 
     found = get_close_matches(name, options, n=1, cutoff=0.75)
     return found[0] if found else None
 
 
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
-    """Of the settings of these names, those that are taken and have no meaning here."""
+    """The settings among these names that are accepted without effect."""
     return tuple(name for name in names if _standing(name, options) == ACCEPTED)
 
 
@@ -227,7 +227,7 @@ def option_of_listener(name: str) -> Option | None:
 
 
 def values_of_listeners(layers: BrokerLayers, option: str) -> dict[str, Any]:
-    """What an option is set to for single listeners, by their names in lower case."""
+    """An option's values for single listeners, by their names in lower case."""
     values = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for name, text in layer.items():
@@ -441,7 +441,7 @@ def own_group_value(option: Option, text: str, at_least: int | None, at_most: in
 def describe_topic(
     configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of a topic with these settings of its own; `names` None means every option.
+    """The DescribeConfigs entries of a topic with these settings of its own; `names` None means every option.
 
     Synonyms are always filled in; the handler leaves them out unless they were asked for.
     """
@@ -460,7 +460,7 @@ def describe_topic(
 def describe_group(
     configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of a group with these settings of its own, whether the group exists or not.
+    """The DescribeConfigs entries of a group with these settings of its own, whether the group exists or not.
     A value is told as it was set, also where the broker's bounds now make another one of it.
     """
     broker = broker_values(layers)
@@ -481,8 +481,8 @@ def describe_group(
 
 
 def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of one broker: internal options only where they were set at start, as Kafka,
-    and what is set for single listeners. Unknown names set at start are told too, as sensitive.
+    """The DescribeConfigs entries of one broker: as in Kafka, internal options only if they were set at
+    start, and settings of single listeners. Unknown names set at start are included, as sensitive.
     """
     values = broker_values(layers)
     entries = []
@@ -505,7 +505,7 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
 
 
 def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of the broker named "": only what was set at run time for all brokers."""
+    """The DescribeConfigs entries of the broker named "": only settings of the run time for all brokers."""
     options = layers.options
     only = BrokerLayers(all_brokers=layers.all_brokers, options=options)
     wanted = layers.all_brokers if names is None else [name for name in names if name in layers.all_brokers]
@@ -525,7 +525,7 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
 
 
 def describe_client_metrics(names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of a subscription that nobody has made (Kafka: ClientMetricsConfigs)."""
+    """The DescribeConfigs entries of a subscription that does not exist (Kafka: ClientMetricsConfigs)."""
     told = [
         ("interval.ms", "300000", INT, "How often a client would send its metrics, in ms."),
         ("match", "", LIST, "Which clients would."),
@@ -539,7 +539,7 @@ def describe_client_metrics(names: Iterable[str] | None = None) -> list[ConfigEn
 
 
 def describe_loggers(levels: Mapping[str, int], names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of the loggers with these levels (numbers of Python's logging)."""
+    """The DescribeConfigs entries of loggers with these levels (numbers of Python's logging)."""
     wanted = levels if names is None else [name for name in dict.fromkeys(names) if name in levels]
     return [
         ConfigEntry(name, _level_name(levels[name]), FROM_LOGGER, False, False, [], 0, "") for name in wanted
@@ -553,7 +553,7 @@ def _level_name(level: int) -> str:
 def _wanted(
     names: Iterable[str] | None, options: Mapping[str, Option], own: Container[str] = ()
 ) -> list[str]:
-    """Which options to tell of: internal ones only where they are among the `own` settings, as Kafka."""
+    """The options to describe: internal ones only if they are among the `own` settings, as in Kafka."""
     asked = options if names is None else dict.fromkeys(names)
     return [name for name in asked if name in options and (not options[name].internal or name in own)]
 
@@ -585,7 +585,7 @@ def _unknown_entry(name: str) -> ConfigEntry:
 
 
 def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
-    """Where a broker option's value could come from, by layer first and then by name, as Kafka lists it."""
+    """The sources of a broker option's value, by layer first and then by name, as Kafka lists them."""
     return _synonyms_of(_BROKER_SYNONYMS.get(name, (name,)), layers, name)
 
 

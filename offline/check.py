@@ -1,4 +1,4 @@
-"""`odradek check`: whether data directories hold what they should, without a broker; `--repair` makes it so.
+"""`odradek check`: checks the data directories of a stopped broker; `--repair` repairs them.
 
 Each finding is one line: what is wrong, where, what comes of it. Damage makes the exit status 1; a note is
 something that a start takes care of, or that is as it may be. Each partition is read once
@@ -151,7 +151,7 @@ class _Check:
 
     @contextmanager
     def _going_on(self, path: str) -> Iterator[None]:
-        """One file that the disk does not give or take is told, and the rest is checked."""
+        """A file with a read or write error is reported, and the rest is checked."""
         try:
             yield
         except OSError as error:
@@ -294,7 +294,7 @@ class _Check:
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
             is_empty = self._disk.exists(path)
             what = f"it is {'empty' if is_empty else 'not there'}, but partitions of {count} are there"
-            # First what is harmless: a start with the second of log.dirs alone would make it a first one.
+            # Harmless steps first: a start with only the second of log.dirs would make it a first one.
             consequence = (
                 "if the broker has other log.dirs, one of those has the file: name all of them together; if "
                 "none has it, a broker would serve none of the topics: restore the file from a backup, or "
@@ -305,7 +305,7 @@ class _Check:
             return
 
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
-        """Do what a start would do about a damaged store; nothing where that would not begin."""
+        """Repair a damaged store as a start would; nothing if the start would refuse it."""
         from odradek.config.broker_config import ConfigError
         from odradek.server.metadata_repair import repair
 
@@ -320,7 +320,7 @@ class _Check:
                 metadata_of(list(store.rows()))
             finally:
                 store.close()
-            told.append("what a kill has left in its write-ahead log was mended and taken in")
+            told.append("its write-ahead log was mended and applied")
         except (metadata_store.DamagedMetadata, AssertionError, LookupError, ValueError):
             node_id, now_ms = int(identity[1]), int(time.time() * 1000)
             try:
@@ -365,7 +365,7 @@ class _Check:
         path = f"{directory.path}/{name}"
         if self._repair:
             self.report.repairs(
-                Repair(f"{path}/{one}", None, "finished what was interrupted")
+                Repair(f"{path}/{one}", None, "finished interrupted steps")
                 for one in finish_work(self._disk, path)
             )
         checked = self._checked(directory, name)
@@ -377,7 +377,7 @@ class _Check:
             return
         self.report.findings(findings, is_repaired=True)
         repairs = [*self._lost_at_end(directory, name, checked), *repair_log(self._disk, checked)]
-        # The recovery point will be after all of it: what a start would have made anew has to be there.
+        # The recovery point will be at the end: files that a recovery would have rebuilt must exist.
         checked = self._checked(directory, name, is_flushed=True)
         repairs += repair_caches(self._disk, checked)
         repairs += self._repair_identity(name, path, checked)
@@ -391,7 +391,7 @@ class _Check:
         self.report.findings(finding for finding in left if finding.kind == DAMAGE)
 
     def _lost_at_end(self, directory: Directory, name: str, checked: PartitionCheck) -> Iterator[Repair]:
-        """What was flushed and no file has, nor a finding of a file tells."""
+        """The flushed offsets that no file has and no finding of a file mentions."""
         point = directory.offsets.get(checkpoints.RECOVERY_POINTS, {}).get(key_of(name) or ("", 0), 0)
         last = checked.segments[-1] if checked.segments else None
         end_offset = checked.end_offset
@@ -444,7 +444,7 @@ class _Check:
         for file, offset in ahead.items():
             lost = f"the offsets {end_offset} to {offset - 1} are gone"
             kind, consequence = {
-                checkpoints.RECOVERY_POINTS: (DAMAGE, f"a flush had vouched for them: {lost}"),
+                checkpoints.RECOVERY_POINTS: (DAMAGE, f"they had been flushed: {lost}"),
                 checkpoints.HIGH_WATERMARKS: (DAMAGE if directory.was_clean else NOTE, lost),
                 checkpoints.FIRST_DIRTY: (DAMAGE, "compaction passes the log over"),
                 checkpoints.LOG_STARTS: (NOTE, "a start begins the log anew there; all before was deleted"),
@@ -492,7 +492,7 @@ class _Check:
         return [Repair(file, None, "made anew from the metadata store")]
 
     def _mend_offsets(self, directory: Directory, key: Key, checked: PartitionCheck) -> None:
-        """What the checkpoints are to say of a partition that was repaired: it was read and is synced."""
+        """The checkpoints of a repaired partition: it was read and is synced."""
         sync_log(self._disk, checked)
         end_offset = checked.end_offset
         directory.offsets[checkpoints.RECOVERY_POINTS][key] = end_offset
@@ -536,7 +536,7 @@ class _Check:
 
 
 def _log_bytes(disk: Disk, path: str) -> int:
-    """For showing how far a check is: what cannot be asked counts nothing, and is told later."""
+    """For the progress of a check: unreadable files count nothing, and are reported later."""
     try:
         return sum(
             disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None

@@ -55,7 +55,7 @@ def parse_offsets(data: bytes) -> dict[Key, int] | str:
 
 
 def readable_offsets(data: bytes) -> dict[Key, int]:
-    """What can be read of a damaged checkpoint, line by line."""
+    """The readable lines of a damaged checkpoint."""
     offsets: dict[Key, int] = {}
     for line in data.decode("utf-8", "replace").splitlines()[2:]:
         one = parse_offsets(checkpoints.encode_lines([line]))
@@ -65,7 +65,7 @@ def readable_offsets(data: bytes) -> dict[Key, int]:
 
 
 def check_identity(directory: str) -> Iterator[Finding]:
-    """Of `meta.properties`."""
+    """The findings of `meta.properties`."""
     path = f"{directory}/{meta_properties.FILE_NAME}"
     if not os.path.exists(path):
         if any(key_of(name) for name in os.listdir(directory)):
@@ -110,9 +110,9 @@ class StoredMetadata(NamedTuple):
 
 
 def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
-    """What the metadata store says, None where it is damaged; and the findings."""
+    """The content of the metadata store, None if it is damaged; and the findings."""
     rows, wrong = metadata_store.verify(path)
-    consequence = "a start makes it anew from what can be read, and tells what is missing"
+    consequence = "a start makes it anew from the readable rows, and logs the missing ones"
     if not wrong:
         try:
             return metadata_of(rows), []

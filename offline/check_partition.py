@@ -1,4 +1,4 @@
-"""Whether a partition's directory holds what it should: every byte read once, nothing changed.
+"""Checks a partition's directory: every byte is read once, nothing is changed.
 
 Log files: sizes, checksums and order of every batch (`log_walk.py`), segments that overlap. Beside them: each
 entry of the offset and time indexes against the batches, each entry of `.txnindex` against what a broker
@@ -64,7 +64,7 @@ _INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 
 class Finding(NamedTuple):
-    """One line: what is wrong where (a position in bytes, if there is one), and what comes of it."""
+    """One line: the defect, its place (a position in bytes, if there is one), and its consequence."""
 
     kind: str
     path: str
@@ -113,7 +113,7 @@ def lost_logs(names: list[str]) -> list[int]:
 
 
 class SegmentCheck:
-    """What was found in one segment, for whoever repairs it."""
+    """The findings of one segment, for the repair."""
 
     __slots__ = (
         "aborted",
@@ -136,15 +136,15 @@ class SegmentCheck:
         self.latest_timestamp = _NO_TIMESTAMP
         self.has_legacy = False
         self.cut_off: LostSegment | None = None
-        """What the file has lost at its end, without a trace in it."""
+        """The batches lost at the end of the file, without a trace in it."""
         self.holes: list[Hole] = []
         self.header_repairs: list[HeaderRepair] = []
         self.bad_indexes: set[str] = set()
         """INDEX, TIME_INDEX, TRANSACTION_INDEX: those that are not to be trusted."""
         self.padded_indexes: set[str] = set()
-        """Those that have room behind their entries, as Kafka leaves them when it is killed."""
+        """The indexes with room after their entries, as after a crash of Kafka."""
         self.aborted: list[AbortedTransaction] = []
-        """What TRANSACTION_INDEX should say when it is bad."""
+        """The right content of a bad TRANSACTION_INDEX."""
 
     @property
     def is_sound(self) -> bool:
@@ -214,7 +214,7 @@ class PartitionCheck:
 
     @property
     def start_offset(self) -> int:
-        """Where the first segment begins."""
+        """The first segment's base offset."""
         return self.segments[0].base_offset if self.segments else 0
 
     @property
@@ -232,7 +232,7 @@ class PartitionCheck:
 
     @property
     def log_damage(self) -> list[Finding]:
-        """What is wrong with the log files themselves; an old format is not."""
+        """The damage of the log files themselves; an old format is no damage."""
         return [
             finding
             for finding in self.findings
@@ -335,7 +335,7 @@ class PartitionCheck:
             )
 
     def _read_epochs(self, names: list[str]) -> LeaderEpochs | None:
-        """What the checkpoint says; None when there is none or it cannot be read."""
+        """The offset in the checkpoint; None if there is none or it cannot be read."""
         if LEADER_EPOCHS not in names:
             return None
         content = self.read(LEADER_EPOCHS)
@@ -403,7 +403,7 @@ class PartitionCheck:
             file.close()
 
     def _pass_over(self, name: str, following: int | None, error: OSError) -> None:
-        """A log file that the disk does not give: what is in it is not missing, and nobody knows it."""
+        """A log file with a read error: its content is unknown, not missing."""
         self._say_unread(name, error)
         self.has_gaps = True
         if following is not None:
@@ -413,7 +413,7 @@ class PartitionCheck:
     def _batches(
         self, segment: SegmentCheck, name: str, file: File, following: int | None
     ) -> Iterator[StoredBatch]:
-        """The sound batches of a segment, as they should be; says what is wrong with it."""
+        """The sound batches of a segment, in order; reports damage."""
         due_end = following
         if due_end is None and self._was_clean:
             due_end = self._recovery_point  # a clean stop says where the log ends
@@ -437,7 +437,7 @@ class PartitionCheck:
             yield batch
 
     def _judge_gap(self, name: str, base_offset: int) -> None:
-        """What is between a segment and the one before it."""
+        """The gap between a segment and the previous one."""
         end_offset = self.end_offset
         if base_offset < end_offset:
             self._say(
@@ -461,7 +461,7 @@ class PartitionCheck:
             else:
                 kind = NOTE
                 consequence = (
-                    "they are lost, unless a repair has told of that, or the topic was once compacted"
+                    "they are lost, unless a repair has reported them, or the topic was once compacted"
                 )
             gap_end = base_offset if kind == DAMAGE else until
             self._say(
@@ -491,7 +491,7 @@ class PartitionCheck:
         return bases[0] if bases else end_offset
 
     def _judge_lost_end(self) -> None:
-        """Behind the end of the log, where only what was flushed is known to have been there."""
+        """After the end of the log, where only flushed offsets are known to have existed."""
         if self.unread:
             return
         self._judge_lost(self.end_offset, max(self._recovery_point or 0, self.end_offset))
@@ -587,7 +587,7 @@ class PartitionCheck:
 
 
 def parse_leader_epochs(data: bytes) -> list[tuple[int, int]] | str:
-    """(epoch, start offset) of each line, or what is wrong with them. Kafka makes an empty file at first."""
+    """(epoch, start offset) of each line, or their damage. Kafka makes an empty file at first."""
     lines = decode_lines(data) if data else []
     if lines is None:
         return "it is not a checkpoint of version 0 with as many lines as it announces"
@@ -644,7 +644,7 @@ class _IndexFile:
         size = self.entry.size
         over = len(data) % size
         whole = data[: len(data) - over]
-        # Kafka makes an index at its full size: what a kill leaves behind ends in zeros.
+        # Kafka makes an index at its full size: after a crash it ends in zeros.
         used = len(whole.rstrip(b"\0"))
         used += -used % size
         self.is_padded = used < len(whole)
@@ -825,7 +825,7 @@ class _Abort:
         self.producer_id = producer_id
         self.offset = offset
         self.first_offset = -1
-        """Of what is there of the transaction."""
+        """The offset of the transaction's first present batch."""
         self.after_offset = -1
         """The producer was doing something else there: its transaction has begun later."""
         self.last_missing_before = -1
@@ -858,7 +858,7 @@ class _Abort:
         return f"the aborted transaction of producer {self.producer_id} {before}to {self.offset}"
 
     def difference(self, entry: AbortedTransaction) -> str:
-        """What an entry says otherwise; "" where it is right, or may be by what is missing."""
+        """The difference of an entry from the log; "" if it is right, or may be with missing batches."""
         first, stable = entry.first_offset, entry.last_stable_offset
         if first != self.first_offset and not self.after_offset < first <= self.last_missing_before:
             if self.first_offset < 0 and self.after_offset >= self.last_missing_before:
@@ -866,7 +866,7 @@ class _Abort:
             return f"{self.name} is said to begin at {first}"
         if stable in (self._last_stable_offset, self.next_begin) and stable >= 0:
             return ""
-        # Too low it makes readers look further; too high it hides what was aborted later.
+        # Too low, readers search further; too high, it hides records aborted later.
         if 0 <= stable <= self.last_missing_until and (self.open_from < 0 or stable < self.open_from):
             return ""
         return (
@@ -876,7 +876,7 @@ class _Abort:
 
 
 class _Transactions:
-    """What each producer was about, through all segments. `producers` has taken in each batch before."""
+    """The transactions of each producer, through all segments. `producers` has applied each batch before."""
 
     def __init__(self, producers: ProducerState) -> None:
         self._producers = producers
@@ -921,7 +921,7 @@ class _AbortedCheck(_IndexFile):
 
     kind = TRANSACTION_INDEX
     entry = transaction_index.ENTRY
-    consequence = "READ_COMMITTED would show what was aborted, or hide what was not; it can be rebuilt"
+    consequence = "READ_COMMITTED would show aborted records, or hide committed ones; it can be rebuilt"
 
     def __init__(
         self,
@@ -933,7 +933,7 @@ class _AbortedCheck(_IndexFile):
     ) -> None:
         super().__init__(disk, directory, base_offset, names)
         self.expected: list[AbortedTransaction] = []
-        """What it should say."""
+        """The right content."""
         self._transactions = transactions
         self._aborts: dict[int, _Abort] = {}
         # Behind these no transaction is open, nor has one begun yet.
@@ -1035,7 +1035,7 @@ class _Snapshots:
         said = decode_snapshot(content)
         if said is None:
             what = "the checksum or the length of the snapshot does not fit"
-            consequence = "a start goes by the log instead; it can be rebuilt"
+            consequence = "a start uses the log instead; it can be rebuilt"
             self._bad(offset, what, consequence, encode_snapshot(rescan))
             return
         self.latest_producer_id = max(self.latest_producer_id, *said, -1)
@@ -1059,7 +1059,7 @@ class _Snapshots:
     def _difference(
         self, said: ProducerEntry, found: ProducerEntry | None, offset: int, start_offset: int
     ) -> str:
-        """What a snapshot says otherwise than the log; "" when both can be true."""
+        """The difference of a snapshot from the log; "" if both can be true."""
         last = said.last_data_offset
         seen = -1 if found is None else found.last_data_offset
         if last >= offset:

@@ -21,7 +21,7 @@ _MAGIC_V2 = 2
 
 
 def convert_segment(source: File, target: File, base_offset: int) -> int:
-    """Write what the log file `source` holds to the empty file `target`; the bytes written.
+    """Write the records of the log file `source` to the empty file `target`; returns the bytes written.
 
     The file has been checked. Raises OSError, and KafkaError(CORRUPT_MESSAGE) if it is damaged all the same.
     """

@@ -47,7 +47,7 @@ _PARTITION_FILES = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 
 
 class CannotCheck(Exception):
-    """Nothing was looked at; the text is one sentence for the person who asked."""
+    """Nothing was checked; the text is one sentence for the user."""
 
 
 class ReadingDisk(OsDisk):

@@ -1,4 +1,4 @@
-"""`odradek dump`: what the files of a broker hold, read without a broker.
+"""`odradek dump`: prints the content of a broker's files, without a broker.
 
 Each thing found is one line: `what name=value ...`, or with `--json` one JSON object. A damaged file is shown
 up to the damage, whose place is told in a line of its own, and makes the exit status 1. Files are only read.
@@ -43,7 +43,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 def dump(
     paths: Sequence[str], *, records: bool, as_json: bool, out: TextIO, include_empty: bool = False
 ) -> int:
-    """Print what is at the paths; 1 when something is damaged or cannot be read, else 0.
+    """Print the files at the paths; 1 if one is damaged or cannot be read, else 0.
 
     The summary of a data directory has its partitions by topic and number, those without a batch only with
     `include_empty`.
@@ -136,7 +136,7 @@ def _data_directory(path: str, include_empty: bool) -> Iterator[Fact]:
 
 
 def _partition_summary(path: str) -> tuple[Fact, list[Fact]]:
-    """What a partition has, and the damages of its segments."""
+    """The content of a partition, and the damage of its segments."""
     topic, index = _topic_and_index(path)
     segments = _segments(path)
     batch_count = record_count = size_bytes = 0
@@ -236,7 +236,7 @@ def _batches(path: str, *, check: bool, decode: Callable[[Any], Fact] | None = N
                 return
             yield _batch_fact(header, position)
             if decode is not None:
-                # A copy: what a generator of records keeps must not pin the mapping.
+                # A copy, so that a generator of records does not keep the mapping open.
                 batch = bytes(view[position : position + header.size_bytes])
                 yield from _records(path, batch, header, position, decode)
             position += header.size_bytes

@@ -75,7 +75,7 @@ _NODE_ID = 1
 
 
 class CannotImport(Exception):
-    """Nothing was taken in; the text is one sentence for the person who asked."""
+    """Nothing was imported; the text is one sentence for the user."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class _Source:
     path: str
     index: int
     staged: str = ""
-    """Where it is made ready."""
+    """The directory where it is prepared."""
     is_in_place: bool = False
     """It lies where it is to be, unknown to all."""
     log_start_offset: int = 0

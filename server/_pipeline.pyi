@@ -1,5 +1,5 @@
-"""The one way of every request: bytes come in, a frame finds its route, what its connection remembers or the
-handler answers it, what was staged is committed at the end of the turn, the answer goes out."""
+"""The path of every request: bytes arrive, a frame gets its route, a remembered prefix or the handler answers
+it, staged records are committed at the end of the turn, and the answer is sent."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,36 +11,36 @@ from odradek.apis.turn import Committable, Timers
 from odradek.server.group_flush import Done, Flushes
 
 BUFFER_BYTES: int
-"""Of a receive buffer as long as no larger frame comes."""
+"""The size of a receive buffer until a larger frame arrives."""
 WAITING_ANSWERS_MAX: int
 WAITING_BYTES_MAX: int
 REMEMBERED_MAX: int
-"""Prefixes that all connections remember together; past it all are forgotten."""
+"""Limit of remembered prefixes of all connections; beyond it all are dropped."""
 REMEMBERED_OF_CONNECTION_MAX: int
 
 class Sender(Protocol):
-    """Answers of a connection, as far as the turn knows them."""
+    """The answers of a connection as the turn sees them."""
 
     def send_ready(self) -> None: ...
 
 class Turn:
-    """What is staged in one turn of the event loop, and who sends at its end; implements `apis.turn.Turn`.
+    """Staged partitions of one turn of the event loop, and senders at its end; implements `apis.turn.Turn`.
 
-    Every partition that was appended to in one turn is committed once. Where an answer has to wait for the
-    disk, the partition joins the next group flush (`server/group_flush.py`). Then each connection that has
-    answers ready sends them in one write. While one connection alone asks, its requests are a turn of their
-    own that ends where they have been read.
+    Every partition with appends in one turn is committed once. If an answer has to wait for the disk, the
+    partition joins the next group flush (`server/group_flush.py`). Then each connection sends its ready
+    answers in one write. While only one connection sends requests, they are a turn of their own, which ends
+    when they have been read.
     """
 
     loop: asyncio.AbstractEventLoop
     flushes: Flushes
     @property
     def is_scheduled(self) -> bool:
-        """Whether the turn has an end to come."""
+        """Whether the end of the turn is still to come."""
     @property
     def number(self) -> int:
-        """Counts the turns: what was staged while it had its present value is not committed yet, and the
-        bytes that were staged must stay where they are."""
+        """Counts the turns: appends that were staged with the present number are not committed yet, and their
+        bytes must stay in place."""
     @property
     def staged(self) -> dict[Committable, list[tuple[Done, int]]]:
         """Empty when nothing waits for a commit."""
@@ -49,30 +49,30 @@ class Turn:
         """True while answers wait for the disk."""
     @property
     def is_idle(self) -> bool:
-        """True while neither the end of the turn nor the disk has something to do."""
+        """True while neither the end of the turn nor a flush is to come."""
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def add(self, partition: Committable, done: Done, until: int) -> None:
         """`done` is called after this turn's commit, and after what else `until` names (`apis/turn.py`)."""
     def flush_in_background(self, partition: Committable) -> None:
-        """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
+        """Flushes without an answer that waits for it; joins the next flush."""
     def begin_alone(self, sender: Sender) -> bool:
         """Whether the requests of `sender` are a turn of their own, which it ends by `end_alone`."""
     def end_alone(self) -> None:
         """Ends such a turn. Requests that staged nothing, and wait for nothing, were none."""
     def forget(self, sender: Sender) -> None:
-        """`sender` is gone."""
+        """`sender` was closed."""
     def touch(self, sender: Sender) -> None:
         """`sender.send_ready()` is called at the end of this turn; once per call, so ask once."""
     def follow(self, callback: Callable[[], object]) -> None:
-        """It is called when the loop has come round, behind the end of the turn that is then gathered:
-        whoever else has something to do comes before it, and has its answer."""
+        """The callback runs in the next round of the loop, after the end of the turn that is gathered then:
+        other connections are served before it."""
     def end(self) -> None:
         """Ends the turn now: the event loop does it, and the server's stop."""
     def close(self) -> None:
-        """Ends the worker threads, once they are done: who closes the partitions next flushes them, too."""
+        """Ends the worker threads when they are done; the caller then flushes and closes the partitions."""
 
 class Route:
-    """How one version of one API is decoded, handled and answered, and what its requests have been."""
+    """How one version of one API is decoded, handled and answered, with counters of its requests."""
 
     api_key: int
     api_version: int
@@ -82,10 +82,10 @@ class Route:
     handle: Handler
     @property
     def requests(self) -> int:
-        """Those that have been answered, or need no answer."""
+        """Requests that were answered or need no answer."""
     @property
     def from_prefix(self) -> int:
-        """Those of them that were served by what their connection remembered."""
+        """Requests among them that were served by a remembered prefix."""
     @property
     def bytes_in(self) -> int: ...
     @property
@@ -106,15 +106,15 @@ class RouteTable(Protocol):
     def refuse_version(self, correlation_id: int) -> bytes: ...
 
 class Meters(Protocol):
-    """What requests cost; there are none yet."""
+    """Meters of the cost of requests; there are none yet."""
 
     def charge(
         self, connection: ConnectionInfo, api_key: int, bytes_in: int, bytes_out: int, took_ns: int
     ) -> int:
-        """For how many milliseconds no further request of the connection may begin."""
+        """Returns for how many milliseconds no further request of the connection may begin."""
 
 class Dispatcher:
-    """What all connections of a broker share."""
+    """The shared state of all connections of a broker."""
 
     routes: Any
     turn: Turn
@@ -122,9 +122,9 @@ class Dispatcher:
     authorizer: Authorizer
     meters: Meters | None
     timers: Timers | None
-    """Needed where `meters` are."""
+    """Needed with `meters`."""
     after_requests: Callable[[], None] | None
-    """Called when requests were served: a loop that sleeps at once wakes late (`server.lingering`)."""
+    """Called when requests were served: a loop that sleeps at once wakes late (`server.busy_poll`)."""
     request_bytes_max: int
     waiting_answers_max: int
     waiting_bytes_max: int
@@ -132,7 +132,7 @@ class Dispatcher:
     remembered_of_connection_max: int
     @property
     def remembered(self) -> int:
-        """Prefixes that all connections remember together."""
+        """The number of prefixes that all connections remember."""
     def __init__(
         self,
         routes: RouteTable,
@@ -142,10 +142,10 @@ class Dispatcher:
         current_view: Callable[[], object],
     ) -> None: ...
     def forget_prefixes(self) -> None:
-        """No connection uses what it remembers any more."""
+        """Drops the remembered prefixes of all connections."""
 
 class Owner(Protocol):
-    """The connection, as far as its parts know it; it is also the `ConnectionInfo` of its requests."""
+    """The connection as its parts see it; it is also the `ConnectionInfo` of its requests."""
 
     peer_host: str
     def close(self, reason: str) -> None: ...
@@ -154,7 +154,7 @@ class Owner(Protocol):
     def write_vector(self, parts: Sequence[Any]) -> None: ...
 
 class ReceiveBuffer:
-    """Where the event loop writes what a client sends."""
+    """The receive buffer of a connection."""
 
     @property
     def capacity(self) -> int: ...
@@ -162,57 +162,58 @@ class ReceiveBuffer:
     def unserved_bytes(self) -> int: ...
     def __init__(self, turn: Turn) -> None: ...
     def unserved_start(self, count: int) -> bytes:
-        """The first bytes that are not served, at most `count`."""
+        """The first unserved bytes, at most `count`."""
     def shrink(self) -> None:
-        """Gives a large buffer back when no frame is under way."""
+        """Frees a large buffer when no frame is incomplete."""
 
 class Responses:
     """The answers of a connection, in the order of its requests."""
 
     transport: asyncio.Transport | None
     is_full: bool
-    """The transport has as much as it wants."""
+    """The transport's buffer is full."""
     is_pacing: bool
-    """A long answer is not all written, nor what comes behind it."""
+    """A long answer and the answers behind it are not completely written."""
     is_closing: bool
-    """Nothing more is served."""
+    """No more requests are served."""
     @property
     def is_empty(self) -> bool:
-        """False while an answer is waited for, or stands behind one."""
+        """False while an answer is still to come."""
     @property
     def is_write_paused(self) -> bool: ...
     @property
     def unanswered(self) -> int:
-        """Places in the line whose answer is not ready."""
+        """The number of slots whose answer is not ready."""
     @property
     def waiting_answers(self) -> int: ...
     @property
     def waiting_bytes(self) -> int: ...
     def __init__(self, owner: Owner, dispatcher: Dispatcher) -> None: ...
     def waits_for_work(self) -> bool:
-        """Whether an answer comes when work of ours has ended, whatever the client does."""
+        """Whether an answer waits for work of the broker only, not for the client."""
     def send_ready(self) -> None:
         """Writes the answers whose turn has come; the turn calls it."""
     def begin_closing(self) -> None:
-        """Serves nothing more; the end of the turn closes the connection when all is answered."""
+        """Serves no more requests; the end of the turn closes the connection when all are answered."""
     def forget(self) -> None:
-        """The client is gone: cancels what is waited for."""
+        """The connection closed: cancels all waiting answers."""
 
 class Requests:
-    """The requests of a connection: frames in, each to what answers it, as soon as it may begin."""
+    """The requests of a connection: gets frames, and passes each to its prefix or handler when it may
+    begin."""
 
     buffer: ReceiveBuffer
     active_ms: int
-    """When the last request came."""
+    """The time of the last request."""
     @property
     def client_id(self) -> str | None:
-        """The newest one; None before the first."""
+        """The newest client id; None before the first request."""
     @property
     def is_held(self) -> bool:
-        """Nothing is read: a request may not begin, or the answers have not been taken."""
+        """The socket is not read: a request may not begin, or the client does not read its answers."""
     @property
     def is_gated(self) -> bool:
-        """The next request may not begin before those that are under way are answered."""
+        """The next request may not begin before the earlier ones are answered."""
     def __init__(self, owner: Owner, dispatcher: Dispatcher, responses: Responses) -> None: ...
     def get_buffer(self, sizehint: int) -> memoryview: ...
     def buffer_updated(self, nbytes: int) -> None: ...

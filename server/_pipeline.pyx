@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The one way of every request: bytes come in, a frame finds its route, what its connection remembers or the
-handler answers it, what was staged is committed at the end of the turn, the answer goes out.
+"""The path of every request: bytes arrive, a frame gets its route, a remembered prefix or the handler answers it,
+staged records are committed at the end of the turn, and the answer is sent.
 
-- `Dispatcher` is what all connections of a broker share: routes, clock, authorizer, meters, counters.
+- `Dispatcher` is the shared state of all connections of a broker: routes, clock, authorizer, meters, counters.
 - `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.connection.Connection`.
-- `Turn` gathers what is staged in one round of the event loop.
+- `Turn` gathers the staged partitions of one round of the event loop.
 
-Each of these has one place: who asks and may they (`Requests._read`), counters (`Route.count`), what it
-costs and how long the connection is held back (`Responses.charge`), what may begin before an earlier answer (`Requests._serve`).
-`_pipeline.pyi` has the types; `connection.py` says what is promised.
+Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), cost and
+the pause of a connection (`Responses.charge`), requests that may begin before an earlier answer (`Requests._serve`).
+`_pipeline.pyi` has the types; `connection.py` has the promises.
 """
 
 import logging
@@ -74,7 +74,8 @@ cdef enum:
     BUFFER_KEPT_MAX = 2097152
     # Up to here one copy into one buffer is cheaper than a vector of buffers.
     JOINED_BYTES_MAX = 65536
-    # Ready answers of one turn are written together; past this we write to learn whether the client reads.
+    # Ready answers of one turn are written together; beyond this size they are written at once, to see
+    # whether the client reads.
     WRITE_AT_ONCE_BYTES = 262144
     PREFIX_BYTES_MAX = 1024
     KEY_HEAD_BYTES = 4
@@ -188,7 +189,7 @@ cdef class Turn:
         return True
 
     cpdef end_alone(self):
-        """Requests that staged nothing, and wait for nothing, were no turn."""
+        """Requests that staged nothing and wait for nothing do not count as a turn."""
         if self.staged or self._touched:
             self._end()
         else:
@@ -322,7 +323,8 @@ cdef class Route:
         self.errors_of = _errors_of(response)
         self.needs = api.needs or ()
         self.has_tagged_header = request.is_flexible(api_version)
-        # A client that does not know our version yet must be able to read the answer to ApiVersions.
+        # A client that does not know the broker's versions yet must be able to read the answer to
+        # ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != _API_VERSIONS
         self.overlaps[0] = self.overlaps[1] = 0
         for key in api.overlaps:
@@ -425,7 +427,7 @@ cdef class Dispatcher:
         self.shared[remembered.key] = remembered
 
     cdef Route route(self, uint32_t key_and_version):
-        """None where that is not served."""
+        """None if that is not served."""
         cdef Py_ssize_t place = (key_and_version >> 16 ^ key_and_version << 3) & (RECENT_ROUTES - 1)
         route = self._recent[place]
         if route is not None and (<Route> route).key_and_version == key_and_version:
@@ -438,7 +440,7 @@ cdef class Dispatcher:
         return route
 
     cdef int64_t generation(self) except -1:
-        """What is remembered of another generation is of no use any more."""
+        """Drops prefixes of another generation."""
         view = self._current_view()
         if view is not self._view:
             self._view = view
@@ -450,9 +452,9 @@ cdef class ReceiveBuffer:
     cdef Turn turn
     cdef object content
     cdef object view
-    cdef Py_ssize_t start  # of the first byte that is not served yet
-    cdef Py_ssize_t filled  # the end of what has arrived
-    cdef int64_t pinned_turn  # in which bytes of it were staged
+    cdef Py_ssize_t start  # position of the first unserved byte
+    cdef Py_ssize_t filled  # the end of the received bytes
+    cdef int64_t pinned_turn  # the turn in which bytes of it were staged
     cdef object spare  # the large buffer before this one; pinned in its own turn
     cdef int64_t spare_turn
 
@@ -481,7 +483,7 @@ cdef class ReceiveBuffer:
         return self._make_room()
 
     cdef object _make_room(self):
-        """Room for what is missing of the first frame, or for a few bytes; never over pinned bytes."""
+        """Room for the rest of the first frame, or for a few bytes; never over pinned bytes."""
         cdef Py_ssize_t start = self.start, filled = self.filled, capacity = len(self.content)
         cdef Py_ssize_t unserved = filled - start, wanted = BUFFER_SIZE, arrived
         if unserved >= FRAME_SIZE_BYTES:
@@ -503,7 +505,7 @@ cdef class ReceiveBuffer:
         return self.view[unserved:]
 
     cdef _replace(self, Py_ssize_t capacity):
-        """Goes on in another buffer, with what is not served yet at its front."""
+        """Continues in another buffer, which begins with the unserved bytes."""
         unserved = self.view[self.start : self.filled]
         spare, spare_turn = self.spare, self.spare_turn
         self.spare = None
@@ -535,14 +537,14 @@ cdef class ReceiveBuffer:
 
 
 cdef class Slot:
-    """The place of answers in the order of a connection's answers; of a handler's answer that comes later."""
+    """The place of one or more answers in the order of a connection."""
 
     cdef Responses line
     cdef Route route
     cdef int correlation_id
     cdef int count  # of answers
     cdef object parts  # None until it is ready
-    cdef Py_ssize_t size_bytes  # of what is held for it
+    cdef Py_ssize_t size_bytes  # of the memory that is held for it
     cdef Py_ssize_t request_bytes
     cdef int64_t began_ns
     cdef object waiting
@@ -620,7 +622,7 @@ cdef class Remembered:
 
 
 cdef class BurstPart:
-    """What of a burst went to one partition: the turn calls it when that is committed, or has failed."""
+    """The part of a burst for one partition: the turn calls it when it is committed or has failed."""
 
     cdef Burst burst
     cdef Remembered remembered
@@ -635,8 +637,7 @@ cdef class BurstPart:
 
 
 cdef class Burst(Slot):
-    """The answers to batches that came one after the other: built when the last of their partitions is
-    committed."""
+    """The answers to consecutive batches, built when the last of their partitions is committed."""
 
     cdef list batch_parts
     cdef list appended
@@ -811,7 +812,7 @@ cdef class Responses:
         return False
 
     cdef bint may_begin(self, int api_key):
-        """Whether a request may begin before the answers that are waited for."""
+        """Whether a request may begin before the waiting answers."""
         return 0 <= api_key < 128 and self.overlaps[api_key >> 6] >> (api_key & 63) & 1
 
     cdef bint is_over_limit(self):
@@ -827,7 +828,7 @@ cdef class Responses:
         self.charge(route.api_key, bytes_in, bytes_out, took_ns)
 
     cdef charge(self, int api_key, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
-        """What requests cost is metered here and nowhere else, and here a connection is held back for it."""
+        """The only place where the cost of requests is metered and a connection is held back for it."""
         meters = self.dispatcher.meters
         if meters is not None:
             hold_ms = meters.charge(self.owner, api_key, bytes_in, bytes_out, took_ns)
@@ -837,7 +838,7 @@ cdef class Responses:
     # Into the line
 
     cdef put(self, parts, Py_ssize_t size_bytes):
-        """A ready answer: among what is written next, or behind the answers that are waited for."""
+        """A ready answer: written next, or after the waiting answers."""
         cdef Slot slot
         if not self._slots:
             self._ready += parts
@@ -851,7 +852,7 @@ cdef class Responses:
         self._line_up(slot)
 
     cdef wait(self, Slot slot, bint holds_back):
-        """An answer that is not ready. Until then the request itself is what is held for it."""
+        """An answer that is not ready. Until then the request counts as its memory."""
         cdef uint64_t *overlaps = slot.route.overlaps
         if holds_back:
             self.overlaps[0] = self.overlaps[1] = 0
@@ -871,12 +872,12 @@ cdef class Responses:
         self._newest = slot
         self.waiting_answers += slot.count
 
-    # Answers that were waited for
+    # Waiting answers
 
     cdef settle(self, Slot slot, response):
-        """A handler's answer; None where the client expects none."""
+        """A handler's answer; None if the client expects none."""
         if self._slots is None:
-            return  # the client is gone
+            return  # the connection has closed
         slot.parts = ()
         self.unanswered -= 1
         self.waiting_bytes -= slot.size_bytes
@@ -891,7 +892,7 @@ cdef class Responses:
         self._touch_if_first(slot)
 
     cdef complete(self, Slot slot):
-        """The slot has got its parts."""
+        """The slot is ready."""
         if self._slots is None:
             return
         self.unanswered -= 1
@@ -909,7 +910,7 @@ cdef class Responses:
             self.turn._touch(self)
 
     cdef fail(self, Route route):
-        """Called while an error is handled that is a bug of ours."""
+        """Called while an error is handled that is a bug of the broker."""
         _logger.exception("%s from %s failed", route.name, self.owner.peer_host)
         self.owner.close(f"internal error in {route.name}")
 
@@ -941,7 +942,7 @@ cdef class Responses:
             self.requests.resume_if_possible()
 
     cdef write_ready(self):
-        """Writes what was put while no answer was waited for."""
+        """Writes the answers that became ready without waiting."""
         cdef list ready = self._ready
         cdef Py_ssize_t size_bytes = self._ready_bytes
         if ready:
@@ -999,7 +1000,7 @@ cdef class Requests:
     cdef dict _remembered
     cdef Remembered _newest
     cdef int64_t _generation
-    cdef int64_t _began_ns  # when the requests came that are being served, or the last handler ended
+    cdef int64_t _began_ns  # the time when the present requests arrived, or the last handler ended
     cdef bytes _client_id_raw
     cdef readonly object client_id
     cdef readonly bint is_held
@@ -1152,7 +1153,7 @@ cdef class Requests:
         return False
 
     cdef tuple _read(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes):
-        """The request, decoded, and its context: who asks, and what they may not."""
+        """The decoded request and its context, with the principal and the refused resources."""
         cdef ReceiveBuffer buffer = self.buffer
         cdef Py_ssize_t body = FRAME_HEAD_BYTES + max(
             <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2), 0
@@ -1226,7 +1227,7 @@ cdef class Requests:
             self._remembered = self._newest = None
 
     cdef bint _serve_remembered(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes) except -1:
-        """False, and nothing done, where the handler has to answer."""
+        """False, without any effect, if the handler has to answer."""
         cdef Remembered remembered = self._newest
         cdef Py_ssize_t rest
         cdef bytes key
@@ -1268,7 +1269,7 @@ cdef class Requests:
         return True
 
     cdef bint _take_shared(self, bytes key) except -1:
-        """Whether another connection has learnt what these bytes mean, and this one may use it, too."""
+        """Whether another connection has learnt the meaning of these bytes, and this one may use it, too."""
         cdef Dispatcher dispatcher = self.dispatcher
         cdef Remembered remembered = None
         if dispatcher.generation() == dispatcher.shared_generation:
@@ -1416,7 +1417,7 @@ cdef inline bint _is_end(Route route, const uint8_t *frame, int64_t at, Py_ssize
 
 
 cdef list _read_items(Remembered remembered, const uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
-    """The items of a request; None where they are not all of the rest of its frame."""
+    """The items of a request; None if they do not fill the rest of its frame."""
     cdef Route route = remembered.route
     cdef const uint8_t *steps = <const uint8_t *> PyBytes_AsString(route.item_steps)
     cdef const uint8_t *places = <const uint8_t *> PyBytes_AsString(remembered.places)

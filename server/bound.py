@@ -32,17 +32,17 @@ OPEN_SEGMENTS_MAX = 1024
 
 
 def do_nothing() -> None:
-    """For programs that have nothing to do then."""
+    """The default for callbacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One broker, as the program wants it. `BrokerServer` explains the fields."""
+    """The settings of one broker. `BrokerServer` explains the fields."""
 
     config: BrokerConfig
     now_ms: Callable[[], int] = wall_clock_ms
     after_loading: Callable[[], object] = do_nothing
-    lingers: bool = False
+    polls_before_sleep: bool = False
     on_end: Callable[[], object] = do_nothing
     extensions: Extensions = NO_EXTENSIONS
 
@@ -66,7 +66,8 @@ class Bound:
 
 
 def bind(node: Node, ending: AsyncExitStack) -> Bound:
-    """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
+    """`ending` gets the functions that undo it. Raises ConfigError with one sentence for the
+    administrator."""
     from odradek.server.disks import StoreEvents
 
     ports = Ports()
@@ -133,7 +134,7 @@ def _new_store(config: BrokerConfig, topics: TopicLookup, events: StoreEvents) -
 
 
 def _lock(store: LogStore) -> None:
-    """Before the metadata are read: what another broker has just written looks like what a kill left."""
+    """Runs before the metadata are read: fresh writes of another broker look like the rest of a crash."""
     from odradek.config.broker_config import ConfigError
     from odradek.storage.directories.store import DirectoryInUse
 

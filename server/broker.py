@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class NotServing(RuntimeError):
-    """Asked of a broker that has not been started, or has been stopped."""
+    """The broker has not been started, or has been stopped."""
 
 
 class BrokerServer:
-    """One node. `start` and `stop` run on the event loop; between them the node serves, and everything else
-    of this class can be asked. Before and after that it raises `NotServing`.
+    """One node. `start` and `stop` run on the event loop; between them the node serves, and all other
+    attributes can be used. Before and after that they raise `NotServing`.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class BrokerServer:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         after_loading: Callable[[], object] = do_nothing,
-        lingers: bool = False,
+        polls_before_sleep: bool = False,
         on_end: Callable[[], object] = do_nothing,
         extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
-        partitions are made: only the owner of the process knows what is good then. `lingers` is for the owner
-        of the process, too: other threads have better use for the moment in which `server.lingering` looks
-        for the next request. `on_end` is called when nothing is left to serve: every disk has failed. The
-        options of `extensions` are those that `config` was loaded with."""
+        partitions are made, for garbage collection by the owner of the process. `polls_before_sleep` switches
+        on `server.busy_poll`, which is wrong where other threads of the process need the core. `on_end` is
+        called when every disk has failed and there is nothing left to serve. The options of `extensions` are
+        those that `config` was loaded with."""
         self.config = config
         self._node = Node(
             config=config,
             now_ms=now_ms,
             after_loading=after_loading,
-            lingers=lingers,
+            polls_before_sleep=polls_before_sleep,
             on_end=on_end,
             extensions=extensions,
         )
@@ -87,7 +87,7 @@ class BrokerServer:
         finally:
             self._running = []
 
-    # What it is while it serves
+    # Attributes of a serving broker
 
     @property
     def serving(self) -> Serving:
@@ -97,7 +97,7 @@ class BrokerServer:
         return self._running[0]
 
     def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
-        """What has come of its requests: see `Routes.metrics`."""
+        """Counters of its requests: see `Routes.metrics`."""
         routes: Routes = self.connections.dispatcher.routes
         return routes.metrics()
 
@@ -140,12 +140,12 @@ class BrokerServer:
 
     @property
     def cluster_view(self) -> ClusterView:
-        """Brokers, topics and partitions as its answers have them now."""
+        """Brokers, topics and partitions in its newest view."""
         return self.machine.view
 
     @property
     def coordinators(self) -> Coordinators:
-        """Those of groups and of transactions."""
+        """The coordinators of groups and of transactions."""
         return self.serving.coordinators
 
     @property

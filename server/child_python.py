@@ -1,4 +1,4 @@
-"""How a Python of ours is started beside this one."""
+"""How a Python child process is started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def let_find_package(environment: MutableMapping[str, str]) -> None:
-    """Sees to it that a child with this environment imports the same `odradek` as we do, installed or not."""
+    """Lets a child with this environment import the same `odradek` as this process, installed or not."""
     import odradek
 
     package = Path(odradek.__path__[0])

@@ -1,15 +1,14 @@
-"""Drives compaction: plans with the store, has the work done elsewhere, puts the results in place.
+"""Drives compaction: plans with the store, gives the work to worker processes, puts the results in place.
 
-The work is `storage.compaction.run`. It is done by a process of its own at the lowest priority
-(`server/cleaner_process.py`), one for each of `log.cleaner.threads`, started when there is something to do
-and ended when there has been nothing for a while; it dies with the broker. Where no process can be started
-the same work is done between the requests, a millisecond at a time. Everything that touches the store runs
-as a work of the broker's queue of chores, so that retention and compaction are never at the same log at
-once.
+The work is `storage.compaction.run`. It runs in a process of its own at the lowest priority
+(`server/cleaner_process.py`), one for each of `log.cleaner.threads`, started when a log is to be compacted
+and ended when it is idle for a while; it dies with the broker. If no process can be started, the same work is
+done between the requests, a millisecond at a time. Everything that touches the store runs in the broker's
+queue of upkeep, so that retention and compaction never work on the same log at once.
 
-What fails is told in the log: a damaged partition is left alone from then on
-(`LogStore.cleaner.uncleanable`), a process that dies is started again, later each time, and a partition
-over which it has died three times is left alone, too.
+Failures are logged: a damaged partition is not compacted any more (`LogStore.cleaner.uncleanable`), a process
+that dies is started again, later each time, and a partition during which it has died three times is not
+compacted any more either.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.cleaner")
 
 DEATHS_MAX = 3
-"""So often a process may die over one partition; and so often in a row before it has said anything."""
+"""Limit of deaths of a process during one partition, and of deaths in a row before its first message."""
 RESTART_DELAY_MS = 1_000
 RESTART_DELAY_MS_MAX = 60_000
 IDLE_S_MAX = 60.0
 """An idle process keeps 25 MB; it starts in a tenth of a second."""
 BACKOFF_MS_MIN = 10
-"""With `log.cleaner.backoff.ms` 0 the looking alone would take a processor."""
+"""With `log.cleaner.backoff.ms` 0 the search for work alone would use a whole core."""
 STEP_BYTES = 65_536
-"""A millisecond of work, when it has to be done between requests."""
+"""A millisecond of work, if it has to be done between requests."""
 PAUSE = 2
-"""It then pauses this many times as long as it worked."""
+"""Then it pauses this many times as long as it worked."""
 END_WAIT_S = 2.0
 MEGABYTE = 1024 * 1024
 
@@ -75,7 +74,7 @@ class CleanerOptions:
 
     @property
     def of_one(self) -> CleanerSettings:
-        """What each worker gets of it; half of its buffer is for reading, half for writing."""
+        """The share of each worker; half of its buffer is for reading, half for writing."""
         threads = max(self.threads, 1)
         return CleanerSettings(
             memory_bytes=self.dedupe_buffer_bytes // threads,
@@ -86,7 +85,7 @@ class CleanerOptions:
 
 @dataclass(slots=True, frozen=True)
 class Done:
-    """A round came to its end."""
+    """A round has ended."""
 
     outcome: CleaningOutcome
     seconds: float
@@ -94,7 +93,7 @@ class Done:
 
 @dataclass(slots=True, frozen=True)
 class Failed:
-    """A round did not. `error_number` is that of an OSError."""
+    """A round has failed. `error_number` is the number of an OSError."""
 
     reason: str
     error_number: int | None = None
@@ -102,12 +101,12 @@ class Failed:
 
 @dataclass(slots=True, frozen=True)
 class Cancelled:
-    """A round was given up as asked."""
+    """A round was cancelled."""
 
 
 @dataclass(slots=True, frozen=True)
 class Died:
-    """The process that was at the round is gone. `has_spoken`: it had been able to start."""
+    """The process of the round has died. `has_spoken`: it had started successfully."""
 
     has_spoken: bool
 
@@ -116,22 +115,22 @@ Event = CleanedGroup | Done | Failed | Cancelled | Died
 
 
 class Worker(Protocol):
-    """Does rounds, one at a time, and tells what comes of them: groups, and at last one of the others."""
+    """Does rounds, one at a time, and reports events: groups, and at last one of the others."""
 
     def beginning(self, job: CleaningJob, bytes_per_second: float) -> Work[None]:
-        """Raises `OSError` when nobody can be set to work."""
+        """Raises `OSError` if no process can be started."""
         ...
 
     def pace(self, bytes_per_second: float) -> None:
-        """Have the round that is under way go on at another rate."""
+        """Change the rate of the present round."""
         ...
 
     def cancel(self) -> None:
-        """Give the round up. The last event comes all the same."""
+        """Cancel the round. Its last event still comes."""
         ...
 
     def close(self) -> None:
-        """End at once; nothing more is told."""
+        """End at once, without further events."""
         ...
 
 
@@ -188,9 +187,9 @@ class ProcessWorker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            # Ctrl-C in a terminal is for the broker, which then says what is to be done. Not a session of its
-            # own: where Linux groups what it runs by sessions (autogroup), each gets as much as any other,
-            # and the priority of a process says nothing outside of its own.
+            # Ctrl-C in a terminal is for the broker, which then stops its children. Not a session of its own:
+            # with # autogroup, Linux gives each session the same share, and the priority of a process counts
+            # only within # its session.
             process_group=0,
         )
         self._process = process
@@ -208,7 +207,7 @@ class ProcessWorker:
             process.stdin.write(text)
             process.stdin.flush()
         except OSError:
-            # It has died: `_listen` hears of it, too.
+            # It has died: `_listen` notices it, too.
             pass
 
     def _listen(self) -> None:
@@ -229,7 +228,7 @@ class ProcessWorker:
 
 
 def _finite(bytes_per_second: float) -> float:
-    """JSON has no infinity that everybody reads; this is Kafka's own."""
+    """JSON has no infinity; this is Kafka's value for no limit."""
     return min(bytes_per_second, sys.float_info.max)
 
 
@@ -240,11 +239,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         try:
             pipe.close()
         except OSError:
-            pass  # what was not sent yet
+            pass  # data that was not sent yet
     try:
         process.wait(END_WAIT_S)
     except subprocess.TimeoutExpired:
-        logger.warning("the process %d, which compacted, does not end", process.pid)
+        logger.warning("the compaction process %d does not end after SIGKILL", process.pid)
 
 
 def _event_of(message: dict[str, Any]) -> Event:
@@ -335,14 +334,14 @@ class LogCleaner:
         self,
         cleaner: Cleaner,
         disk: Disk,
-        chores: WorkQueue,
+        upkeep: WorkQueue,
         timers: Timers,
         now_ms: Callable[[], int],
         options: CleanerOptions,
     ) -> None:
         self.cleaner = cleaner
         self.disk = disk
-        self.chores = chores
+        self.upkeep = upkeep
         self.timers = timers
         self.now_ms = now_ms
         self.options = options
@@ -357,7 +356,7 @@ class LogCleaner:
         self.configure(self.options)
 
     def configure(self, options: CleanerOptions) -> None:
-        """Take new options: the number of workers and the rate at once, the others for the rounds to come."""
+        """Take new options: the number of workers and the rate at once, the others for later rounds."""
         self.options = options
         self._lanes = [lane for lane in self._lanes if not lane.is_closed]
         going_on = [lane for lane in self._lanes if not lane.is_last]
@@ -371,24 +370,24 @@ class LogCleaner:
 
     @property
     def rate_of_one(self) -> float:
-        """Bytes per second of each round that is under way: together they keep the rate that is set."""
+        """Bytes per second of each present round: together they keep the configured rate."""
         whole = self.options.bytes_per_second
         return whole if whole >= sys.float_info.max else whole / max(sum(map(_is_at_work, self._lanes)), 1)
 
     def share_rate(self) -> None:
-        """Have every round that is under way go by its share."""
+        """Give every present round its share of the rate."""
         for lane in self._lanes:
             lane.follow_rate()
 
     def close(self) -> None:
-        """End all work at once and remove what is half done."""
+        """End all work at once and remove incomplete files."""
         for lane in self._lanes:
             lane.close()
         self._lanes.clear()
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that there are."""
+        """The ids of the processes."""
         return [pid for lane in self._lanes if (pid := getattr(lane.worker, "pid", None)) is not None]
 
     def new_worker(self, tell: Callable[[Event], None]) -> Worker:
@@ -399,7 +398,10 @@ class LogCleaner:
     def give_up_processes(self, why: object) -> None:
         if self.may_start_processes:
             self.may_start_processes = False
-            logger.warning("no process for compaction can be started, it is done between requests: %s", why)
+            logger.warning(
+                "no process for compaction can be started; logs are compacted between requests, slower: %s",
+                why,
+            )
 
 
 class _Lane:
@@ -421,7 +423,7 @@ class _Lane:
         return self._round is not None
 
     def follow_rate(self) -> None:
-        """Have a round that is under way go by its share of the rate that is set now."""
+        """Give the present round its share of the configured rate."""
         rate = self._owner.rate_of_one
         if self.is_at_work and rate != self._rate:
             self._rate = rate
@@ -440,7 +442,7 @@ class _Lane:
             self.close()
 
     def close(self) -> None:
-        # What it has told may wait in the queue of chores, where it comes to nothing now: its files go.
+        # Its events may wait in the queue of upkeep and have no effect now: its files are removed.
         self.is_closed = self._is_given_up = True
         self.worker.close()
         if self._round is not None:
@@ -449,7 +451,7 @@ class _Lane:
 
     def _look(self) -> None:
         if not self.is_closed:
-            self._owner.chores.run(self._beginning(), self._have_looked, self._fail_to_look)
+            self._owner.upkeep.run(self._beginning(), self._have_looked, self._fail_to_look)
 
     def _fail_to_look(self, error: Exception) -> None:
         logger.error("looking for logs to compact failed", exc_info=error)
@@ -479,7 +481,7 @@ class _Lane:
                 return True
             self.worker = owner.new_worker(self._hear)
             yield from self.worker.beginning(found.job, rate)
-        # What was set meanwhile may have come before the job, which says what it was.
+        # The rate may have changed while the job was started with the old one.
         self._rate = rate
         self.follow_rate()
         return True
@@ -492,13 +494,13 @@ class _Lane:
             self.worker.close()
         self._rest()
 
-    # What the worker tells
+    # Events of the worker
 
     def _hear(self, event: Event) -> None:
         if self.is_closed or self._round is None:
             return
         if isinstance(event, CleanedGroup):
-            self._owner.chores.run(self._swapping(self._round, event), _ignore, self._fail_to_swap)
+            self._owner.upkeep.run(self._swapping(self._round, event), _ignore, self._fail_to_swap)
         elif isinstance(event, Done):
             self._end_with(self._finishing(self._round, event))
         else:
@@ -509,7 +511,7 @@ class _Lane:
         self._give_up()
 
     def _end_with(self, work: Work[float]) -> None:
-        self._owner.chores.run(work, self._have_ended, self._fail_to_end)
+        self._owner.upkeep.run(work, self._have_ended, self._fail_to_end)
 
     def _fail_to_end(self, error: Exception) -> None:
         logger.error("ending a compaction failed", exc_info=error)
@@ -523,13 +525,13 @@ class _Lane:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The log is not what it was any more."""
+        """The log has changed."""
         if not self._is_given_up:
             self._is_given_up = True
             self.worker.cancel()
 
     def _finishing(self, about: Cleaning, event: Done) -> Work[float]:
-        """End a round that came to its end; returns how long to wait before the next look, in ms."""
+        """Finish a completed round; returns the pause before the next search, in ms."""
         self._deaths = 0
         if self._is_given_up:
             yield from self._owner.cleaner.abandon(about)
@@ -539,7 +541,7 @@ class _Lane:
         return 0
 
     def _abandoning(self, about: Cleaning, event: Failed | Cancelled | Died) -> Work[float]:
-        """End a round that came to nothing; returns how long to wait before the next look, in ms."""
+        """Finish a failed or cancelled round; returns the pause before the next search, in ms."""
         owner, name = self._owner, about.partition.name
         yield from owner.cleaner.abandon(about)
         if isinstance(event, Died):

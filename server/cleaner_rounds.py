@@ -1,9 +1,9 @@
-"""What the process does in which logs are compacted (`cleaner_process.py`).
+"""The rounds of the compaction process (`cleaner_process.py`).
 
-It gets rounds on its standard input and tells what comes of them on its standard output, one JSON object a
-line; `server/cleaner.py` has the other end. It knows directories and segments, no broker, no socket, no
-lock: it reads sealed segments, writes `.cleaned` files, and leaves it to the broker to put them in place.
-It ends when its input does, whatever ended the broker; what it was writing is removed.
+It reads rounds from standard input and writes events to standard output, one JSON object a line;
+`server/cleaner.py` has the other end. It knows directories and segments, no broker, no socket, no lock: it
+reads sealed segments and writes `.cleaned` files; the broker puts them in place. It ends when its input ends,
+so also with the broker, and removes incomplete files.
 
 In: `{"job": {...}, "bytes_per_second": n}`; for the round under way `{"cancel": token}` and
 `{"pace": token, "bytes_per_second": n}`. Out: `{"ready": true}` once, then for each
@@ -29,18 +29,18 @@ _READ_BYTES = 1 << 16
 
 
 class Orders:
-    """What the broker sends, a line each."""
+    """Messages of the broker, a line each."""
 
     def __init__(self, descriptor: int) -> None:
         self.is_over = False
-        """The broker has gone, or has no more for us."""
+        """The broker has ended, or has no more rounds."""
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._text = b""
 
     def next(self, patience_s: float | None) -> dict[str, Any] | None:
-        """The next order within so many seconds (None: whenever it comes); None when there is none."""
+        """The next order within this time in seconds (None: no limit); None if there is none."""
         deadline_s = None if patience_s is None else time.monotonic() + patience_s
         while not self.is_over:
             line, mark, rest = self._text.partition(b"\n")
@@ -58,7 +58,7 @@ class Orders:
 
 
 class Teller:
-    """Tells the broker, a line each. OSError when it has gone."""
+    """Sends messages to the broker, a line each. OSError when it has ended."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -70,7 +70,7 @@ class Teller:
 
 
 class _Cancelled(Exception):
-    """The broker does not want the round any more."""
+    """The broker cancelled the round."""
 
 
 def work(order: dict[str, Any], orders: Orders, teller: Teller) -> None:
@@ -108,7 +108,7 @@ def work(order: dict[str, Any], orders: Orders, teller: Teller) -> None:
 
 
 def _rest(rest_s: float, token: str, orders: Orders, throttle: Throttle) -> None:
-    """Take the orders that come within so many seconds, and longer or shorter when one changes the rate."""
+    """Take orders for this time in seconds; an order that changes the rate makes it longer or shorter."""
     until_s = time.monotonic() + rest_s
     while (order := orders.next(max(until_s - time.monotonic(), 0.0))) is not None:
         if order.get("cancel") == token:
@@ -120,7 +120,7 @@ def _rest(rest_s: float, token: str, orders: Orders, throttle: Throttle) -> None
 
 def serve() -> None:
     """Do rounds until there are no more orders."""
-    # Nothing but messages goes where the broker listens; what a library prints goes to the log.
+    # Only messages go to the broker's pipe; output of libraries goes to the log.
     messages = os.dup(1)
     os.dup2(2, 1)
     orders, teller = Orders(0), Teller(messages)

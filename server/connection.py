@@ -1,19 +1,19 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
 Promises:
-- A request begins when those before it are answered, unless `apis/overlaps.py` says that nobody can see the
-  difference. Then as many as the client likes are under way; past `WAITING_ANSWERS_MAX` answers (or
-  `WAITING_BYTES_MAX` bytes of them), or when the client does not read, no more begin.
-- While a request may not begin nothing is read: what a client can make us hold is bounded, and what it sent
-  before it closed the connection is served all the same.
+- A request begins when all earlier ones are answered, unless `apis/overlaps.py` allows both at once. Then any
+  number may be under way; beyond `WAITING_ANSWERS_MAX` answers (or `WAITING_BYTES_MAX` bytes of them), or
+  when the client does not read, no more begin.
+- While a request may not begin the socket is not read: this bounds the memory for a client, and requests that
+  it sent before it closed the connection are still served.
 - The receive buffer starts at 4 KiB and grows only as bytes arrive; it shrinks back when the big frames end.
 - Bytes that a handler staged for a partition (they are views of the receive buffer) stay untouched until
   the commit of the turn in which they were staged.
 - A frame that cannot be answered closes the connection with one log line, after the answers before it.
   A bug in a handler closes the connection too, with a traceback in the log, and nothing else.
 
-The requests themselves are served by the compiled parts that a connection holds (`server/_pipeline.pyx`);
-here is its life, from the first byte to the last. No task and no future is made per request.
+The compiled parts of a connection serve the requests (`server/_pipeline.pyx`); this module opens and closes
+it. No task and no future is made per request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Endpoint(Protocol):
 
 
 class Registry(Protocol):
-    """What all connections of a broker share; `server.connections.Connections` is the one."""
+    """The shared state of all connections of a broker; implemented by `server.connections.Connections`."""
 
     dispatcher: Dispatcher
 
@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)  # type: ignore[attr-defined]
 
     def use_transport(self, transport: asyncio.Transport) -> None:
-        """Answers go there from now on."""
+        """Answers go to this transport from now on."""
         self._transport = self.responses.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
     # Long answers
 
     def write_vector(self, parts: Sequence[Any]) -> None:
-        """Large answers, and those with slices of segments among them: no copy of ours."""
+        """Writes large answers, and answers with slices of segments, without a copy."""
         assert self._transport is not None
         try:
             buffers = _buffers(parts)
@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
             if not writer.write(buffers):
                 self.responses.is_pacing = True
         except Exception as error:
-            # Half an answer must never be followed by another one, and none must not be passed over.
+            # An incomplete answer must never be followed by another one, and no answer may be skipped.
             self.abort(f"cannot read the log: {error}")
 
     def all_is_written(self) -> None:
@@ -172,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     # The end
 
     def close(self, reason: str) -> None:
-        """Serves nothing more; the connection closes when the answers before this are sent."""
+        """Serves no more requests; the connection closes when the earlier answers are sent."""
         if self.responses.is_closing:
             return
         self._log_closing(reason)
@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self, reason: str | None) -> None:
-        """Closes at once, whatever waits; `None` when it is not worth a line."""
+        """Closes at once, also with waiting answers; no log line with `None`."""
         if reason is not None:
             self._log_closing(reason)
         self.responses.is_closing = True
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def hang_up(self) -> None:
-        """The broker stops: sends what is ready, then closes; what waits gets no answer."""
+        """The broker stops: sends ready answers, then closes; waiting requests get no answer."""
         self.responses.is_closing = True
         self.responses.send_ready()
         if self._transport is not None:
@@ -214,44 +214,44 @@ class Connection(asyncio.BufferedProtocol):
         client = "" if client_id is None else f" (client {client_id!r})"
         logger.warning("closing %s:%d%s: %s", self.peer_host, self.peer_port, client, reason)
 
-    # For the registry, which looks after idle connections
+    # For the registry, which closes idle connections
 
     def shrink(self) -> None:
-        """Gives memory back that an idle connection does not need: a large buffer, what it remembers."""
+        """Frees memory that an idle connection does not need: a large buffer, remembered prefixes."""
         self.requests.buffer.shrink()
         self.requests.forget_prefixes()
 
     @property
     def is_waiting(self) -> bool:
-        """True while an answer is waited for."""
+        """True while an answer is still to come."""
         return not self.responses.is_empty
 
     @property
     def is_reading(self) -> bool:
-        """False while nothing is read, since the client has sent more than may begin: then it does not show
-        whether it is still there. Held back by work of ours that comes to its end it counts as read."""
+        """False while the socket is not read because the client sent more than may begin: a closed connection
+        is not noticed then. A connection held back by work of the broker counts as read."""
         requests = self.requests
         waits_for_work = requests.is_gated and self.responses.waits_for_work()
         return (not requests.is_held or waits_for_work) and not self.responses.is_closing
 
     @property
     def is_stalled(self) -> bool:
-        """True while the client has not taken its answers."""
+        """True while the client has not read its answers."""
         return self.responses.is_write_paused
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """Memory that it holds for what it reads."""
+        """The size of its receive buffer."""
         return self.requests.buffer.capacity
 
     @property
     def unserved_bytes(self) -> int:
-        """Bytes that came and are not served yet: of a frame that is not complete, or of a client that is
-        held back."""
+        """Received bytes that are not served yet: of an incomplete frame, or of a client that is held
+        back."""
         return self.requests.buffer.unserved_bytes
 
     def write_buffer_bytes(self) -> int:
-        """Bytes of answers that the client has not taken yet."""
+        """Bytes of answers that the client has not read yet."""
         if self._transport is None:
             return 0
         unsent_bytes = 0 if self._paced_writer is None else self._paced_writer.unsent_bytes
@@ -262,7 +262,7 @@ def _address(name: Any) -> tuple[str, int]:
     if not isinstance(name, tuple) or len(name) < 2:
         return "", 0
     host = name[0]
-    # A dual-stack socket shows IPv4 peers as mapped addresses; clients want what they dialled.
+    # A dual-stack socket shows IPv4 peers as mapped addresses; clients expect the address that they used.
     return (host[7:] if host.startswith("::ffff:") and "." in host else host), name[1]
 
 
@@ -282,8 +282,8 @@ _LOOKS_LIKE = {b"GET ": "HTTP", b"POST": "HTTP", b"HEAD": "HTTP", b"PUT ": "HTTP
 
 
 def _bad_length(length: int, start: bytes, request_bytes_max: int) -> str:
-    """Why a frame of this length is refused, which begins with `start`; names the protocol that people point
-    at brokers by mistake."""
+    """The reason to refuse a frame of this length that begins with `start`; names other protocols that are
+    sent to brokers by mistake."""
     other = _LOOKS_LIKE.get(start)
     if other is None and start[:2] == b"\x16\x03":
         other = "TLS"

@@ -1,10 +1,10 @@
-"""All connections of a broker: who may come in, who has been idle too long, how the broker says goodbye.
+"""All connections of a broker: limits, idle connections, and the end at a stop.
 
 Limits are Kafka's: `max.connections` (also of single listeners), `max.connections.per.ip`,
 `connections.max.idle.ms`, `socket.request.max.bytes`. A connection over a limit is closed with one log line,
-as Kafka does per address. A connection that waits for an answer is not idle; one whose client does not take
-its answers is, and so is one that has so many requests waiting that it is not read: nobody would see its
-client go.
+as Kafka does per address. A connection that waits for an answer is not idle. It is idle if its client does
+not read the answers, or if it is not read because of too many waiting requests: a closed connection would not
+be noticed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _no_view() -> None:
 
 
 class Connections:
-    """What all connections share; implements `connection.Registry`."""
+    """The shared state of all connections; implements `connection.Registry`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Connections:
         limits: ConnectionLimits,
         current_view: Callable[[], object] = _no_view,
     ) -> None:
-        """What connections remember of requests is dropped whenever `current_view` gives another view."""
+        """Connections drop remembered prefixes whenever `current_view` returns another view."""
         self.dispatcher = Dispatcher(routes, turn, now_ms, limits.request_bytes_max, current_view)
         self.limits = limits
         self._open: set[Connection] = set()
@@ -67,11 +67,11 @@ class Connections:
         return len(self._open)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Those that are open now, in no order; some may go while they are looked through."""
+        """The open connections, in no order; some may close during the iteration."""
         return iter(tuple(self._open))
 
     def admit(self, connection: Connection) -> str | None:
-        """Takes a new connection in; a sentence when it may not."""
+        """Admits a new connection; returns the reason if it may not."""
         limits, host = self.limits, connection.peer_host
         if len(self._open) >= limits.connections_max:
             return f"max.connections={limits.connections_max} is reached"
@@ -88,7 +88,7 @@ class Connections:
         return None
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone; harmless for one that was not admitted."""
+        """A connection closed; no effect for one that was not admitted."""
         if connection not in self._open:
             return
         self._open.remove(connection)
@@ -98,7 +98,7 @@ class Connections:
             del self._per_host[connection.peer_host]
 
     def start_sweeping(self, timers: Timers) -> Callable[[], None]:
-        """Looks for idle connections from now on; the returned function ends it."""
+        """Checks for idle connections from now on; the returned function ends it."""
         interval_ms = SWEEP_INTERVAL_MS_MAX
         if self.limits.idle_ms_max >= 0:
             interval_ms = min(interval_ms, max(50, self.limits.idle_ms_max // 4))
@@ -114,12 +114,12 @@ class Connections:
         return timers.every(interval_ms, sweep)
 
     def sweep(self, now_ms: int, previous_ms: int) -> None:
-        """Closes what has been idle too long; takes back large buffers that nobody used since the last."""
+        """Closes connections that were idle too long; frees large buffers unused since the last check."""
         idle_ms_max = self.limits.idle_ms_max
         for connection in list(self._open):
             unsent_bytes = connection.write_buffer_bytes()
             if unsent_bytes != connection.unsent_bytes:
-                # The client takes its answers, if slowly.
+                # The client reads its answers, if slowly.
                 connection.unsent_bytes = unsent_bytes
                 connection.requests.active_ms = now_ms
             if connection.is_waiting and connection.is_reading and not connection.is_stalled:
@@ -131,20 +131,20 @@ class Connections:
                 connection.shrink()
 
     def close_all(self) -> None:
-        """Says goodbye: what is ready is sent, what waits is closed."""
+        """Sends ready answers and closes all connections."""
         for connection in list(self._open):
             connection.hang_up()
 
     def abort_all(self) -> None:
-        """Closes those that do not take their last answers."""
+        """Closes connections that do not read their last answers."""
         for connection in list(self._open):
             connection.abort(None)
 
 
 @lru_cache(maxsize=1)
 def counts_by_address(text: str) -> dict[str, int]:
-    """What `max.connections.per.ip.overrides` says, by the addresses of peers. A name stands for the
-    addresses that it has when the option is set; one that has none is left out with a warning.
+    """`max.connections.per.ip.overrides` by the addresses of peers. A name stands for its addresses at the
+    time when the option is set; a name without addresses is left out with a warning.
     """
     counts: dict[str, int] = {}
     for pair in filter(None, text.split(",")):

@@ -47,8 +47,8 @@ Then = Callable[[KafkaError | None], None]
 
 
 class _Pending:
-    """One append whose outcome has not been told; the turn calls it when that is known. Told are those that
-    are settled, up to the first that is not."""
+    """One append without a reported result; the turn calls it with the result. Results are reported in order,
+    up to the first append without one."""
 
     __slots__ = ("_log", "error", "is_settled", "then")
 
@@ -67,7 +67,7 @@ class _Pending:
             try:
                 told.then(told.error)
             except Exception:
-                logger.exception("what followed an append to %s failed", self._log.name)
+                logger.exception("callback after an append to %s failed", self._log.name)
 
 
 class PartitionLog:
@@ -86,18 +86,18 @@ class PartitionLog:
         self._loop = loop
         self.name = partition.name
         self.pending: deque[_Pending] = deque()
-        """Appends whose outcome has not been told, in their order."""
+        """Appends whose result was not reported, in order."""
 
     def check_producer(self, producer: tuple[int, int], verified: storage.Verified | None) -> None:
-        """Refuses as `append` would, now."""
+        """Refuses as `append` would now."""
         self._partition.log.producers.check_coordinators(*producer, True, verified)
 
     def check_marker(self, marker: EndMarker) -> None:
-        """Refuses as `append_marker` would, now."""
+        """Refuses as `append_marker` would now."""
         self._partition.log.producers.check_marker(storage.EndMarker(*marker))
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
-        """Stages the records; `then` is told how it went, later and in order."""
+        """Stages the records; `then` gets the result, later and in order."""
         pending = _Pending(self, then)
         self.pending.append(pending)
         try:
@@ -120,7 +120,7 @@ class PartitionLog:
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):
-            # Whoever waits for this append, and all after it, would wait for ever.
+            # Without this, callers of this append and of all later ones would wait forever.
             logger.error("records of %s cannot be appended", self.name, exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._loop.call_soon(pending, error)
@@ -159,7 +159,7 @@ class PartitionLog:
 
 
 def _records_of(buffer: bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
-    """What one batch says to a machine."""
+    """The records of one batch for a machine."""
     records = batch_records(buffer, position, header)
     if header.is_control:
         markers = (read_end_txn_marker(record) for record in records)

@@ -1,8 +1,8 @@
-"""The coordinators of a broker, of groups and of transactions: each is made when somebody needs it, since
-most tests and many brokers have neither.
+"""The coordinators of groups and of transactions: each is made when it is needed, since many brokers use
+neither.
 
-After a start the topics that they keep their state in are loaded whether anybody asks or not: open
-transactions have to be timed out, and those that were being ended have to get their markers.
+After a start the topics with their state are loaded even without a request: open transactions have to time
+out, and ending ones have to get their markers.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
-"""By the names of Kafka's classes, which its option may have, too."""
+"""Assignors by the names of Kafka's classes, which the option may have, too."""
 
 C = TypeVar("C")
 
 
 class _WhenNeeded(Generic[C]):
-    """What is made when it is first asked for."""
+    """A value that is made at its first use."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
@@ -123,7 +123,7 @@ class Transactions(_WhenNeeded["TransactionCoordinator"]):
 
 
 class Coordinators:
-    """Both, and what they share with the handlers. Used on the event loop only."""
+    """Both coordinators, and the parts that they share with handlers. Used on the event loop only."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Coordinators:
         self.transactions = Transactions(self._new_transactions)
 
     def load(self) -> None:
-        """Begins to load what there is."""
+        """Begins to load their topics, if they exist."""
         topics = self.leadership.view.topics
         if OFFSETS_TOPIC in topics:
             self.groups.made()
@@ -181,7 +181,7 @@ class Coordinators:
             transactions.made().view_changed(view)
 
     def close(self) -> None:
-        """What waits is answered with NOT_COORDINATOR; nothing is taken up any more."""
+        """Answers waiting commands with NOT_COORDINATOR; no view is taken up any more."""
         self._is_closed = True
         if self.transactions.is_made:
             self.transactions.made().close()
@@ -298,7 +298,7 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
 
     from odradek.coordinator.groups.settings import GroupSettings
 
-    # Fields have the names of the options; what else there is, is said here.
+    # Fields have the names of options, except these.
     named = {field.name: field.name.replace("_", ".") for field in fields(GroupSettings) if field.init}
     settings = {field: config.values[name] for field, name in named.items() if name in config.values}
     assignors = config.values["group.consumer.assignors"]
@@ -329,7 +329,7 @@ def _new_member_suffix() -> str:
 
 
 def _new_member_id() -> str:
-    """As Kafka's Uuid.randomUuid: no command line takes it for an option."""
+    """As Kafka's Uuid.randomUuid: does not begin with a dash, like an option."""
     from odradek.wire.schema import uuid_to_text
 
     while (text := uuid_to_text(_random_uuid().bytes)).startswith("-"):

@@ -1,8 +1,7 @@
-"""What becomes of disks that fail: the log lines, and the work that brings partitions back.
+"""Disks that fail: the log lines, and the work that brings partitions back.
 
-A data directory whose disk does not answer takes only its partitions offline. When none is left the broker
-has nothing to serve, and stops. Each partition that goes offline by itself is a line of the log; a failure
-that repeats is logged once a minute.
+A data directory whose disk fails takes only its own partitions offline. When all have failed the broker
+stops. Each partition that goes offline by itself gets a log line; a repeated failure is logged once a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ logger = logging.getLogger("odradek.disks")
 PAUSE_MS = 1_000
 """Between two attempts: a failing disk may give thousands of errors a second."""
 LOGGED_AGAIN_AFTER_MS = 60_000
-"""A failure that repeats: a full disk refuses every produce."""
+"""Between two lines about a repeated failure: a full disk refuses every produce."""
 
 
 class StoreEvents(StoreListener):
@@ -33,7 +32,7 @@ class StoreEvents(StoreListener):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.on_trouble: Callable[[], None] = _ignore_trouble
         self._now_ms = now_ms
-        # When the last line about a directory or a partition was written; added to in any thread.
+        # The time of the last line about a directory or a partition; written in any thread.
         self._logged_ms: dict[str, int] = {}
 
     def stray(self, topic: str, index: int, path: str) -> None:
@@ -47,7 +46,7 @@ class StoreEvents(StoreListener):
 
     def failed(self, path: str, sentence: str) -> None:
         if self._is_to_be_logged(path):
-            logger.error("%s (said once a minute of %s)", sentence, path)
+            logger.error("%s (logged once a minute for %s)", sentence, path)
 
     def offline(self, sentence: str) -> None:
         logger.error(
@@ -96,8 +95,8 @@ class StoreEvents(StoreListener):
 
 
 class FailedDisks:
-    """Tries to bring back what is offline, from the start of the broker to `stop`. `on_change` is called when
-    partitions may have gone offline or come back, `on_end(reasons)` when the last directory has failed.
+    """Tries to bring offline partitions back, from the start of the broker to `stop`. `on_change` is called
+    when partitions may have gone offline or come back, `on_end(reasons)` when the last directory has failed.
     """
 
     def __init__(

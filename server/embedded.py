@@ -42,7 +42,7 @@ STDERR_SHOWN_BYTES = 4000
 
 
 class BrokerStartError(RuntimeError):
-    """The broker could not start; the text says why, as `odradek serve` would."""
+    """The broker could not start; the text is the reason, as `odradek serve` prints it."""
 
 
 class _Form(Protocol):
@@ -59,7 +59,7 @@ class _Form(Protocol):
 class Broker:
     """A running broker as a context manager; `start` and `stop` do the same by hand.
 
-    `process` asks for a child process instead of a thread; only that can be killed. `data_dir` is kept, a
+    `process` means a child process instead of a thread; only a process can be killed. `data_dir` is kept, a
     temporary directory is deleted by `close` (and by leaving the `with`). `options` are Kafka's options by
     their own names, for those that are no Python names; keywords do the same with underscores for dots.
     `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
@@ -87,7 +87,7 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir)
-        """Where the records are."""
+        """The data directory."""
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**(options or {}), **named}
         self._form: _Form = (
@@ -103,7 +103,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, what clients want under this name."""
+        """`host:port`, the clients' option of this name."""
         host = self._host if self._host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
@@ -117,14 +117,14 @@ class Broker:
         return self._form.pid if isinstance(self._form, _Child) else None
 
     def start(self) -> Self:
-        """Starts it and returns when it answers; BrokerStartError says why it did not."""
+        """Starts it and returns when it answers; BrokerStartError with the reason if it does not."""
         if not self.is_running:
             self._port = self._form.start(self._port, self._start_timeout_s)
         return self
 
     def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
-        """What has come of its requests since it started, by (name of the API, version), such as
-        `("Produce", 11)`. Only for a broker in a thread that runs, else RuntimeError."""
+        """Counters of its requests since the start, by (name of the API, version), such as `("Produce", 11)`.
+        Only for a running broker in a thread, else RuntimeError."""
         if not isinstance(self._form, _Thread):
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
@@ -134,7 +134,7 @@ class Broker:
         self._form.stop()
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nobody is told. Only for `process=True`."""
+        """SIGKILL: nothing is flushed, no connection is closed properly. Only for `process=True`."""
         if not isinstance(self._form, _Child):
             raise RuntimeError("only a broker in its own process can be killed: use Broker(process=True)")
         self._form.kill()
@@ -334,7 +334,7 @@ class _Child:
             if value is not None:
                 command += ["--set", f"{name}={_text(value)}"]
         theirs, self._lifeline = os.pipe()
-        # Unnamed: whatever ends the parent leaves nothing behind.
+        # Unnamed: it is gone whatever ends the parent.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
@@ -378,7 +378,7 @@ class _Child:
                     return _port_of(after)
 
     def _said(self) -> str:
-        """What the child wrote to stderr, its end."""
+        """The end of the child's stderr."""
         size_bytes = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size_bytes - STDERR_SHOWN_BYTES))
         text = self._stderr.read().decode(errors="replace").strip()
@@ -429,7 +429,7 @@ def _text(value: Any) -> str:
 
 
 def _environment(lifeline: int) -> dict[str, str]:
-    """The child's environment: nothing of ours may configure it but what we say, and it finds our package."""
+    """The child's environment: only the options of this object configure it, and it finds this package."""
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_DEFAULT_"))
     }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """Each is known beside those of Kafka, in this broker alone."""
+    """Definitions beside those of Kafka, for one broker."""
 
     apis: Sequence[MakeApi] = ()
     group_types: Sequence[GroupType] = ()

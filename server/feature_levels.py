@@ -1,7 +1,7 @@
 """The feature levels with which a new cluster begins: `--feature NAME=LEVEL` and `--release-version V`.
 
-What Kafka's storage tool is given when it formats a directory, `odradek serve` is given at the first start.
-Later levels are a matter of `kafka-features` (UpdateFeatures), so a start on what is there refuses them.
+Kafka's storage tool takes these options when it formats a directory, `odradek serve` at the first start.
+`kafka-features` (UpdateFeatures) changes levels later, so a start with existing data refuses them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["check_levels", "read_levels"]
 
 
 def read_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
-    """All levels of a new cluster; None where none is asked for. ConfigError: one that cannot be had."""
+    """All levels of a new cluster; None without these options. ConfigError for an impossible level."""
     if not features and release_version is None:
         return None
     asked: dict[str, int] = {}
@@ -43,8 +43,8 @@ def read_levels(features: Sequence[str], release_version: str | None) -> dict[st
 
 
 def check_levels(config: BrokerConfig, view: ClusterView) -> None:
-    """Refuse with ConfigError a start that would change levels that there are, and one whose directories do
-    not go with its levels. `view` is as it was loaded.
+    """Refuses with ConfigError a start that would change existing levels, or whose directories need other
+    levels. `view` is the loaded one.
     """
     is_new = view.features_epoch == 0
     if config.first_levels is not None and not is_new:

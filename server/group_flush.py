@@ -1,12 +1,12 @@
-"""Flushes for whoever waits for the disk: many at once, and never in the event loop.
+"""Flushes for answers that wait for the disk: many at once, and never in the event loop.
 
-What gathers while a flush runs is the next one, so any number of waiting produces costs one sync. It begins
-when nobody else comes for a turn or two, a millisecond later at the most: a flush costs the processor as much
-as several requests, so many small ones would keep a busy broker from its work. Where a partition's end can
-go to the flush journal of its data directory (`storage/log/flush_journal.py`), that is one write and one sync
-for all partitions together, in a thread of its own. Other partitions are flushed by a few workers that each
-take several. The first time that somebody waits the flush journal is made, which takes a moment; until it is
-there, and after it has failed, every partition is flushed by itself.
+Requests that arrive during a flush share the next one, so any number of waiting produces costs one sync. A
+flush begins when no request was added for a turn or two, a millisecond later at the most: it costs as much
+processor time as several requests, so many small flushes would slow a busy broker. If a partition's tail fits
+into the flush journal of its data directory (`storage/log/flush_journal.py`), there is one write and one sync
+for all partitions, in a thread of its own. Other partitions are flushed by a few workers, several by each.
+The flush journal is made with the first waiting answer; until it exists, and after it has failed, every
+partition is flushed by itself.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ logger = logging.getLogger("odradek.flush")
 
 FLUSH_THREADS_MAX = 8
 RETIRING_AT_ONCE = 8
-"""Partitions flushed one after the other before those who wait for them by name get a chance."""
+"""Partitions of a full file that are flushed before waiting answers have their turn."""
 RETIRE_AGAIN_S = 1.0
-"""After a flush that failed, of a partition whose records are in a file that is to be used again. Meanwhile
+"""The pause after a failed flush of a partition whose records are in a full file of the journal. Meanwhile
 the disk may have room again, or a rescan may have brought the partition back."""
 WRITER_WAIT_S = 1.0
 GATHER_S_MAX = 0.001
-"""For so long at most a flush waits for those that keep coming."""
+"""The longest time that a flush waits for more requests."""
 QUIET_LOOKS = 2
-"""Turns of the loop without any: what one turn reads is committed at the end of the next, at the latest."""
+"""Turns of the loop without a request before a flush: requests of one turn are committed at the end of the
+next at the latest."""
 
 Done = Callable[[KafkaError | None], None]
 Waiting = list[tuple[object, Done]]
-"""Who waits for one partition, each with the log that was committed to."""
+"""The callbacks that wait for one partition, each with the log of its commit."""
 
 
 class Flushes:
-    """See the module. One event loop owns it; `add` what was committed, then `start`."""
+    """See the module. One event loop owns it; `add` committed partitions, then `start`."""
 
     __slots__ = (
         "_added",
@@ -77,16 +78,16 @@ class Flushes:
         self._logs: dict[str, FlushJournal] = {}
         self._gathering: dict[Any, Waiting] = {}
         self._flushing: dict[Any, Waiting] = {}
-        # Of the blocks that are being written; None while none is.
+        # The tails in the blocks that are being written; None while none is.
         self._written: dict[Any, Waiting] | None = None
         self._writer: SimpleQueue[list[tuple[FlushJournal, Block]] | None] | None = None
         self._preparing: Future[None] | None = None
         self._thread: threading.Thread | None = None
-        # Whose records are in a file that is to be used again, and which of them could not be flushed.
+        # Partitions with records in a full file, and the ones among them whose flush failed.
         self._retiring: dict[Any, FlushJournal] = {}
         self._unretired: dict[FlushJournal, list[Any]] = {}
         self._is_retiring = False
-        # Whether a flush is about to begin, and what it has seen of those that are added.
+        # Whether a flush is about to begin, and the additions that it has seen.
         self._is_looking = False
         self._look_until_s = 0.0
         self._added = self._seen = self._quiet_looks = 0
@@ -96,8 +97,8 @@ class Flushes:
         self._logs = {log.directory: log for log in logs}
 
     def add(self, partition: Committable, done: Done) -> None:
-        """`done` is called after the next flush that begins: with an error when that fails, or when it is of
-        another log than the one that has just been committed to."""
+        """`done` is called after the next flush that begins: with an error if it fails, or if the partition
+        has another log by then."""
         self._added += 1
         waiting = self._gathering.get(partition)
         if waiting is None:
@@ -106,7 +107,7 @@ class Flushes:
             waiting.append((partition.log, done))
 
     def add_background(self, partition: Committable) -> None:
-        """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
+        """Flushes without an answer that waits for it; joins the next flush."""
         self._gathering.setdefault(partition, [])
         self.start()
 
@@ -116,8 +117,8 @@ class Flushes:
         return bool(self._flushing or self._gathering or self._written is not None)
 
     def close(self) -> None:
-        """Ends the threads, once they are done; call it when nothing waits any more, and before the group
-        logs are closed."""
+        """Ends the threads when they are done; to be called when no answer waits any more, before the flush
+        journals are closed."""
         if self._writer is not None and self._thread is not None:
             self._writer.put(None)
             self._writer = None
@@ -125,12 +126,13 @@ class Flushes:
         if self._executor is not None:
             for log in self._logs.values():
                 log.cancel()
-            # Flushes that nobody waits for may still run, and what makes a flush journal, which stops soon.
+            # Flushes without waiting answers may still run, and so may the making of a flush journal, which
+            # stops # soon.
             self._executor.shutdown(wait=True)
             self._executor = None
 
     def start(self) -> None:
-        """Lets a flush of what has gathered begin as soon as there is nothing to add to it."""
+        """Begins a flush of the gathered partitions as soon as no more are added."""
         if self._gathering and self._written is None and not self._is_looking:
             self._is_looking = True
             self._seen, self._quiet_looks = self._added, 0
@@ -140,7 +142,7 @@ class Flushes:
             self._retire()
 
     def _look(self) -> None:
-        """A flush costs as much as several requests: while those keep coming, it waits a moment for them."""
+        """A flush costs as much as several requests: while requests arrive, it waits a moment for them."""
         if self._added != self._seen:
             self._seen, self._quiet_looks = self._added, 0
         else:
@@ -162,7 +164,7 @@ class Flushes:
             return
         for partition in ready:
             flushing[partition] = gathering.pop(partition)
-        # To wake the event loop costs more than all else, so each worker does it once.
+        # To wake the event loop is the most expensive step, so each worker does it once.
         share = -(-len(ready) // FLUSH_THREADS_MAX)
         for start in range(0, len(ready), share):
             self._submit(ready[start : start + share], self._flushed)
@@ -170,9 +172,10 @@ class Flushes:
     # By the flush journal
 
     def _start_group(self) -> None:
-        """Takes out of what has gathered whatever the flush journals can take."""
+        """Moves gathered partitions to the flush journals, where they fit."""
         gathering, flushing = self._gathering, self._flushing
-        # Who waits for a flush by name keeps its turn; a flush that nobody waits for may go on beside.
+        # A waiting flush of the partition itself keeps its turn; one without waiting answers may run
+        # meanwhile.
         ready: list[Any] = [one for one in gathering if not flushing.get(one)]
         blocks: list[tuple[FlushJournal, Block]] = []
         for log, partitions in self._by_log(ready):
@@ -225,12 +228,12 @@ class Flushes:
                 except OSError as error:
                     errors.append(error)
                 except Exception as error:
-                    logger.exception("writing the group log of %s failed", block)
+                    logger.exception("writing the flush journal of %s failed", block)
                     errors.append(OSError(errno.EIO, str(error)))
             try:
                 self._loop.call_soon_threadsafe(self._blocks_written, blocks, errors)
             except RuntimeError:
-                logger.warning("the event loop closed while the group log was written")
+                logger.warning("the event loop closed while the flush journal was written")
 
     def _blocks_written(self, blocks: list[tuple[FlushJournal, Block]], errors: list[OSError | None]) -> None:
         waiting, self._written = self._written, None
@@ -239,7 +242,7 @@ class Flushes:
             log.finish(block, error)
             if error is not None:
                 logger.error(
-                    "writing the group log of %s failed, flushing file by file until a restart: %s",
+                    "writing the flush journal of %s failed, flushing file by file until a restart: %s",
                     log.directory,
                     error,
                 )
@@ -258,7 +261,7 @@ class Flushes:
             try:
                 log.prepare()
             except OSError as error:
-                logger.warning("no group log in %s, flushing file by file: %s", log.directory, error)
+                logger.warning("no flush journal in %s, flushing file by file: %s", log.directory, error)
             try:
                 self._loop.call_soon_threadsafe(prepared)
             except RuntimeError:
@@ -307,7 +310,7 @@ class Flushes:
             log.retired_is_flushed([])
             return
         logger.warning(
-            "flushing file by file once the group log of %s is full: %s could not be flushed, trying again",
+            "the flush journal of %s is full, and flushing %s failed: trying again, flushing file by file",
             log.directory,
             failed,
         )

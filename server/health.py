@@ -21,7 +21,7 @@ CORRELATION_ID = 77
 
 
 def check(address: str) -> str | None:
-    """None when a broker answers; else a sentence."""
+    """None if a broker answers; else the reason."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S) as connection:
@@ -46,8 +46,8 @@ def _read(connection: socket.socket, size_bytes: int) -> bytes:
 
 
 def write_address(path: str, bound: Iterable[tuple[str, str, int]]) -> None:
-    """Notes where a broker with these listeners (name, host, port) can be asked from its own machine. Raises
-    `OSError`."""
+    """Writes an address of a broker with these listeners (name, host, port) for clients on its own machine.
+    Raises `OSError`."""
     _, host, port = next(iter(bound))
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     new = f"{path}.new"
@@ -62,7 +62,7 @@ def _written_address() -> str:
     try:
         return pathlib.Path(path).read_text()
     except FileNotFoundError:
-        # The broker is not ready, or could not write it.
+        # The broker is not ready, or could not write the file.
         return DEFAULT_ADDRESS
 
 

@@ -36,7 +36,7 @@ class SocketOptions(NamedTuple):
 
     backlog: int = 1024
     send_buffer_bytes: int = -1
-    """-1 leaves it to the system, which adapts it to each connection."""
+    """-1: the system chooses a size for each connection."""
     receive_buffer_bytes: int = -1
 
 
@@ -47,7 +47,7 @@ DEFAULT_SOCKET_OPTIONS = SocketOptions()
 class Listener:
     """One of `listeners`: `host` may be empty for every interface, `port` 0 for a free one.
 
-    `advertised` is what clients of this listener are told; None: the address at which each arrived.
+    `advertised` is the address for clients of this listener; None: the local address of each connection.
     After `bind_listener` `port` is the real one.
     """
 
@@ -176,7 +176,7 @@ def _bind(family: int, address: Address, options: SocketOptions) -> socket.socke
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by every connection, as in Kafka: a machine that vanished while we waited is noticed.
+        # Inherited by every connection, as in Kafka: it detects clients whose machine has gone.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6:
             # Each family has its own socket, so that the same port can be bound for both.

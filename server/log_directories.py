@@ -1,10 +1,10 @@
-"""Which log directories a broker has had.
+"""The log directories that a broker has used.
 
-A start in which one of them is missing, or in which the order is another one, would begin partitions anew at
-offset 0 while their records lie elsewhere, or know of no topics at all. Kafka does not start then. So the
-metadata of the cluster note the ids of the directories (`meta.properties`) and where they were: what is
-plainly a mistake is refused before a partition is touched, and partitions of a directory that is not named
-any more are offline (KAFKA_STORAGE_ERROR), as those of a disk that has failed, until it is back.
+A start without one of them, or with another order, would create partitions at offset 0 while their records
+are elsewhere, or find no topics at all. Kafka does not start then. So the cluster's metadata store the ids
+(`meta.properties`) and paths of the directories: an obvious mistake is refused before a partition is touched,
+and partitions of a directory that is missing in log.dirs are offline (KAFKA_STORAGE_ERROR), as after a failed
+disk, until it is back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["absent_directories", "refuse_misplaced"]
 
 
 def refuse_misplaced(directories: Sequence[str]) -> None:
-    """ConfigError where the first directory is not the one that has the metadata of the cluster."""
+    """ConfigError if the first directory is not the one with the cluster's metadata."""
     first, *others = directories
     for other in others:
         if _has(other, metadata_store.FILE_NAME):
@@ -42,7 +42,7 @@ def refuse_misplaced(directories: Sequence[str]) -> None:
 
 
 def _is_used(directory: str) -> bool:
-    """By us. Of Kafka's directories, and of those that cannot be read, others say what is wrong."""
+    """Used by Odradek. Kafka's directories and unreadable ones are refused elsewhere."""
     try:
         return _has(directory, meta_properties.FILE_NAME) and not meta_properties.is_kafkas(directory)
     except OSError:
@@ -56,10 +56,10 @@ def _has(directory: str, name: str) -> bool:
 def absent_directories(
     noted: Mapping[str, str], directory_ids: Mapping[str, str], failures: Mapping[str, str]
 ) -> dict[str, str]:
-    """Paths by id of the noted directories that are neither there nor known to have failed.
+    """Paths by id of the stored directories that are neither present nor known to have failed.
 
-    `directory_ids` are the ids by path of those that are there, `failures` are by path. ConfigError where
-    the path of one has become another directory: what it held would be missed by nobody.
+    `directory_ids` are the ids of the present ones by path, `failures` are by path. ConfigError if a path has
+    another directory now: its partitions would be lost without notice.
     """
     there = set(directory_ids.values())
     absent = {id_: path for id_, path in noted.items() if id_ not in there and path not in failures}

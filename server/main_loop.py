@@ -1,7 +1,7 @@
 """The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
 
-`run` is what `odradek serve` calls. It returns 0 after a clean stop, 1 when every disk
-has failed; what a person has to hear at start is raised as a `ConfigError`, whose text is one sentence.
+`odradek serve` calls `run`. It returns 0 after a clean stop, 1 when every disk has failed; an error at start
+is raised as a `ConfigError`, whose text is one sentence for the administrator.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     lifeline = _watch_parent(loop, stopping)
-    # Nobody else lives in this process: what groups have loaded is no garbage for as long as it runs.
+    # The process has no other program: the loaded groups stay as long as it runs.
     has_failed = False
 
     def end() -> None:
@@ -63,7 +63,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         has_failed = True
         stopping.set()
 
-    server = BrokerServer(config, after_loading=gc.freeze, lingers=True, on_end=end)
+    server = BrokerServer(config, after_loading=gc.freeze, polls_before_sleep=True, on_end=end)
     try:
         await server.start()
         gc.freeze()
@@ -75,7 +75,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
             on_ready(server)
         await stopping.wait()
     finally:
-        # The process ends: whatever there is by now, it is not looked through once more.
+        # The process ends: no more garbage collection.
         gc.disable()
         await server.stop()
         if lifeline is not None:
@@ -84,7 +84,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
 
 
 def _allow_many_files() -> None:
-    """As many open files as the administrator lets us have: shells give 1024, and clients are files, too."""
+    """Raises the limit of open files to the hard limit: shells set 1024, and connections are files, too."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -98,7 +98,7 @@ def _allow_many_files() -> None:
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> int | None:
-    """Stops when the pipe that a parent gave us closes: the kernel closes it whatever ends the parent."""
+    """Stops when the parent's pipe closes: the kernel closes it whatever ends the parent."""
     text = os.environ.pop(LIFELINE_VARIABLE, "")
     if not text.isdigit():
         return None

@@ -1,12 +1,12 @@
-"""`meta.properties`: whose data a log directory holds.
+"""`meta.properties`: the cluster and node of a log directory.
 
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
 of another node or cluster, or one in which Kafka has data, is refused before anything in it is touched. One
 that cannot be used is left out as long as there is another.
 
-Ours ends with a checksum in a comment, which tells it from Kafka's: the file of a directory that Kafka's
-tools have formatted gets one when we first use it, before the first partition is there.
+Odradek's file ends with a checksum in a comment, unlike Kafka's: a directory that Kafka's tools have
+formatted gets the checksum with its first use, before the first partition.
 """
 
 import logging
@@ -28,7 +28,7 @@ __all__ = ["FILE_NAME", "Identity", "claim_directories", "is_kafkas", "is_ours",
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
 _CHECKSUM_MARK = b"#crc32="
-"""The last line: a comment to Kafka, the checksum of what stands above it."""
+"""The last line, a comment for Kafka: the checksum of the lines above."""
 _CHECKSUM_BYTES = len(_CHECKSUM_MARK) + len("89abcdef\n")
 
 logger = logging.getLogger("odradek.data")
@@ -41,15 +41,15 @@ class Identity:
     directory_ids: dict[str, str]
     """By the path of the log directory, as given."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Why directories cannot be used, by their paths."""
+    """The reasons why directories cannot be used, by path."""
 
 
 class _Unusable(ConfigError):
-    """The disk does not let us use a directory."""
+    """A directory cannot be used because of its disk."""
 
 
 class _Found(NamedTuple):
-    """What a directory's file says; empty when there is none."""
+    """The content of a directory's file; empty if there is none."""
 
     properties: dict[str, str]
     is_ours: bool
@@ -64,7 +64,7 @@ def claim_directories(
 ) -> Identity:
     """Make the directories where they are missing, and read or write their `meta.properties`.
 
-    `cluster_id` is the one that was asked for; None takes what the directories say, or a new one. Raises
+    `cluster_id` is the configured one; None takes the id of the directories, or a new one. Raises
     ConfigError: a directory belongs to another cluster, node or program, or none can be made and written.
     """
     failures: dict[str, str] = {}
@@ -104,13 +104,13 @@ def claim_directories(
 
 
 def is_kafkas(directory: str) -> bool:
-    """Whether Apache Kafka has data there: the metadata of its cluster, or partitions of which no metadata of
-    ours can know, since what says whose they are is not from us. Raises OSError.
+    """Whether Apache Kafka has data there: the metadata of its cluster, or partitions in a directory whose
+    `meta.properties` is Kafka's. Raises OSError.
     """
     entries = set(os.listdir(directory))
     if _KRAFT_METADATA in entries:
         return True
-    # The first of our directories has the metadata, whoever formatted it.
+    # The first directory of Odradek has the metadata, even if Kafka's tools formatted it.
     if FILE_NAME not in entries or metadata_store.FILE_NAME in entries:
         return False
     if not any(key_of(name) and os.path.isdir(os.path.join(directory, name)) for name in entries):
@@ -121,7 +121,7 @@ def is_kafkas(directory: str) -> bool:
 
 
 def _has_our_mark(content: bytes) -> bool:
-    """Whether a file has the mark of ours, in which one bit may be wrong."""
+    """Whether a file has Odradek's checksum line, in which one bit may be wrong."""
     if _CHECKSUM_MARK in content:
         return True
     mark = content[-_CHECKSUM_BYTES:][: len(_CHECKSUM_MARK)]
@@ -130,7 +130,7 @@ def _has_our_mark(content: bytes) -> bool:
 
 
 def _parsed(content: bytes) -> dict[str, str]:
-    """What a file says; empty when it does not say whose the directory is."""
+    """The content of a file; empty if it does not have the cluster and node."""
     try:
         properties = parse_properties(content)
     except ValueError:
@@ -140,7 +140,7 @@ def _parsed(content: bytes) -> dict[str, str]:
 
 
 def _read(directory: str) -> _Found:
-    """What the directory's file says. Afterwards the directory exists."""
+    """The content of the directory's file. Creates the directory if it is missing."""
     try:
         os.makedirs(directory, exist_ok=True)
         theirs = is_kafkas(directory)
@@ -181,15 +181,15 @@ def _is_read_only(directory: str) -> bool:
 
 
 def mended(content: bytes) -> bytes:
-    """A file's content as its checksum wants it: with one bit the other way, if need be. Empty when that does
-    not do. A file without checksum, as Kafka writes it, is believed.
+    """A file's content by its checksum, with one flipped bit mended. Empty if it is damaged further. A file
+    without a checksum, as Kafka writes it, is taken as it is.
     """
     head, mark, told = content.rpartition(_CHECKSUM_MARK)
     if not mark:
         return content
     checksum = b"%08x\n" % zlib.crc32(head)
     if sum(map(int.__ne__, checksum, told)) <= 1 and len(told) == len(checksum):
-        return content  # or it is the checksum itself that has suffered
+        return content  # or the checksum itself is damaged
     for place in range(8 * len(head)):
         other = bytearray(head)
         other[place // 8] ^= 1 << place % 8

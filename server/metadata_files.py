@@ -1,7 +1,7 @@
 """The files of the cluster's metadata: the store, SQLite's log beside it, and a store that replaces it.
 
-A start looks here before SQLite reads anything: it finishes a repair that a kill has interrupted, and chooses
-between several ways to mend the write-ahead log.
+Before SQLite reads anything a start finishes a repair that a crash has interrupted, and chooses between
+several ways to mend the write-ahead log.
 """
 
 from __future__ import annotations
@@ -25,22 +25,20 @@ __all__ = [
 ]
 
 REPAIRED = ".repaired"
-"""Ending of what `metadata_repair` has made whole, until it stands in the place of the damaged file."""
+"""Suffix of the new store of `metadata_repair`, until it replaces the damaged file."""
 LOG = "-wal"
-"""Ending of SQLite's write-ahead log, which only a kill leaves behind."""
+"""Suffix of SQLite's write-ahead log, which is there only after a crash."""
 READING = ".reading"
-"""Ending of a copy that is read in the place of a damaged file."""
+"""Suffix of a copy that is read instead of a damaged file."""
 _BESIDE = (LOG, "-shm")
 
 
 def finish_repair(path: str, *, tell: Callable[[str], object]) -> None:
-    """Let a store that was made anew take its place at `path`, and keep the one that was there. Raises
-    OSError.
-    """
+    """Replace the store at `path` by the new one, and keep the old one. Raises OSError."""
     number = 0
     while os.path.exists(kept := f"{path}.{number}.damaged"):
         number += 1
-    # The log first: it would be taken for the new store's.
+    # The log first: SQLite would apply it to the new store.
     for suffix in (*_BESIDE, ""):
         if os.path.exists(path + suffix):
             os.replace(path + suffix, kept + suffix)
@@ -51,9 +49,7 @@ def finish_repair(path: str, *, tell: Callable[[str], object]) -> None:
 
 
 def choose(path: str, choices: Sequence[Patch], is_sound: Callable[[str], bool]) -> Patch:
-    """Of several ways to mend the write-ahead log of a store the one that gives sound rows only. Raises
-    OSError.
-    """
+    """The way to mend the write-ahead log after which all rows are sound, of several ways. Raises OSError."""
     from odradek.server.write_ahead_log import likeliest_first, patch
 
     copy = path + READING
@@ -67,7 +63,7 @@ def choose(path: str, choices: Sequence[Patch], is_sound: Callable[[str], bool])
                 return choice
     finally:
         remove_store(copy)
-    # What is wrong stands elsewhere as well: the rows will tell.
+    # There is other damage as well: the checksums of the rows show it.
     return choices[0]
 
 

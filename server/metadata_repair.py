@@ -1,18 +1,18 @@
-"""The cluster's metadata after its file has been damaged: what can still be read, and what directories tell.
+"""Repair of the cluster's metadata from the readable rows of a damaged file and from the directories.
 
-A broker that refused to start for one flipped bit would come back to the same bit. So a new store is made of
-the rows that can be read with their checksums, from either end; the damaged file is kept beside it
-(`odradek-metadata.db.0.damaged`). What a file says before its rows (SQLite's header, the schema) is the same
-in every store, so that of a new one does where it is damaged; a row in which one bit has flipped is mended by
-its checksum. Topics whose rows are lost are found again by the directories of their partitions, which say
-name, number and topic id.
+A broker that refused to start for one flipped bit would never start again. So a new store is made of all rows
+with a right checksum, read from both ends; the damaged file is kept beside it
+(`odradek-metadata.db.0.damaged`). The part before the rows (SQLite's header, the schema) is the same in every
+store, so it is taken from a new one if it is damaged; a row with one flipped bit is mended by its checksum.
+Topics whose rows are lost are restored from the directories of their partitions, which have name, number and
+topic id.
 
-When rows are lost nobody knows which settings were among them. Defaults would delete after a week what was to
-stay for ever: so topics that say nothing else then keep everything, until somebody sets them again. Ids of
-producers go on far behind whatever was given out. Every step is told.
+When rows are lost, settings may be among them. The defaults would delete records after a week: so topics
+without these settings keep all records until the settings are changed. Producer ids go on far beyond all that
+were given out. Every step is logged.
 
-Killed at any point a repair begins again, or is finished by the next start: the new store stands complete
-under another name before the damaged one is touched.
+After a crash a repair begins again, or the next start finishes it: the new store is complete under another
+name before the damaged one is touched.
 """
 
 import os
@@ -94,7 +94,7 @@ def _repaired_rows(
     rows, is_whole = _saved_rows(path)
     found = _topics_on_disk(disk, directories, rows, tell)
     if is_whole:
-        # A directory of which no row says anything is nobody's, then; rows may lack others all the same.
+        # Then a directory without a row belongs to no topic; other rows may still lack directories.
         named = {key for kind, key in rows if kind == TOPIC}
         named |= {key.rpartition("/")[0] for kind, key in rows if kind == PARTITION}
         found = [one for one in found if one[0] in named]
@@ -127,7 +127,7 @@ def _build(path: str, rows: Rows) -> None:
 
 
 def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -> None:
-    """Whatever was lost, nothing is deleted for it, and nothing is given out twice."""
+    """After a loss no records are deleted, and no producer id is given out twice."""
     # One id a microsecond at the most has been given out since 1970.
     rows[CLUSTER, "next_producer_id"] = str(
         max(int(rows.get((CLUSTER, "next_producer_id"), "0")), now_ms * 1000)
@@ -149,11 +149,12 @@ def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -
         )
 
 
-# What can be read -------------------------------------------------------------------------------------------
+# The readable rows
+# -------------------------------------------------------------------------------------------
 
 
 def _saved_rows(path: str) -> tuple[Rows, bool]:
-    """The rows that can be read with their checksums, and whether these are all that there were."""
+    """The rows with a right checksum, and whether no other rows are lost."""
     copy = path + READING
     rows: Rows = {}
     try:
@@ -192,16 +193,14 @@ def _scan(path: str, rows: Rows) -> bool:
 
 
 def _row_of(kind: object, key: object, value: object, crc: object) -> Row | None:
-    """The row as its checksum wants it: with one bit the other way, if need be. None where that is not
-    enough.
-    """
+    """The row by its checksum, with one flipped bit mended; None if it is damaged further."""
     fields = (kind, key, value)
     texts = [text for text in fields if isinstance(text, bytes)]
     if len(texts) < len(fields) or not isinstance(crc, int):
         return None
     row, found = _decoded(texts)
     if row is not None and (found ^ crc).bit_count() <= 1:
-        return row  # or it is the checksum itself that has suffered
+        return row  # or the checksum itself is damaged
     if sum(map(len, texts)) > _MENDED_BYTES_MAX:
         return None
     for place, text in enumerate(texts):
@@ -243,14 +242,15 @@ def _give_first_page(path: str) -> None:
         file.write(page)
 
 
-# What directories tell --------------------------------------------------------------------------------------
+# The topics of directories
+# --------------------------------------------------------------------------------------
 
 
 def _topics_on_disk(
     disk: Disk, directories: Sequence[str], rows: Rows, tell: Callable[[str], object]
 ) -> list[tuple[str, bytes, int]]:
-    """(name, id, number of partitions) of topics of which a row is missing. A directory whose messages would
-    have to be converted has never been served: it is nobody's.
+    """(name, id, number of partitions) of topics without a row. A directory with messages of old formats was
+    never served: it belongs to no topic.
     """
     ids: dict[str, Counter[bytes]] = {}
     counts: dict[str, int] = {}

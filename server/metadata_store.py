@@ -70,7 +70,7 @@ class SqliteMetadataStore:
     def __init__(self, path: str) -> None:
         self.path = path
         self._look_before(path)
-        # The broker hands slow writes to a worker thread now and then; never to two at once.
+        # Slow writes run in a worker thread, never in two at once.
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -254,19 +254,19 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def checksum(kind: str, key: str, value: str) -> int:
-    """What a row carries beside its content."""
+    """The checksum of a row."""
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
     return zlib.crc32(f"{len(kind)},{len(key)},{kind}{key}{value}".encode())
 
 
 def _is_sound(kind: object, key: object, value: object, crc: object) -> bool:
-    """Whether a row is as it was written; a damaged one may be of any types."""
+    """Whether a row's checksum is right; a damaged row may have any types."""
     texts = (kind, key, value)
     return all(isinstance(text, str) for text in texts) and crc == checksum(*map(str, texts))
 
 
 def verify(path: str) -> tuple[list[Row], list[str]]:
-    """The sound rows of the store at `path`, and what is wrong with the rest, a clause each.
+    """The sound rows of the store at `path`, and the findings for the rest, a clause each.
 
     Nothing is changed. A store that cannot be read at all has no rows.
     """
@@ -298,7 +298,7 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
 
 
 def _wrong_with_log(path: str) -> list[str]:
-    """What a start would have to do about the write-ahead log."""
+    """The findings of the write-ahead log that a start would handle."""
     from odradek.server import write_ahead_log
 
     found = write_ahead_log.read(_content(path + LOG))

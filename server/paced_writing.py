@@ -1,9 +1,9 @@
-"""Long answers leave in pieces, so that the other connections are served in between.
+"""Long answers are written in pieces, so that other connections are served in between.
 
-A client that reads as fast as we write would have one call of the system copy all of its 50 MB, for 10 ms in
-which nobody else is served. So nothing long is written where its request was handled: a piece follows the end
-of each turn of the event loop. It is as long as is copied in 30 us while others are being served, and doubles
-while nobody else is. Answers of the same connection that become ready meanwhile stand behind it.
+For a client that reads fast enough, one system call would copy all 50 MB of an answer and stop the event loop
+for 10 ms. So a long answer is not written within its request: one piece is written after each turn of the
+event loop. A piece takes 30 us to copy while other connections are active, and doubles while they are idle.
+Later answers of the same connection wait behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.apis.api import LatePart
 
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
 PIECE_BYTES_MAX = 1024 * 1024
-"""Of a longer answer so much is written in a turn of the event loop."""
+"""Longer answers are written in pieces, up to this size in a turn of the event loop."""
 PIECE_BYTES_MIN = 16 * 1024
 """Below this the call takes longer than the copying."""
 PIECE_S = 0.00003
@@ -44,12 +44,12 @@ class Turn(Protocol):
 
 
 class PacedConnection(Protocol):
-    """The connection, as far as its writer knows it."""
+    """The connection as its writer sees it."""
 
     def abort(self, reason: str | None) -> None: ...
 
     def all_is_written(self) -> None:
-        """Nothing is left to be written in pieces."""
+        """All pieces are written."""
 
 
 class PacedWriter:
@@ -83,7 +83,7 @@ class PacedWriter:
         self._others_seen_s = 0.0
         self._written_s = 0.0
         self.is_full = is_full
-        """The transport has as much as it wants."""
+        """The transport's buffer is full."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -104,16 +104,16 @@ class PacedWriter:
         return False
 
     def go_on(self) -> None:
-        """The client has taken enough of what was written."""
+        """The transport's buffer has room again."""
         self._measure()
         self._write_piece()
 
     def forget(self) -> None:
-        """The peer is gone."""
+        """The connection closed."""
         self._unsent.clear()
 
     def take_ready(self) -> Iterator[Any]:
-        """What is left and is ready, for a last write; what would have to be made first is not."""
+        """The rest that is ready, for a last write, without parts that are still to be made."""
         unsent, self._unsent = self._unsent, deque()
         return takewhile(lambda part: type(part) is not LatePart, unsent)
 
@@ -207,7 +207,7 @@ class PacedWriter:
     # When
 
     def _begin(self) -> None:
-        """Not where the request was served: the others would wait for both."""
+        """Not within the request: other connections would wait for both."""
         self._is_following = False
         self._go_on_next_turn()
 

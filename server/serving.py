@@ -16,8 +16,8 @@ from odradek.coordinator.cluster.topics import (
     TRANSACTIONS_TOPIC_CONFIGS,
     NewTopic,
 )
+from odradek.server.busy_poll import BusyPoll
 from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
-from odradek.server.lingering import Lingering
 from odradek.server.routes import Routes
 from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
@@ -57,8 +57,8 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
     connections = _new_connections(opened, coordinators, upkeep)
-    if node.lingers:
-        connections.dispatcher.after_requests = Lingering(schedule.loop, lambda: schedule.is_idle)
+    if node.polls_before_sleep:
+        connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
     opened.machine.subscribe(coordinators.follow)
     ending.callback(ports.close)

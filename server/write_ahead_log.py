@@ -1,11 +1,11 @@
 """SQLite's write-ahead log, looked at before SQLite reads it: a flipped bit in it is mended.
 
-SQLite takes the log up to the first frame whose checksum does not fit, and says nothing of what is behind.
-After a loss of power that is right: what is torn was never answered for. After a kill, and with a bit that
-the medium has changed, every later change of the metadata would be gone. The checksum is two sums that are
-linear in the words of a frame, so the bits of which one makes them fit are found without trying each; where
-they are several, whoever knows what the pages hold has to choose. A frame that no single bit mends ends the
-log here, too, and what is lost is counted.
+SQLite reads the log up to the first frame with a wrong checksum, and ignores the rest without a message.
+After a loss of power that is right: a torn change was never acknowledged. After a crash of the process, a bit
+flipped by the disk would lose every later change of the metadata. The checksum is two sums that are linear in
+the words of a frame, so the bits that can mend it are found without trying each; if there are several, the
+caller chooses by the content of the pages. A frame that no single bit mends ends the log here, too, and lost
+changes are counted.
 
 Format: "WAL-Index and WAL file format" of https://www.sqlite.org/fileformat2.html, section 4.
 """
@@ -33,14 +33,14 @@ Sums = tuple[int, int]
 
 
 class Patch(NamedTuple):
-    """What is to be written over damaged bytes."""
+    """New bytes for a damaged place."""
 
     position: int
     content: bytes
 
 
 class Reading(NamedTuple):
-    """What a write-ahead log holds."""
+    """The content of a write-ahead log."""
 
     patches: list[Patch]
     """They mend it, together with one of `choices` where there are any."""
@@ -159,7 +159,7 @@ class _Walk:
 
     @classmethod
     def begin(cls, log: bytes) -> "_Walk | None":
-        """At the first frame; None when nobody can make sense of the header."""
+        """At the first frame; None if the header is invalid."""
         stored = _stored(log, _COVERED_BYTES)
         for order, magic in _MAGIC.items():
             for covered, sums in _fitting(log[:_COVERED_BYTES], order, (0, 0), stored):

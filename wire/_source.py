@@ -1,4 +1,4 @@
-"""What the two writers of generated code share: lines with indentation, fresh names, and varints."""
+"""The common part of both code generators: lines with indentation, fresh names, and varints."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a broker checks of a client's v2 batch before it becomes a part of the log.
+"""The checks of a client's v2 batch before it is appended to the log.
 
 Promises: the checks of Kafka's `LogValidator` with Kafka's error codes. `validate_header` looks at the header
 alone, `validate_records` at every record inside, for which a compressed batch is decompressed: what is stored
@@ -43,12 +43,12 @@ RECORD_ERRORS_MAX = 2000
 """So many records of a batch are named in its refusal. Kafka names all: a megabyte may have an answer of ten,
 which takes half a second. A producer's usual 16 KiB have no more than these."""
 QUICK_BYTES_MAX = 4096
-"""Of records that are looked at in plain Python: under a millisecond."""
+"""The limit of records that are checked in plain Python: under a millisecond."""
 
 
 @dataclass(slots=True, frozen=True)
 class BatchRules:
-    """What a topic's settings ask of the records that enter it; the defaults are Kafka 4's."""
+    """The rules of a topic's settings for new records; the defaults are Kafka 4's."""
 
     compacted: bool = False
     """`cleanup.policy` has `compact`: every record needs a key."""
@@ -75,7 +75,7 @@ class InvalidRecords(KafkaError):
 
 
 class TakesLong(Exception):
-    """There is something wrong with the records, or there are many: to tell is nothing for the event loop."""
+    """The records are wrong, or there are many: the full check would take too long in the event loop."""
 
 
 def validate_batch(

@@ -64,7 +64,7 @@ def compress(compression: int, data: Buffer, level: int | None = None, *, magic:
 def decompress(
     compression: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, magic: int = 2
 ) -> bytes:
-    """What was compressed into `data`.
+    """The decompressed content of `data`.
 
     Refuses with CORRUPT_MESSAGE what is damaged or cut short, with MESSAGE_TOO_LARGE what would grow beyond
     `limit_bytes`, and with UNSUPPORTED_COMPRESSION_TYPE a codec number that nobody has assigned. `magic` 0

@@ -1,4 +1,4 @@
-"""What Fetch 0 to 3 carry: stored batches as messages of the formats v0 and v1, as many bytes as Kafka sends.
+"""Records for Fetch 0 to 3: stored batches as messages of formats v0 and v1, as many bytes as Kafka sends.
 
 Kafka 3.9 promises the size of an answer before it converts what goes into it: the bytes that were read, or
 those of the first batch once converted where that is more, so that every client gets on (KIP-283). What does
@@ -32,7 +32,8 @@ from odradek.wire.records import (
 from odradek.wire.work import Work, finish
 
 CHUNK_BYTES = 128 * 1024
-"""So much is converted at once. It shows where a batch cannot be converted: the others do not come either."""
+"""The bytes that are converted in one step. A batch that cannot be converted ends the step before the
+others."""
 
 QUICK_BATCH_BYTES_MAX = 16_384
 """Up to here an uncompressed batch costs less than having another thread do it."""
@@ -93,11 +94,11 @@ class DownConversion:
         self._is_first_missing = False
         self._is_at_end = False
         self.left_bytes = 0
-        """What `next_piece` has not given yet; all of it behind `beginning`."""
+        """The size of the pieces that `next_piece` has not returned yet."""
 
     @property
     def kept_bytes(self) -> int:
-        """So much is held until the first piece is taken."""
+        """The bytes that are held until the first piece is made."""
         return len(self._first)
 
     def beginning(self) -> Work[None]:
@@ -113,12 +114,12 @@ class DownConversion:
             self.left_bytes = LOG_OVERHEAD_BYTES
 
     def forget_first(self) -> None:
-        """Holds nothing until the first piece is asked for, at the price of a second conversion."""
+        """Frees these bytes until the first piece is made, at the price of a second conversion."""
         self._is_first_missing = bool(self._first)
         self._first = b""
 
     def next_piece(self) -> Work[Buffer]:
-        """Some of what is left, never nothing.
+        """The next piece, never empty.
 
         What cannot be converted ends it, and is not refused: the client will be told when it asks for that
         batch first. Its size has been promised, so it is filled up.

@@ -1,4 +1,4 @@
-"""What ends a producer's transaction in a partition, as coordinators decide it and logs write it."""
+"""The end of a producer's transaction in a partition, as coordinators decide it and logs write it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class EndMarker(NamedTuple):
-    """The content of a control record, and what its log is told of it beside (WriteTxnMarkers)."""
+    """The content of a control record, and the other fields of WriteTxnMarkers for the log."""
 
     producer_id: int
     producer_epoch: int

@@ -155,7 +155,7 @@ MESSAGE_LENGTH_MAX = 4_000
 
 
 class KafkaError(Exception):
-    """A refusal that a client is told about, as `code` and perhaps `message` of its answer."""
+    """A refusal for the client: `code` and perhaps `message` of the answer."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
@@ -172,7 +172,7 @@ class KafkaError(Exception):
 
 
 class MalformedMessage(Exception):
-    """The bytes are no message of this type and version; there is nobody to answer, so the caller closes."""
+    """The bytes are no message of this type and version; no answer is possible, so the caller closes."""
 
 
 def error_message(code: ErrorCode) -> str:

@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(slots=True)
 class RequestHeader:
-    """What precedes a request; a client id of null reads as the empty one, as in Kafka."""
+    """The header of a request; a null client id is read as an empty one, as in Kafka."""
 
     api_key: int
     api_version: int

@@ -143,7 +143,7 @@ def _invalid(why: str) -> KafkaError:
 
 
 class _Nonsense(KafkaError):
-    """What makes no sense though its checksum is right."""
+    """Invalid content with a right checksum."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, why)
@@ -212,7 +212,7 @@ def to_v2(
 
 
 def _read_set(buffer: Buffer, limit_bytes: int) -> tuple[LegacyMessage | None, list[LegacyMessage]]:
-    """The first message, and all of them, or what was packed into that one."""
+    """The first message, and all of them, or the messages inside the first one."""
     messages = list(iter_messages(buffer))
     if not messages:
         return None, messages

@@ -1,4 +1,4 @@
-"""Where in a request the part ends that a client sends again and again, worked out from its declaration.
+"""Finds the end of the repeated part of a request, by its declaration.
 
 Clients repeat themselves: a producer names the same topic and partition before each batch, a member sends the
 same heartbeat every few seconds. `prefix_layout` says how to find the end of that part without decoding it.
@@ -45,7 +45,7 @@ class Step(IntEnum):
 
 
 class Rest(IntEnum):
-    """What follows the repeated part."""
+    """The bytes after the repeated part."""
 
     NOTHING = 0
     RECORDS = 1

@@ -1,4 +1,4 @@
-"""What a Produce request brings for one partition, as far as it shows without a look at the records.
+"""The records of a Produce request for one partition, checked without reading single records.
 
 From version 3 on that is one batch of format v2. Kafka's iterator over batches ends where a batch is not
 whole, and the rest is cut away; so here. Whatever it would find wrong has its error.
@@ -27,7 +27,7 @@ from odradek.wire.record_layout import (
 )
 
 LEGACY_BODY_BYTES_MIN = 14
-"""What follows offset and size in the smallest message of the formats before v2."""
+"""The size after offset and size of the smallest message of the formats before v2."""
 
 _length_magic_attributes = Layout(">i4xb4xh").unpack_from
 """From the length on."""
@@ -37,11 +37,11 @@ _magic_attributes_producer = Layout(">b4xh20xqhi").unpack_from
 
 
 class NotOneBatch(KafkaError):
-    """What came is not one v2 batch: found out before any log is asked."""
+    """The records are not one v2 batch; raised before any log is used."""
 
 
 class Producer(NamedTuple):
-    """Who has made a batch."""
+    """The producer of a batch."""
 
     producer_id: int
     epoch: int
@@ -71,7 +71,7 @@ def single_batch(records: memoryview | None, version: int, may_be_transactional:
 
 
 def transactional_producer(records: Buffer | None) -> Producer | None:
-    """Who has made the first batch, if that is transactional."""
+    """The producer of the first batch, if that is transactional."""
     if records is None or len(records) < HEADER_SIZE_BYTES:
         return None
     magic, attributes, *producer = _magic_attributes_producer(records, MAGIC_POSITION)
@@ -93,7 +93,7 @@ def _without_torn_end(records: memoryview) -> memoryview:
 
 
 def _end_of_batch(records: Buffer, start: int) -> int | None:
-    """Where the batch at `start` ends, None if it is not whole; CORRUPT_MESSAGE if its header is nonsense."""
+    """The end of the batch at `start`, None if it is not whole; CORRUPT_MESSAGE if its header is invalid."""
     size = len(records)
     if size - start < LOG_OVERHEAD_BYTES:
         return None
@@ -109,5 +109,5 @@ def _end_of_batch(records: Buffer, start: int) -> int | None:
 
 
 def _unreadable(why: str) -> InvalidRecords:
-    """Of a nonsensical header Kafka says what is wrong with it; of a wrong checksum it does not."""
+    """Kafka's message has the reason for an invalid header, but not for a wrong checksum."""
     return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, why, ())

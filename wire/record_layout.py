@@ -25,9 +25,9 @@ HEADER_SIZE_BYTES = HEADER.size
 LOG_OVERHEAD_BYTES = 12
 """Base offset and length, which the length field does not count."""
 PREFIX = Struct(">qii")
-"""What a broker may change without touching the checksum: base offset, length, leader epoch."""
+"""The fields outside the checksum, which a broker may change: base offset, length, leader epoch."""
 EXTENT = Struct(">qi11xi")
-"""Base offset, length and last offset delta: what it takes to step over a batch."""
+"""Base offset, length and last offset delta: enough to skip a batch."""
 
 LENGTH_POSITION = 8
 LEADER_EPOCH_POSITION = 12
@@ -76,7 +76,7 @@ class Record(NamedTuple):
 
 
 class RecordTable(NamedTuple):
-    """Where the records of one batch are: seven columns, a row for each record.
+    """The positions of the records of one batch: seven columns, a row for each record.
 
     A column is an `array` or a `memoryview` of 64-bit numbers in the machine's order.
     Offsets and timestamps are absolute, a timestamp is the record's own even under log append time. Positions

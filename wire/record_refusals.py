@@ -68,7 +68,7 @@ def _corrupt(why: str) -> KafkaError:
 
 
 def refuse_header(buffer: Buffer, position: int) -> NoReturn:
-    """Of bytes that are too short, of another magic than 2, or of a size below its own header."""
+    """The refusal of bytes that are too short, of a magic other than 2, or of a size below the header's."""
     try:
         _, length, _, magic, *_ = HEADER.unpack_from(buffer, position)
     except struct_error:
@@ -81,7 +81,7 @@ def refuse_header(buffer: Buffer, position: int) -> NoReturn:
 
 
 def refuse_checksum(buffer: Buffer, position: int, header: BatchHeader) -> NoReturn:
-    """Of a batch that does not end within the buffer, or whose checksum does not fit its bytes."""
+    """The refusal of a batch that does not end within the buffer, or whose checksum is wrong."""
     end = position + header.size_bytes
     if end > len(buffer):
         raise _corrupt(f"the batch claims {header.size_bytes} bytes where {len(buffer) - position} are left")
@@ -90,7 +90,7 @@ def refuse_checksum(buffer: Buffer, position: int, header: BatchHeader) -> NoRet
 
 
 def refuse_other_size(header: BatchHeader, size_bytes: int) -> NoReturn:
-    """Of a batch that a client put into so many bytes of which it is not exactly all."""
+    """The refusal of a client's batch that does not fill its bytes exactly."""
     if header.size_bytes < size_bytes:
         raise invalid_record(f"{size_bytes - header.size_bytes} bytes follow the one batch of a partition")
     raise _corrupt(f"the batch claims {header.size_bytes} bytes where {size_bytes} are left")
@@ -149,7 +149,7 @@ def _check_producer(header: BatchHeader) -> None:
 
 
 def refuse_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int) -> NoReturn:
-    """Of a records section that does not consist of exactly `record_count` sound records."""
+    """The refusal of a records section that is not exactly `record_count` sound records."""
     _check_records(data, record_count, base_offset, base_timestamp)
     raise AssertionError("sound records are refused")
 

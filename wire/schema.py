@@ -1,4 +1,4 @@
-"""How a message is declared: once, as a dataclass, for all of its versions.
+"""The declaration of a message: once, as a dataclass, for all of its versions.
 
     @dataclass(slots=True, kw_only=True)
     class FetchTopic(Struct):
@@ -24,7 +24,7 @@ ZERO_UUID = bytes(16)
 """The id that stands for "none"."""
 
 Buffer = bytes | bytearray | memoryview
-"""What decoders read and hand out; a memoryview has one dimension of unsigned bytes."""
+"""The type that decoders read and return; a memoryview has one dimension of unsigned bytes."""
 
 Records = Any
 """A `Buffer` after decoding; to encode, also any object with `len()`, which becomes a part of its own."""

@@ -1,4 +1,4 @@
-"""Work that takes its time, in steps, so that whoever runs it can serve others in between.
+"""Long work in steps, so that the caller can serve other requests in between.
 
 A `Work` is a generator. Where it yields None the others may have a turn. Where it yields a function, that one
 may block (a sync of the disk) or compute for long (decompression): it is called where nobody has to wait for
@@ -17,7 +17,7 @@ Work = Generator[Callable[[], Any] | None, Any, T]
 
 
 def finish(work: Work[T]) -> T:
-    """All of it, here and now; raises what it raises."""
+    """Runs all steps at once; returns the result and raises the errors of the work."""
     try:
         step = next(work)
         while True:

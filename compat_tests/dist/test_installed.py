@@ -57,15 +57,15 @@ async def main(directory):
         partition.commit()
     partition.log.roll(wall_clock_ms())
     partition.flush()
-    chores, timers = WorkQueue(loop), Timers(loop)
-    driver = LogCleaner(store.cleaner, store.disk, chores, timers, wall_clock_ms, CleanerOptions())
+    upkeep, timers = WorkQueue(loop), Timers(loop)
+    driver = LogCleaner(store.cleaner, store.disk, upkeep, timers, wall_clock_ms, CleanerOptions())
     driver.start()
     deadline = time.monotonic() + 30
     while store.checkpointing.first_dirty_of(partition) != 2 and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     print(store.checkpointing.first_dirty_of(partition), len(driver.pids), os.getpid() not in driver.pids)
     driver.close()
-    chores.close()
+    upkeep.close()
     store.close(wall_clock_ms())
 
 with tempfile.TemporaryDirectory() as directory:

@@ -30,7 +30,7 @@ def test_every_api_that_is_served_has_a_row_and_no_other_has(node):
 
 def test_an_api_without_a_row_keeps_the_broker_from_starting(make_node, monkeypatch):
     monkeypatch.setattr(access, "NEEDS", {key: row for key, row in NEEDS.items() if key != 12})
-    with pytest.raises(RuntimeError, match=r"what the APIs \[12\] need"):
+    with pytest.raises(RuntimeError, match=r"the APIs \[12\] have no row"):
         make_node()
 
 

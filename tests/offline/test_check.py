@@ -178,7 +178,7 @@ def test_the_records_of_a_log_file_that_is_gone_are_told_as_lost(tmp_path, is_re
     assert facts[-1]["lost_bytes"] == last_batch + 61
     assert told(data) == [
         f"note orders-0/{6:020}.log: no segment has the offsets 4 to 5. "
-        "They are lost, unless a repair has told of that, or the topic was once compacted."
+        "They are lost, unless a repair has reported them, or the topic was once compacted."
     ]
 
 
@@ -256,8 +256,7 @@ def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
         (
             "recovery-point-offset-checkpoint",
             "0\n1\norders 0 9\n",
-            "it says 9 of orders-0, whose log ends at 5. "
-            "A flush had vouched for them: the offsets 5 to 8 are gone.",
+            "it says 9 of orders-0, whose log ends at 5. They had been flushed: the offsets 5 to 8 are gone.",
         ),
         (
             "replication-offset-checkpoint",
@@ -344,7 +343,7 @@ def change_a_row(data):
     connection.close()
 
 
-MADE_ANEW = "A start makes it anew from what can be read, and tells what is missing."
+MADE_ANEW = "A start makes it anew from the readable rows, and logs the missing ones."
 
 
 def test_a_damaged_row_of_the_metadata_is_found(data):
@@ -387,7 +386,7 @@ def test_what_a_kill_has_left_of_the_metadata_is_mended(data, tmp_path):
     what = "its write-ahead log is damaged at byte 32, and can be mended"
     assert line.startswith(f"damage {FILE_NAME}: {what}.")
     assert told(killed, repair=True)[1:] == [
-        f"repair {FILE_NAME}: what a kill has left in its write-ahead log was mended and taken in."
+        f"repair {FILE_NAME}: its write-ahead log was mended and applied."
     ]
     assert told(killed) == []
 

@@ -688,7 +688,7 @@ def test_a_gap_of_a_log_that_is_not_compacted_is_said_to_be_a_loss(disk):
     replace_file(disk, f"{PATH}/{30:020}.log", bytes(batch))
     assert told(disk, is_compacted=False) == [
         f"note {30:020}.log: no segment has the offsets 21 to 29 | "
-        "they are lost, unless a repair has told of that, or the topic was once compacted"
+        "they are lost, unless a repair has reported them, or the topic was once compacted"
     ]
 
 

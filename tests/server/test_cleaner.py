@@ -47,12 +47,12 @@ class Running:
 
     def __init__(self, directory: Path, options: CleanerOptions, topics: str) -> None:
         loop = asyncio.get_running_loop()
-        self.chores, self.timers = WorkQueue(loop), Timers(loop)
+        self.upkeep, self.timers = WorkQueue(loop), Timers(loop)
         self.store = LogStore(OsDisk(), [str(directory)], config_for=lambda topic: COMPACTED)
         self.store.open(wall_clock_ms())
         self.partition, *_ = [self.dirty(topic) for topic in topics]
         self.driver = LogCleaner(
-            self.store.cleaner, self.store.disk, self.chores, self.timers, wall_clock_ms, options
+            self.store.cleaner, self.store.disk, self.upkeep, self.timers, wall_clock_ms, options
         )
         self.directory = directory
 
@@ -114,7 +114,7 @@ async def running(directory: Path, *, topics: str = "t", between_requests: bool 
         yield one
     finally:
         one.driver.close()
-        one.chores.close()
+        one.upkeep.close()
         one.timers.close()
         one.store.close(wall_clock_ms())
     assert not one.half_done()
@@ -283,12 +283,12 @@ def test_a_group_that_waits_when_the_broker_stops_replaces_nothing(tmp_path):
         async with running(tmp_path) as one:
             before = sizes(tmp_path)
             await one.until(lambda: one.driver.pids)
-            one.chores.run(waiting_for(release), lambda _: None, pytest.fail)
+            one.upkeep.run(waiting_for(release), lambda _: None, pytest.fail)
             # The chore, and a group behind it.
-            await one.until(lambda: len(one.chores) > 1)
+            await one.until(lambda: len(one.upkeep) > 1)
             one.driver.close()
             release.set()
-            await one.until(lambda: not len(one.chores))
+            await one.until(lambda: not len(one.upkeep))
             assert one.store.checkpointing.first_dirty_of(one.partition) == 0
             assert sizes(tmp_path) == before
         assert sizes(tmp_path) == before
@@ -316,13 +316,13 @@ def test_a_round_that_a_worker_begins_that_has_been_ended_is_left_to_others(
         async with running(tmp_path, threads=0) as one:
             release, before = held_up(one, monkeypatch), children_of(os.getpid())
             one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))
-            await one.until(lambda: len(one.chores))
+            await one.until(lambda: len(one.upkeep))
             if is_stopped:
                 one.driver.close()
             else:
                 one.driver.configure(CleanerOptions(backoff_ms=20, threads=0))
             release.set()
-            await one.until(lambda: not len(one.chores))
+            await one.until(lambda: not len(one.upkeep))
             assert children_of(os.getpid()) == before
             if not is_stopped:
                 one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))

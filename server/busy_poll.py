@@ -1,13 +1,13 @@
-"""A moment of looking for the next request before the event loop goes to sleep.
+"""Polls for the next request for a moment before the event loop sleeps.
 
 To put a core to sleep and to wake it costs more than to serve a small request, on virtual machines several
-times as much. A client that asks, gets its answer and asks again (one produce in flight, a consumer that
-looks for the end of a log) pays that for every request. So after a turn that served something the loop looks
-for up to `LINGER_NS` whether more has come, and sleeps then.
+times as much. A client that sends one request after the other (one produce in flight, a consumer at the log
+end) pays that for every request. So after a turn with requests the loop polls for up to `BUSY_POLL_NS` before
+it sleeps.
 
-What that may cost is bounded. After looking in vain it is tried less and less often, from the tenth time in a
-row on once in `SKIPPED_MAX` turns, so clients that are far away or slow cost nothing. Whoever else wants to
-run on this core goes first at each look (`sched_yield`), and a long absence counts as looking in vain.
+The cost is bounded. After a poll without an event the next ones are skipped, twice as many each time, up to
+`SKIPPED_MAX` turns, so distant or slow clients cost nothing. Other threads and processes on this core run
+first at each poll (`sched_yield`); if they run long, the poll counts as one without an event.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import select
 import time
 from collections.abc import Callable
 
-LINGER_NS = 100_000
-"""About what a sleep costs that turns out too short: sleeper and waker together."""
+BUSY_POLL_NS = 100_000
+"""About the cost of a short sleep: to sleep and to wake."""
 SKIPPED_MAX = 1024
 
 
-class Lingering:
-    """Call it when a request was served: at the end of this turn of the loop it looks for the next one.
+class BusyPoll:
+    """To be called when a request was served: at the end of this turn of the loop it polls for the next one.
 
-    `is_wanted()` says at that time whether there is nothing better to do. Without a way to ask the event loop
-    whether it has events it does nothing.
+    `is_wanted()` returns whether there is no other work then. If the event loop gives no access to its events
+    it does nothing.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Lingering:
             return
         poll, give_way, clock_ns = self._poll, self.give_way, self.clock_ns
         assert poll is not None
-        until = clock_ns() + LINGER_NS
+        until = clock_ns() + BUSY_POLL_NS
         while True:
             if poll(0):
                 self._skipped_next = 1
@@ -86,7 +86,7 @@ def _do_nothing() -> None:
 
 
 def _events_descriptor(loop: asyncio.AbstractEventLoop) -> int | None:
-    """What the loop sleeps on, which is readable when something waits; None if it cannot be told."""
+    """The descriptor that the loop sleeps on, readable when there are events; None if it has none."""
     try:
         of_uvloop = getattr(loop, "_get_backend_id", None)
         descriptor: int = of_uvloop() if of_uvloop is not None else loop._selector.fileno()  # type: ignore[attr-defined]

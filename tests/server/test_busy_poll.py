@@ -7,11 +7,11 @@ import os
 import pytest
 import uvloop
 
-from odradek.server.lingering import LINGER_NS, SKIPPED_MAX, Lingering
+from odradek.server.busy_poll import BUSY_POLL_NS, SKIPPED_MAX, BusyPoll
 
 
 class Clock:
-    """Moves by a tenth of the time to linger with each look, and tells what happens to it."""
+    """Moves by a tenth of the polling time with each look, and runs the events of that look."""
 
     def __init__(self):
         self.now_ns = 0
@@ -23,7 +23,7 @@ class Clock:
 
     def give_way(self):
         self.looks += 1
-        self.now_ns += LINGER_NS // 10
+        self.now_ns += BUSY_POLL_NS // 10
         if self.looks in self.events:
             self.events[self.looks]()
 
@@ -33,11 +33,11 @@ def play(request):
     def run(story):
         loop = uvloop.new_event_loop() if request.param == "uvloop" else asyncio.new_event_loop()
         is_wanted = [True]
-        lingering = Lingering(loop, lambda: is_wanted[0])
+        busy_poll = BusyPoll(loop, lambda: is_wanted[0])
         clock = Clock()
-        lingering.clock_ns, lingering.give_way = clock, clock.give_way
+        busy_poll.clock_ns, busy_poll.give_way = clock, clock.give_way
         try:
-            loop.run_until_complete(asyncio.wait_for(story(lingering, clock, is_wanted), 20))
+            loop.run_until_complete(asyncio.wait_for(story(busy_poll, clock, is_wanted), 20))
         finally:
             loop.close()
 
@@ -50,8 +50,8 @@ async def turns(count=3):
 
 
 def test_it_looks_for_so_long_and_no_longer(play):
-    async def story(lingering, clock, is_wanted):
-        lingering()
+    async def story(busy_poll, clock, is_wanted):
+        busy_poll()
         assert clock.looks == 0  # not before the answers of this turn are on their way
         await turns()
         assert clock.looks == 10
@@ -60,13 +60,13 @@ def test_it_looks_for_so_long_and_no_longer(play):
 
 
 def test_it_stops_when_something_has_come(play):
-    async def story(lingering, clock, is_wanted):
+    async def story(busy_poll, clock, is_wanted):
         reader, writer = os.pipe()
         came = []
         asyncio.get_running_loop().add_reader(reader, lambda: came.append(os.read(reader, 10)))
         await turns()
         clock.events[4] = lambda: os.write(writer, b"request")
-        lingering()
+        busy_poll()
         await turns()
         assert (clock.looks, came) == (4, [b"request"])
         asyncio.get_running_loop().remove_reader(reader)
@@ -77,11 +77,11 @@ def test_it_stops_when_something_has_come(play):
 
 
 def test_in_vain_it_looks_less_and_less_often(play):
-    async def story(lingering, clock, is_wanted):
+    async def story(busy_poll, clock, is_wanted):
         tries = []
         for turn in range(5000):
             looks = clock.looks
-            lingering()
+            busy_poll()
             await turns(1)
             await turns(1)
             if clock.looks > looks:
@@ -94,9 +94,9 @@ def test_in_vain_it_looks_less_and_less_often(play):
 
 
 def test_a_find_makes_it_look_each_time_again(play):
-    async def story(lingering, clock, is_wanted):
+    async def story(busy_poll, clock, is_wanted):
         for _ in range(8):
-            lingering()
+            busy_poll()
             await turns()
         assert clock.looks == 30  # the first, the third and the sixth time; next is the eleventh
         reader, writer = os.pipe()
@@ -104,10 +104,10 @@ def test_a_find_makes_it_look_each_time_again(play):
         await turns()
         clock.events[35] = lambda: os.write(writer, b"request")
         for _ in range(3):
-            lingering()
+            busy_poll()
             await turns()
         assert clock.looks == 35
-        lingering()
+        busy_poll()
         await turns()
         assert clock.looks == 45
         asyncio.get_running_loop().remove_reader(reader)
@@ -118,14 +118,14 @@ def test_a_find_makes_it_look_each_time_again(play):
 
 
 def test_it_does_not_look_when_there_is_something_to_do(play):
-    async def story(lingering, clock, is_wanted):
+    async def story(busy_poll, clock, is_wanted):
         is_wanted[0] = False
-        lingering()
+        busy_poll()
         await turns()
         is_wanted[0] = True
         assert clock.looks == 0
-        lingering()
-        lingering()
+        busy_poll()
+        busy_poll()
         await turns()
         assert clock.looks == 10
 
@@ -137,4 +137,4 @@ def test_a_loop_that_does_not_show_its_events_is_left_alone():
         def call_soon(self, *arguments):
             raise AssertionError
 
-    Lingering(Strange(), lambda: True)()
+    BusyPoll(Strange(), lambda: True)()

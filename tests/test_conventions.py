@@ -19,7 +19,6 @@ OWNERS = {"self", "cls", "KafkaError"}
 """Names whose private attributes are the file's own, or, in confluent-kafka, constants."""
 
 PRIVATE_ATTRIBUTES = {
-    "tests/apis/test_fetch.py": 1,
     "tests/apis/test_opening.py": 2,
     "tests/apis/test_transaction_verification.py": 2,
     "tests/coordinator/migration_transcript.py": 2,
@@ -35,7 +34,6 @@ PRIVATE_ATTRIBUTES = {
     "tests/server/test_intervals.py": 3,
     "tests/server/test_produce_prefix.py": 1,
     "tests/storage/test_cold_files.py": 2,
-    "tests/storage/test_failing_disks.py": 1,
     "tests/storage/test_os_disk.py": 6,
     "tests/storage/test_preallocation.py": 1,
     "tests/storage/test_staging.py": 1,

@@ -20,7 +20,7 @@ from odradek.server.timers import Timers
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition import Partition
+from odradek.storage.log.partition_retention import Retention
 from odradek.wire.work import finish
 
 START_MS = 1_700_000_000_000
@@ -110,9 +110,9 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
         monkeypatch.setattr(owner, method, noted)
 
     checkpoint_of = {RECOVERY: RECOVERY_POINTS, STARTS: LOG_STARTS}
-    noting(Partition, "maintaining", RETENTION)
+    noting(Retention, "maintaining", RETENTION)
     noting(Checkpointing, "writing")
-    noting(Partition, "expire_producers", PRODUCERS)
+    noting(Retention, "expire_producers", PRODUCERS)
     noting(cleaner_module._Lane, "_look", CLEANER)
     noting(Connections, "forget", IDLE)
     monkeypatch.setattr(schedule, "Timers", clock.timers)

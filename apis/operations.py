@@ -4,17 +4,32 @@ Bit n stands for the ACL operation with code n (AclOperation.java); the operatio
 those of Kafka's AclEntry.supportedOperations.
 """
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+from odradek.apis.access import Operation
 
 NOT_ASKED = -(2**31)
 """The field's value for a request without the flag."""
 
 
-def _bits(*operations: int) -> int:
+def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-ON_TOPIC = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_GROUP = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_CLUSTER = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+_ON_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+ON_TOPIC = _bits(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    *_ON_CONFIGS,
+)
+ON_GROUP = _bits(Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_ON_CONFIGS)
+ON_CLUSTER = _bits(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    *_ON_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)

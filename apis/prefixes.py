@@ -7,15 +7,18 @@ read.
 
 Promise: the response has the same bytes as the handler's at the same moment. Only the meaning of a request is
 remembered, never a result. Every unusual case (a refusal, a wait, an unexpected form) goes to the handler,
-which alone refuses and waits. The remembered objects belong to one connection, so also to its principal,
-client id and address, and are dropped when the cluster's view changes.
+which alone refuses and waits.
+
+Each connection has a table of the prefixes that it may use. A connection that sends the bytes of another one
+gets the same object, if the authorizer allows its own principal the resources; unless the meaning depends on
+the connection (`is_of_connection`). All tables are dropped when the cluster's view changes.
 
 `server/_pipeline.pyx` serves them; `wire/prefixes.py` finds where the repeated part ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -55,7 +58,7 @@ class AppendBatch:
     append: Callable[[memoryview, int, int, int], Any]
     template: Template
     refuse: Callable[[KafkaError], Message]
-    closed: Container[Any]
+    closed: dict[Any, Any]
     is_transactional: bool
     until: int = COMMITTED
     """What the response waits for beside the disk (`apis/turn.py`)."""

@@ -67,7 +67,7 @@ class Answer(Protocol):
 
 
 class Effect:
-    """A decision. Each class of effects has one entry in the table of the driver."""
+    """A decision. Each class of effects but `Reply` has one entry in the table of the driver."""
 
     __slots__ = ()
     waits_for_log: ClassVar[bool] = False

@@ -221,7 +221,6 @@ class Runtime(Generic[M]):
         return {
             Append: self._append,
             AppendMarker: self._append_marker,
-            Reply: _reply,
             SetTimer: self._set_timer,
             CancelTimer: _cancel_timer,
         }
@@ -360,7 +359,7 @@ class Runtime(Generic[M]):
     def _deliver(self, partition: RunningPartition[M], due: Iterable[Effect]) -> None:
         handlers = self._effects
         for effect in due:
-            if effect.__class__ is Reply:  # most are: no call for these
+            if effect.__class__ is Reply:  # most are, so these alone need no entry and no call
                 effect.ticket(effect.value)
             else:
                 handlers[effect.__class__](partition, effect)
@@ -615,10 +614,6 @@ class TimerHeap(Generic[M]):
                 if self._clock_ms() - now_ms >= RING_FOR_MS:
                     break
         self._set_wake()
-
-
-def _reply(partition: RunningPartition[Any], effect: Reply) -> None:
-    effect.ticket(effect.value)
 
 
 def _cancel_timer(partition: RunningPartition[Any], effect: CancelTimer) -> None:

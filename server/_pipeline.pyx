@@ -7,7 +7,8 @@ staged records are committed at the end of the turn, and the answer is sent.
 - `Turn` gathers the staged partitions of one round of the event loop.
 
 Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), cost and
-the pause of a connection (`Responses.charge`), requests that may begin before an earlier answer (`Requests._serve`).
+the pause of a connection (`Responses.charge`), requests that may begin before an earlier answer
+(`Requests._serve_frames`).
 `_pipeline.pyi` has the types; `connection.py` has the promises.
 """
 
@@ -79,11 +80,9 @@ cdef enum:
     WRITE_AT_ONCE_BYTES = 262144
     PREFIX_BYTES_MAX = 1024
     KEY_HEAD_BYTES = 4
-    RECENT_ROUTES = 64
     ITEMS_MAX = 100
     BURST_MAX = 64
     REST_NOTHING = 0
-    REST_RECORDS = 1
     # As in `apis/turn.py`.
     FLUSHED = 1
     REPLICATED = 2
@@ -389,9 +388,7 @@ cdef class Dispatcher:
     cdef readonly Py_ssize_t remembered
     cdef object _view
     cdef int64_t _generation
-    cdef dict shared
-    cdef int64_t shared_generation
-    cdef list _recent
+    cdef dict shared  # of this generation
 
     def __init__(self, routes, Turn turn, now_ms, Py_ssize_t request_bytes_max, current_view):
         self.routes = routes
@@ -412,14 +409,11 @@ cdef class Dispatcher:
         self._view = None
         self._generation = 0
         self.shared = {}
-        self.shared_generation = 0
-        self._recent = [None] * RECENT_ROUTES
 
     def forget_prefixes(self):
         self._generation += 1
         self.remembered = 0
         self.shared.clear()
-        self.shared_generation = self._generation
 
     cdef share(self, Remembered remembered):
         if len(self.shared) >= self.remembered_max:
@@ -428,19 +422,11 @@ cdef class Dispatcher:
 
     cdef Route route(self, uint32_t key_and_version):
         """None if that is not served."""
-        cdef Py_ssize_t place = (key_and_version >> 16 ^ key_and_version << 3) & (RECENT_ROUTES - 1)
-        route = self._recent[place]
-        if route is not None and (<Route> route).key_and_version == key_and_version:
-            return <Route> route
         route = self._found.get(key_and_version)
-        if route is None:
-            route = self.routes.resolve(key_and_version)
-        if route is not None:
-            self._recent[place] = route
-        return route
+        return self.routes.resolve(key_and_version) if route is None else route
 
     cdef int64_t generation(self) except -1:
-        """Drops prefixes of another generation."""
+        """Counts the views. All that was remembered in an older one is forgotten."""
         view = self._current_view()
         if view is not self._view:
             self._view = view
@@ -671,7 +657,7 @@ cdef class Burst(Slot):
             self.parts = (self._answers(),)
         except Exception:
             self.parts = ()
-            line.fail(self.route)
+            line.fail(self.route.name)
         self.size_bytes = sum([len(part) for part in self.parts])
         self._account()
         self.batch_parts = self.appended = None
@@ -714,7 +700,8 @@ cdef class Burst(Slot):
         for i in range(self.count):
             part = self.batch_parts[i]
             if part.error is not None:
-                parts, _ = self.route.answer(part.remembered.refuse(part.error), self.correlation_ids[i])
+                refusal = part.remembered.refuse(part.error)
+                parts, _ = part.remembered.route.answer(refusal, self.correlation_ids[i])
                 answers += parts
                 continue
             answer = PyBytes_FromStringAndSize(NULL, len(part.remembered.frame))
@@ -750,7 +737,7 @@ cdef class Submission(Slot):
                 self.parts, self.size_bytes = self.route.answer(answer, self.correlation_id)
         except Exception:
             self.parts, self.size_bytes = (), 0
-            line.fail(self.route)
+            line.fail(self.route.name)
         if self.is_in_line:
             line.account(self.route, self.request_bytes, self.size_bytes, self.began_ns)
             line.complete(self)
@@ -886,7 +873,7 @@ cdef class Responses:
             try:
                 slot.parts, slot.size_bytes = slot.route.answer(response, slot.correlation_id)
             except Exception:
-                self.fail(slot.route)
+                self.fail(slot.route.name)
             self.waiting_bytes += slot.size_bytes
         self.account(slot.route, slot.request_bytes, slot.size_bytes, slot.began_ns)
         self._touch_if_first(slot)
@@ -909,10 +896,10 @@ cdef class Responses:
             self._is_touched = True
             self.turn._touch(self)
 
-    cdef fail(self, Route route):
+    cdef fail(self, str name):
         """Called while an error is handled that is a bug of the broker."""
-        _logger.exception("%s from %s failed", route.name, self.owner.peer_host)
-        self.owner.close(f"internal error in {route.name}")
+        _logger.exception("%s from %s failed", name, self.owner.peer_host)
+        self.owner.close(f"internal error in {name}")
 
     # Out
 
@@ -1005,7 +992,7 @@ cdef class Requests:
     cdef readonly object client_id
     cdef readonly bint is_held
     cdef readonly bint is_gated
-    cdef bint _is_held_back
+    cdef int _holds  # periods in which it is held back
     cdef public object active_ms
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
@@ -1021,7 +1008,8 @@ cdef class Requests:
         self._generation = -1
         self._client_id_raw = None
         self.client_id = None
-        self.is_held = self.is_gated = self._is_held_back = False
+        self.is_held = self.is_gated = False
+        self._holds = 0
         self.active_ms = dispatcher.now_ms()
 
     # The transport's side
@@ -1046,7 +1034,7 @@ cdef class Requests:
     def resume_if_possible(self):
         cdef Responses responses = self.responses
         cdef Dispatcher dispatcher = self.dispatcher
-        if responses.is_closing or responses.is_full or responses.is_pacing or self._is_held_back:
+        if responses.is_closing or responses.is_full or responses.is_pacing or self._holds:
             return
         if (
             responses.waiting_bytes > dispatcher.waiting_bytes_max // 2
@@ -1060,17 +1048,25 @@ cdef class Requests:
             responses.transport.resume_reading()
 
     def hold_back(self, hold_ms):
-        self._is_held_back = True
+        self._holds += 1
         self.dispatcher.timers.after(hold_ms, self._end_hold_back)
+        self._hold()
 
     def _end_hold_back(self):
-        self._is_held_back = False
+        self._holds -= 1
         if self.is_held:
             self.resume_if_possible()
 
+    cdef _hold(self):
+        """Reads no more, until `resume_if_possible`."""
+        if not self.is_held and not self.responses.is_closing:
+            self.is_held = True
+            if self.responses.transport is not None:
+                self.responses.transport.pause_reading()
+
     cdef bint _must_hold(self):
         cdef Responses responses = self.responses
-        return responses.is_full or responses.is_pacing or self._is_held_back or responses.is_over_limit()
+        return responses.is_full or responses.is_pacing or self._holds or responses.is_over_limit()
 
     # Frames
 
@@ -1087,7 +1083,7 @@ cdef class Requests:
         except _MalformedMessage as error:
             self.owner.close(f"malformed {self._route.name}: {error}")
         except Exception:
-            responses.fail(self._route)
+            responses.fail("a request" if self._route is None else self._route.name)
         if self.turn.staged:
             buffer.pinned_turn = self.turn.number
         responses.write_ready()
@@ -1115,6 +1111,7 @@ cdef class Requests:
                 return
             route = self._route
             if route is None or route.key_and_version != key_and_version:
+                self._route = None  # making one may fail
                 route = self._route = dispatcher.route(key_and_version)
             if route is not None:
                 if route.learn is None or not self._serve_remembered(route, head, end - buffer.start):
@@ -1136,10 +1133,8 @@ cdef class Requests:
             if not FRAME_LENGTH_MIN <= length <= self.dispatcher.request_bytes_max:
                 self.owner.refuse_length(length)
                 return
-        if (self.is_gated or self._must_hold()) and not self.is_held:
-            self.is_held = True
-            if self.responses.transport is not None:
-                self.responses.transport.pause_reading()
+        if self.is_gated or self._must_hold():
+            self._hold()
 
     cdef bint _refuse_route(self, uint32_t key_and_version, const uint8_t *head):
         """An API or version that is not served; False when that ends the connection."""
@@ -1271,9 +1266,9 @@ cdef class Requests:
     cdef bint _take_shared(self, bytes key) except -1:
         """Whether another connection has learnt the meaning of these bytes, and this one may use it, too."""
         cdef Dispatcher dispatcher = self.dispatcher
-        cdef Remembered remembered = None
-        if dispatcher.generation() == dispatcher.shared_generation:
-            remembered = dispatcher.shared.get(key)
+        cdef Remembered remembered
+        dispatcher.generation()  # without it the prefixes of an older view would still be there
+        remembered = dispatcher.shared.get(key)
         if remembered is None or dispatcher.authorizer.refused_of(self.owner, remembered.resources):
             return False
         self._remember(remembered)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from odradek.apis import access
 from odradek.apis.access import Need, Operation, ResourceType
-from odradek.apis.api import Api
+from odradek.apis.api import Api, Waiting
 from odradek.apis.prefixes import Ask, Prefix, Submit
 from odradek.server.embedded import Broker
 from odradek.wire.codec import decode_message, encode_message
@@ -257,6 +257,62 @@ def test_a_connection_that_is_held_back_has_its_answer_and_begins_nothing_until_
     stage.loop.run(until_ms=1_500)
     assert len(held.frames) == 2
     assert held.transport.is_reading
+
+
+class Later(Stage):
+    """Its answers come when the test completes them."""
+
+    def handle(self, request, context):
+        self.contexts.append(context)
+        self.waiting = Waiting()
+        return self.waiting
+
+
+def test_an_answer_that_came_late_holds_back_the_next_request_too():
+    stage = Later()
+    stage.dispatcher.meters = bill = Bill(500, [])
+    wire = Wire(stage.connections)
+    frame = request_frame(beat(), 4, 7, "me")
+    wire.send(frame)
+    stage.waiting.complete(HeartbeatResponse(error_code=0))
+    stage.loop.run(until_ms=1_000)
+    assert (len(wire.frames), len(stage.contexts)) == (1, 1)
+    assert not wire.transport.is_reading
+    bill.hold_ms = 0
+    wire.send(frame)
+    assert len(stage.contexts) == 1
+    stage.loop.run(until_ms=1_500)
+    assert len(stage.contexts) == 2
+
+
+def test_of_two_pauses_the_longer_one_counts():
+    stage = Stage()
+    wire = Wire(stage.connections)
+    for hold_ms in (700, 300):
+        wire.connection.requests.hold_back(hold_ms)
+    wire.send(request_frame(beat(), 4, 7, "me"))
+    stage.loop.run(until_ms=1_699)
+    assert stage.contexts == []
+    stage.loop.run(until_ms=1_700)
+    assert len(stage.contexts) == 1
+
+
+class Unmakeable(dict):
+    """APIs of which none can be made."""
+
+    def get(self, key, default=None):
+        raise RuntimeError("a bug")
+
+
+def test_an_api_that_cannot_be_made_closes_the_connection_and_nothing_else(caplog):
+    loop = Loop()
+    connections = wired(Unmakeable(), loop, lambda: loop.now_ms)
+    for _ in range(2):
+        wire = Wire(connections)
+        wire.send(request_frame(beat(), 4, 7, "me"))
+        loop.run(until_ms=1_000)
+        assert wire.transport.is_closed
+    assert caplog.text.count("internal error in a request") == 2
 
 
 # What is counted

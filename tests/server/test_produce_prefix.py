@@ -363,6 +363,42 @@ def test_a_failed_commit_is_told_with_a_prefix_too(tmp_path):
     play(tmp_path, story)
 
 
+def test_a_failed_commit_is_answered_in_the_version_of_each_request(tmp_path):
+    async def story(node):
+        versions = (9, 13, 11, 13)
+        partition = node.server.store.get("t", 0)
+        for version in versions:
+            await node.ask(node.request(version, batch()), version)
+        original = type(partition).commit
+
+        def fail(self):
+            original(self)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+        frames = [
+            request_frame(node.request(version, batch()), version, number, "tests")
+            for number, version in enumerate(versions)
+        ]
+        type(partition).commit = fail
+        try:
+            node.client.send(b"".join(frames))
+            for number, version in enumerate(versions):
+                correlation_id, answer = await node.client.receive(produce.ProduceRequest, version)
+                (topic,) = answer.responses
+                (told,) = topic.partition_responses
+                assert (correlation_id, told.error_code) == (number, ErrorCode.KAFKA_STORAGE_ERROR)
+                assert (topic.name, topic.topic_id) == (
+                    ("", node.topic_id) if version >= 13 else ("t", bytes(16))
+                )
+        finally:
+            type(partition).commit = original
+        metrics = node.server.metrics()
+        errors = {version: metrics["Produce", version].errors for version in set(versions)}
+        assert errors == {9: {56: 1}, 11: {56: 1}, 13: {56: 2}}
+
+    play(tmp_path, story)
+
+
 def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
     async def story(node):
         clients = [node.client, await AsyncRawClient.connect(node.server.port)]

@@ -9,9 +9,8 @@ compacted. Like the broker, a start makes the topics that it knows and finishes 
 Two producers of each have transactions. Whether these are what the log says is asked of `transacting.py`;
 that a marker is there which was promised is a matter of records like any other.
 
-There is no operation that truncates a log, which has one broker and follows nobody. What cuts a file is the
-taking back of a commit that has failed, where a disk fails, and recovery, where power is lost or a process
-has died in the midst of a write (`tear`).
+A file is cut by `truncate`, as a leader wants it of a follower; where a commit that has failed is taken back;
+and by recovery, where power is lost or a process has died in the midst of a write (`tear`).
 """
 
 import random
@@ -396,12 +395,13 @@ class World:
         offset = chance.randint(partition.log.bases[0], partition.log_end_offset)
         try:
             end_offset = find_cut(partition.log, offset).end_offset
+            found = records_of(partition)
         except OSError as error:
+            # The disk has failed the test's own look at the log: no operation has begun.
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         book.flushed_end = min(book.flushed_end, end_offset)
         book.safe_start = min(book.safe_start, end_offset)
         # Compaction may have taken the record before the one that goes now.
-        found = records_of(partition)
         book.committed = {one: record for one, record in found.items() if one < end_offset}
         if not finish(self.store.truncating(partition, offset)):
             assert partition.log_end_offset == offset

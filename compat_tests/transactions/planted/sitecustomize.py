@@ -74,11 +74,11 @@ def abort_nothing_that_timed_out(module: ModuleType) -> None:
 
 def end_a_partition_the_other_way(module: ModuleType) -> None:
     """Of a transaction that is committed one partition is told that it was aborted."""
-    go_on = module.TransactionMachine._go_on_ending
+    continue_ending = module.TransactionMachine._continue_ending
 
-    @functools.wraps(go_on)
+    @functools.wraps(continue_ending)
     def changed(self: Any, transactional_id: str, now_ms: int, out: list[Any]) -> None:
-        go_on(self, transactional_id, now_ms, out)
+        continue_ending(self, transactional_id, now_ms, out)
         effect = out[-1]
         if isinstance(effect, module.WriteMarkers) and effect.marker.commit and len(effect.partitions) > 1:
             *others, last = effect.partitions
@@ -88,7 +88,7 @@ def end_a_partition_the_other_way(module: ModuleType) -> None:
                 module.WriteMarkers(transactional_id, told_otherwise, [last]),
             ]
 
-    module.TransactionMachine._go_on_ending = changed
+    module.TransactionMachine._continue_ending = changed
 
 
 BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {

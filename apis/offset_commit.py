@@ -143,7 +143,7 @@ class _RepeatedCommits:
     __slots__ = ("_answered", "_frame", "_partition_count", "_request", "_submit", "_topic", "_version")
 
     def __init__(self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, version: int) -> None:
-        self._submit = groups.submit
+        self._submit = groups.submitter(request.group_id)
         self._request = request
         self._topic = topic
         self._partition_count = len(topic.partitions)
@@ -168,7 +168,7 @@ class _RepeatedCommits:
             request.retention_time_ms,
             self._version,
         )
-        self._submit(request.group_id, command)
+        self._submit(command)
         return True
 
     def respond(

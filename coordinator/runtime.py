@@ -293,6 +293,15 @@ class Runtime(Generic[M]):
         returns."""
         self._submit_to(self._partitions.get(self.partition_of(key)), command)
 
+    def submitter(self, key: str) -> Callable[[Command], None]:
+        """`submit` for many commands about the same key: its partition is looked up once."""
+        index, partition, submit_to = self.partition_of(key), self._partitions.get, self._submit_to
+
+        def submit(command: Command) -> None:
+            submit_to(partition(index), command)
+
+        return submit
+
     def _submit_to(self, partition: RunningPartition[M] | None, command: Command) -> None:
         if partition is None:
             command.ticket(self._refusal(command, ErrorCode.NOT_COORDINATOR))

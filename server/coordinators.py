@@ -91,6 +91,9 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
     def submit(self, group_id: str, command: Command) -> None:
         self.made().submit(group_id, command)
 
+    def submitter(self, group_id: str) -> Callable[[Command], None]:
+        return self.made().submitter(group_id)
+
     def ask(self, command: Any) -> Any:
         return self.made().ask(command)
 

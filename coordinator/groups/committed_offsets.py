@@ -195,13 +195,12 @@ class CommittedOffsets:
         """An error for each offset; (topic, partition, offset) and a record for each that has none; at least
         what the records will take as one batch, in bytes."""
         metadata_limit = self._settings.offset_metadata_max_bytes
-        unchecked_length = min(metadata_limit // 2, LONGEST_STRING_BYTES // 4)
         errors: list[ErrorCode] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
         size_bytes = BATCH_OVERHEAD_BYTES
         for topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id in offsets:
-            if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
+            if metadata and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(NONE)
@@ -306,4 +305,6 @@ def _unstable(found: FetchedOffset) -> FetchedOffset:
 
 def _fits_metadata(text: str, limit: int) -> bool:
     """Whether it is within `offset.metadata.max.bytes`, which counts UTF-16 units, and fits into a record."""
+    if len(text) <= min(limit // 2, LONGEST_STRING_BYTES // 4):
+        return True
     return len(text) + sum(character > "\uffff" for character in text) <= limit and fits_record(text)

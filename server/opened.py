@@ -141,7 +141,7 @@ def _follow_metadata(bound: Bound, machine: ClusterMachine) -> TopicLogs:
         absent_directories(machine.log_directories.of(node.id), identity.directory_ids, identity.failures),
         node.after_loading,
     )
-    machine.logs = topic_logs
+    machine.publisher.logs = topic_logs
     bound.reconfiguration.follow(machine.view)
     bound.reconfiguration.register(lambda live: _configure_store(store, live))
     log_without_effect("topic", configs_of(machine.view.topics.values()), TOPIC_OPTIONS)
@@ -193,8 +193,8 @@ def _follow_changes(opened: Opened) -> None:
             # The new view was made without knowing what has gone offline since.
             loop.call_soon(topic_logs.report_offline)
 
-    opened.machine.subscribe(opened.bound.reconfiguration.view_changed)
-    opened.machine.subscribe(report_offline)
+    opened.machine.publisher.subscribe(opened.bound.reconfiguration.view_changed)
+    opened.machine.publisher.subscribe(report_offline)
 
 
 # Logs

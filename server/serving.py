@@ -60,7 +60,7 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
-    opened.machine.subscribe(coordinators.follow)
+    opened.machine.publisher.subscribe(coordinators.follow)
     ending.callback(ports.close)
     await ports.serve(connections)
     serving = Serving(opened=opened, coordinators=coordinators, connections=connections)

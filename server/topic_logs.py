@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.cluster.machine import NodeLogs
+from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish

@@ -30,6 +30,7 @@ MAY_IMPORT = {
 }
 STORIES_MAY_IMPORT = {
     "coordinator.cluster": set(),
+    "coordinator.kraft": set(),
     "coordinator.groups": {"coordinator.cluster"},
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},

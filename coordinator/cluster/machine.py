@@ -1,7 +1,7 @@
 """The one machine that changes the cluster's metadata, and the store that it writes.
 
 The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` in one transaction, builds the
-next `ClusterView` (`coordinator/cluster/view.py`) and hands it to the subscribers. A change
+next `ClusterView` (`coordinator/cluster/view.py`) and hands it to its `Publisher`. A change
 counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
 before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
 to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from odradek.coordinator.cluster.features import CORDONS_SINCE, ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
+from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
     INTERNAL_TOPICS,
     NewPartitions,
@@ -35,7 +36,6 @@ from odradek.coordinator.cluster.view import (
     ClusterChange,
     ClusterView,
     PartitionView,
-    Subscriber,
     TopicView,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -46,7 +46,6 @@ __all__ = [
     "ConfigChange",
     "GroupOwner",
     "MetadataStore",
-    "NodeLogs",
     "Row",
     "TopicDefaults",
     "TopicResult",
@@ -124,26 +123,6 @@ class ConfigChange:
     """The settings that are named, also those that stay as they are."""
 
 
-class NodeLogs:
-    """What a node does on its disks about decisions of the machine. This one has no logs. Nothing raises."""
-
-    def make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
-        """Before the partitions are published."""
-        yield from ()
-
-    def remove_partitions(self, deleted: Sequence[TopicView]) -> Work[None]:
-        """After the topics have left the view."""
-        yield from ()
-
-    def apply_configs(self, change: ClusterChange) -> Work[None]:
-        """After changed overrides have been published."""
-        yield from ()
-
-    def takes_replicas(self, node_id: int) -> bool:
-        """Whether new partitions may be placed on that broker."""
-        return True
-
-
 ConfigCheck = Callable[[str, Mapping[str, str]], None]
 """Takes a topic's name, a group's id or a broker's id as text and all overrides that it would have; may
 refuse."""
@@ -190,15 +169,13 @@ class ClusterMachine:
         check_broker_configs: ConfigCheck = _accept_configs,
         check_group_configs: ConfigCheck = _accept_configs,
     ) -> None:
-        self.view = ClusterView(cluster_id=cluster_id)
+        self.publisher = Publisher(ClusterView(cluster_id=cluster_id))
         self._store = store
         self._new_topic_id = new_topic_id
         self._defaults = defaults
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
         self._check_group_configs = check_group_configs
-        self.logs = NodeLogs()
-        """Set by who has logs: they know the machine, so they are made after it."""
         self._is_changing = False
         self._is_writing = False
         self._next_producer_id = 0
@@ -207,13 +184,13 @@ class ClusterMachine:
         self._finished_deletions: list[bytes] = []
         self.log_directories = LogDirectories(store)
         self._collision_keys: dict[str, set[str]] = {}
-        self._subscribers: list[Subscriber] = []
         # Topics that may have a replica offline.
         self._with_offline: set[str] = set()
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber(view, change)` called at each new view, in the order of subscription."""
-        self._subscribers.append(subscriber)
+    @property
+    def view(self) -> ClusterView:
+        """The newest one."""
+        return self.publisher.view
 
     def load(self) -> None:
         """Build the first view from the store; subscribers are not called."""
@@ -226,7 +203,7 @@ class ClusterMachine:
         self._next_producer_id = loaded.next_producer_id
         self.deletions = loaded.deletions
         self.log_directories.paths = loaded.log_directories
-        self.view = replace(
+        self.publisher.view = replace(
             self.view,
             version=self.view.version + 1,
             topics=topics,
@@ -241,7 +218,9 @@ class ClusterMachine:
         """Add a broker to the view, or replace its entry. Not stored: it registers at each start."""
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
-        self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
+        self.publisher.publish(
+            replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange()
+        )
 
     def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
@@ -262,7 +241,7 @@ class ClusterMachine:
         self._with_offline = set(wanted)
         if changed:
             topics = {**self.view.topics, **changed}
-            self._publish(replace(self.view, topics=topics), ClusterChange())
+            self.publisher.publish(replace(self.view, topics=topics), ClusterChange())
 
     # Topics. One change at a time: each judges by the view that the one before it has left.
 
@@ -450,7 +429,6 @@ class ClusterMachine:
         finally:
             self._is_writing = False
         del self._finished_deletions[: len(finished)]
-        yield from self.logs.make_partitions(draft.created)
         for topic in draft.deleted:
             self.deletions[topic.topic_id] = topic.name
             self._forget_collision_key(topic.name)
@@ -463,21 +441,7 @@ class ClusterMachine:
             draft.brokers_configured,
             draft.groups_configured,
         )
-        self._publish(
-            replace(
-                self.view,
-                topics=draft.topics,
-                topic_names=draft.topic_names,
-                broker_configs=draft.broker_configs,
-                group_configs=draft.group_configs,
-                features=draft.features,
-                features_epoch=draft.features_epoch,
-            ),
-            change,
-        )
-        if change.configured or change.brokers_configured:
-            yield from self.logs.apply_configs(change)
-        yield from self.logs.remove_partitions(draft.deleted)
+        yield from self.publisher.publishing(draft.next_view, change)
 
     def _forget_collision_key(self, name: str) -> None:
         key = collision_key(name)
@@ -485,11 +449,6 @@ class ClusterMachine:
         names.discard(name)
         if not names:
             del self._collision_keys[key]
-
-    def _publish(self, view: ClusterView, change: ClusterChange) -> None:
-        self.view = view = replace(view, version=self.view.version + 1)
-        for subscriber in self._subscribers:
-            subscriber(view, change)
 
     def _new_topic(self, new_topic: NewTopic, draft: _Draft) -> Work[TopicView]:
         name = new_topic.name
@@ -522,7 +481,9 @@ class ClusterMachine:
 
     def _brokers_for(self, assignments: object) -> list[int]:
         """Who may be given replicas: who writes down assignments may name any broker, as in Kafka."""
-        return [one for one in sorted(self.view.brokers) if assignments or self.logs.takes_replicas(one)]
+        return [
+            one for one in sorted(self.view.brokers) if assignments or self.publisher.logs.takes_replicas(one)
+        ]
 
     def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
@@ -623,6 +584,18 @@ class _Draft:
     configured: list[TopicView] = field(default_factory=list)
     brokers_configured: list[int | None] = field(default_factory=list)
     groups_configured: list[str] = field(default_factory=list)
+
+    def next_view(self, view: ClusterView) -> ClusterView:
+        """The view with this change, in place of `view`."""
+        return replace(
+            view,
+            topics=self.topics,
+            topic_names=self.topic_names,
+            broker_configs=self.broker_configs,
+            group_configs=self.group_configs,
+            features=self.features,
+            features_epoch=self.features_epoch,
+        )
 
     def add(self, topic: TopicView) -> None:
         self.topics[topic.name] = topic

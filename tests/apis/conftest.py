@@ -26,10 +26,10 @@ from odradek.config.options import (
 from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
-    NodeLogs,
     TopicDefaults,
 )
 from odradek.coordinator.cluster.producer_ids import ProducerIds
+from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
@@ -275,9 +275,9 @@ class Node:
                 overrides, broker_values(BrokerLayers(start=self.start_configs))
             ),
         )
-        self.machine.logs = StoreLogs(self)
+        self.machine.publisher.logs = StoreLogs(self)
         self.machine.load()
-        self.machine.subscribe(self._view_changed)
+        self.machine.publisher.subscribe(self._view_changed)
         self.machine.register_broker(
             Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}), is_controller=True
         )
@@ -292,7 +292,7 @@ class Node:
         self.groups = self._new_groups()
         self.transactions = self._new_transactions()
         for coordinator in (self.groups, self.transactions):
-            self.machine.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
+            self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
             coordinator.view_changed(self.machine.view)
         self.apis = build_apis(
             NodeParts(

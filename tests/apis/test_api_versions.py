@@ -51,7 +51,7 @@ def test_finalized_features_come_with_their_epoch(node):
     assert ask(node, 3).finalized_features == []
     assert ask(node, 3).finalized_features_epoch == 0
     features = {"one.version": 2, "gone.version": 0}
-    node.machine.view = replace(node.machine.view, features=features, features_epoch=7)
+    node.machine.publisher.view = replace(node.machine.view, features=features, features_epoch=7)
     response = ask(node, 4)
     (feature,) = response.finalized_features
     assert (feature.name, feature.max_version_level, feature.min_version_level) == ("one.version", 2, 2)

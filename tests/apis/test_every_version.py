@@ -389,7 +389,7 @@ def test_every_version_can_refuse_everything(node, key):
     """The same requests, when nothing that they name exists."""
     topic = node.create("t")
     node.machine.delete_topics(["t"])
-    node.machine.view = replace(node.machine.view, brokers={})
+    node.machine.publisher.view = replace(node.machine.view, brokers={})
     for version in range(SERVED[key] + 1):
         request = find(key)[0](**fields(node, key, version, topic))
         assert node.ask(request, version) is not None, version

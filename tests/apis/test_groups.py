@@ -89,7 +89,7 @@ def move_leader(node, index, leader):
     partitions = list(topic.partitions)
     partitions[index] = partitions[index]._replace(leader=leader, leader_epoch=1)
     moved = replace(topic, partitions=tuple(partitions))
-    node.machine.view = replace(view, topics={**view.topics, "__consumer_offsets": moved})
+    node.machine.publisher.view = replace(view, topics={**view.topics, "__consumer_offsets": moved})
     node.groups.view_changed(node.machine.view)
 
 

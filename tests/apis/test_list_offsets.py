@@ -115,7 +115,7 @@ def move(node, **changes):
     view = node.machine.view
     topic = view.topics["t"]
     partitions = tuple(one._replace(**changes) for one in topic.partitions)
-    node.machine.view = replace(view, topics={"t": replace(topic, partitions=partitions)})
+    node.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=partitions)})
 
 
 def test_another_brokers_partition_is_not_ours(timed):

@@ -133,12 +133,12 @@ def test_what_was_learnt_is_forgotten_when_the_cluster_changes(filled, client):
     view = filled.machine.view
     topic = view.topics["t"]
     elsewhere = tuple(one._replace(leader=2) for one in topic.partitions)
-    filled.machine.view = replace(view, topics={"t": replace(topic, partitions=elsewhere)})
+    filled.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=elsewhere)})
     assert client.ask(frame) is None
     newer = tuple(one._replace(leader_epoch=7) for one in topic.partitions)
-    filled.machine.view = replace(view, topics={"t": replace(topic, partitions=newer)})
+    filled.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=newer)})
     assert client.ask(frame) == ordinary(filled, question(), 11, 1)
-    filled.machine.view = view
+    filled.machine.publisher.view = view
     filled.machine.delete_topics(["t"])
     assert client.ask(frame) is None
     filled.create("t")

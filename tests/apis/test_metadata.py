@@ -261,7 +261,7 @@ def with_other_broker(node, *, listener="PLAINTEXT", leader=2):
     view = node.machine.view
     topic = view.topics["t"]
     moved = tuple(one._replace(leader=leader, replicas=(2, 1), isr=(2, 1)) for one in topic.partitions)
-    node.machine.view = replace(view, topics={"t": replace(topic, partitions=moved)})
+    node.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=moved)})
 
 
 def test_other_brokers_are_told_at_their_address_on_the_clients_listener(node):

@@ -179,7 +179,7 @@ def test_too_few_replicas_in_sync_refuse_acks_all_and_nothing_else(node):
     view = node.machine.view
     topic = view.topics["t"]
     two = tuple(partition._replace(replicas=(1, 2), isr=(1,)) for partition in topic.partitions)
-    node.machine.view = replace(view, topics={"t": replace(topic, partitions=two)})
+    node.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=two)})
     refused = only(node.ask(produce("t", node.batch(b"a")), 9))
     assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
     assert only(node.ask(produce("t", node.batch(b"a"), acks=1), 9)).error_code == ErrorCode.NONE
@@ -193,7 +193,7 @@ def test_with_acks_all_the_answer_waits_until_the_replicas_have_it(node, remembe
     view = node.machine.view
     topic = view.topics["t"]
     two = tuple(partition._replace(replicas=(1, 2), isr=(1, 2)) for partition in topic.partitions)
-    node.machine.view = replace(view, topics={"t": replace(topic, partitions=two)})
+    node.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=two)})
     log = node.partition("t")
     log.appender.is_sole_replica = False
     now_ms = node.loop.now_ms
@@ -239,7 +239,7 @@ def lead_elsewhere(node, name):
     topic = view.topics[name]
     moved = tuple(partition._replace(leader=2, leader_epoch=4) for partition in topic.partitions)
     topics = {**view.topics, name: replace(topic, partitions=moved)}
-    node.machine.view = replace(view, topics=topics)
+    node.machine.publisher.view = replace(view, topics=topics)
 
 
 def test_a_sequence_gap_says_so_and_a_duplicate_gets_the_first_offset_again(node):

@@ -99,7 +99,7 @@ def test_a_request_for_nothing_is_answered_with_nothing_filled_in(node):
 def test_replicas_on_another_broker_that_is_known_are_not_built_yet(node):
     node.create("t")
     brokers = {**node.machine.view.brokers, 2: replace(node.machine.view.brokers[1], node_id=2)}
-    node.machine.view = replace(node.machine.view, brokers=brokers)
+    node.machine.publisher.view = replace(node.machine.view, brokers=brokers)
     for replicas in ([2], [1, 2]):
         code, message = told(node, replicas)
         assert code == "INVALID_REPLICA_ASSIGNMENT"

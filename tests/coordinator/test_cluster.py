@@ -9,10 +9,10 @@ from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
     GroupOwner,
-    NodeLogs,
     Row,
     TopicDefaults,
 )
+from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
     NewPartitions,
     NewTopic,
@@ -260,7 +260,7 @@ def test_growth_is_refused_as_kafka_does(machine, growth, code):
 def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
     cordoned = {1, 3}
     machine = machine_over(store, 1, 2, 3)
-    machine.logs.takes_replicas = lambda node_id: node_id not in cordoned
+    machine.publisher.logs.takes_replicas = lambda node_id: node_id not in cordoned
     assert create(machine, "t", 3) == "NONE"
     assert {partition.leader for partition in machine.view.topic("t").partitions} == {2}
     assert create(machine, "u", 1, 2) == "INVALID_REPLICATION_FACTOR"
@@ -336,7 +336,7 @@ def test_a_group_has_settings_of_its_own_whatever_its_id(machine, store):
 
 def test_settings_of_groups_are_judged_and_told(machine, store):
     changes = []
-    machine.subscribe(lambda view, change: changes.append(list(change.groups_configured)))
+    machine.publisher.subscribe(lambda view, change: changes.append(list(change.groups_configured)))
     asked = [
         (GroupOwner("g"), {"bad.setting": "1"}),
         (GroupOwner(""), {"a": "1"}),
@@ -367,7 +367,7 @@ def test_changed_settings_are_applied_after_they_have_been_published(store):
             yield None
 
     machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16))
-    machine.logs = Logs()
+    machine.publisher.logs = Logs()
     machine.load()
     machine.register_broker(Broker(1, {}), is_controller=True)
     create(machine, "t", 1)
@@ -405,7 +405,7 @@ def test_with_eligible_leaders_comes_one_setting_for_all_brokers(store):
     machine = machine_over(store, 1, 2)
     set_configs(machine, (1, {MIN_INSYNC: "2", "a": "1"}), (2, {MIN_INSYNC: "3"}))
     heard = []
-    machine.subscribe(lambda view, change: heard.append(change.brokers_configured))
+    machine.publisher.subscribe(lambda view, change: heard.append(change.brokers_configured))
     machine.set_features({ELIGIBLE_LEADERS: 1})
     assert machine.view.broker_configs == {1: {"a": "1"}, None: {MIN_INSYNC: "1"}}
     assert [sorted(map(str, owners)) for owners in heard] == [["1", "2", "None"]]
@@ -461,7 +461,7 @@ def test_a_restart_finds_the_same(machine, store):
 
 def test_subscribers_hear_what_is_different(machine):
     heard = []
-    machine.subscribe(lambda view, change: heard.append((view, change)))
+    machine.publisher.subscribe(lambda view, change: heard.append((view, change)))
     create(machine, "t", 2)
     machine.create_partitions([NewPartitions("t", 3)])
     set_configs(machine, ("t", {"a": "1"}))

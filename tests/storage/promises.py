@@ -401,8 +401,11 @@ class World:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         book.flushed_end = min(book.flushed_end, end_offset)
         book.safe_start = min(book.safe_start, end_offset)
-        # Compaction may have taken the record before the one that goes now.
-        book.committed = {one: record for one, record in found.items() if one < end_offset}
+        # Compaction may have taken the record before the one that goes now. What DeleteRecords has hidden is
+        # still there, and comes back where the checkpoint of log starts is lost.
+        start = partition.log_start_offset
+        hidden = {one: record for one, record in book.committed.items() if one < start}
+        book.committed = {one: record for one, record in (hidden | found).items() if one < end_offset}
         if not finish(self.store.truncating(partition, offset)):
             assert partition.log_end_offset == offset
             return

@@ -1,0 +1,205 @@
+"""Connections that this node opens itself: to controllers, and to other brokers.
+
+A `Peer` is one connection. Requests are pipelined, responses come in their order. It is not opened again: who
+needs another one makes another `Peer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.schema import Message
+
+__all__ = ["Peer", "PeerLost", "common_version", "connect"]
+
+logger = logging.getLogger("odradek.peers")
+
+CLIENT_NAME, CLIENT_VERSION = "odradek", "1"
+RECEIVE_BYTES = 65_536
+RESPONSE_BYTES_MAX = 1_073_741_824
+"""Bound of one response, in case that a peer sends nonsense."""
+_API_VERSIONS_VERSION = 3
+
+
+class PeerLost(ConnectionError):
+    """The connection is gone, or its answers make no sense. Whether the last requests have had an effect is
+    unknown."""
+
+
+class _Asked(NamedTuple):
+    request_class: type[Message]
+    version: int
+    correlation_id: int
+    answer: asyncio.Future[Any]
+
+
+class Peer(asyncio.BufferedProtocol):
+    """`ask` on the event loop that made it. `on_lost` is called once, when the connection has ended."""
+
+    def __init__(self, name: str, client_id: str) -> None:
+        self.name = name
+        """For messages: the address, and what it is the address of."""
+        self.versions: dict[int, tuple[int, int]] = {}
+        """First and last version by API key, as the peer has said; empty where it was not asked."""
+        self.on_lost: Callable[[], object] | None = None
+        self._client_id = client_id
+        self._transport: asyncio.Transport | None = None
+        self._asked: deque[_Asked] = deque()
+        self._correlation_id = 0
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._filled = 0
+        self._error = PeerLost(f"{name} has closed the connection")
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
+
+    def ask(self, request: Message, version: int) -> asyncio.Future[Any]:
+        """The response, later. Raises PeerLost, here or in the future."""
+        transport = self._transport
+        if transport is None:
+            raise self._error
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.append(_Asked(type(request), version, self._correlation_id, answer))
+        transport.write(request_frame(request, version, self._correlation_id, self._client_id))
+        return answer
+
+    async def ask_within(self, request: Message, version: int, timeout_ms: float) -> Any:
+        """As `ask`. A peer that does not answer in time loses the connection: its later answers would come
+        before those to later requests."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self.ask(request, version)
+        except TimeoutError:
+            error = PeerLost(f"{self.name} has not answered {type(request).__name__} for {timeout_ms:g} ms")
+            self.close(error)
+            raise error from None
+
+    def close(self, error: PeerLost | None = None) -> None:
+        """All that wait get `error`. Harmless a second time."""
+        transport, self._transport = self._transport, None
+        if error is not None:
+            self._error = error
+        if transport is not None:
+            transport.abort()
+        self._fail_all()
+
+    # For the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        connected = transport.get_extra_info("socket")
+        if connected is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if error is not None:
+            self._error = PeerLost(f"{self.name}: {error}")
+        self._fail_all()
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, size_bytes: int) -> None:
+        self._filled += size_bytes
+        try:
+            self._read_frames()
+        except (MalformedMessage, PeerLost) as error:
+            self.close(PeerLost(f"{self.name} sends what is no response: {error}"))
+
+    # Inside
+
+    def _read_frames(self) -> None:
+        position = 0
+        while self._filled - position >= 4:
+            size_bytes = int.from_bytes(self._buffer[position : position + 4], "big", signed=True)
+            if not 0 <= size_bytes <= RESPONSE_BYTES_MAX:
+                raise PeerLost(f"a frame of {size_bytes} bytes")
+            end = position + 4 + size_bytes
+            if end > self._filled:
+                self._make_room(position, 4 + size_bytes)
+                return
+            self._answer(bytes(memoryview(self._buffer)[position + 4 : end]))
+            position = end
+        self._make_room(position, RECEIVE_BYTES)
+
+    def _make_room(self, position: int, wanted_bytes: int) -> None:
+        """What is read goes; there is room for a whole frame, and no more than that for long."""
+        rest = self._buffer[position : self._filled]
+        if position or len(self._buffer) < wanted_bytes or len(self._buffer) > 4 * wanted_bytes:
+            size_bytes = max(wanted_bytes, RECEIVE_BYTES)
+            self._buffer = rest + bytearray(size_bytes + 1 - len(rest))
+        self._filled = len(rest)
+
+    def _answer(self, frame: bytes) -> None:
+        if not self._asked:
+            raise PeerLost("an answer to nothing")
+        asked = self._asked.popleft()
+        try:
+            correlation_id, answer = read_response(frame, asked.request_class, asked.version)
+            if correlation_id != asked.correlation_id:
+                raise PeerLost(f"correlation id {correlation_id} in place of {asked.correlation_id}")
+        except (MalformedMessage, PeerLost):
+            self._asked.appendleft(asked)
+            raise
+        if not asked.answer.done():
+            asked.answer.set_result(answer)
+
+    def _fail_all(self) -> None:
+        asked, self._asked = self._asked, deque()
+        for one in asked:
+            if not one.answer.done():
+                one.answer.set_exception(self._error)
+
+
+async def connect(
+    host: str, port: int, *, name: str, client_id: str, timeout_ms: float, asks_versions: bool = True
+) -> Peer:
+    """A connection that is ready, with the versions that the peer serves. Raises PeerLost."""
+    peer = Peer(f"{name} at {host}:{port}", client_id)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await asyncio.get_running_loop().create_connection(lambda: peer, host, port)
+            if asks_versions:
+                await _ask_versions(peer)
+    except (OSError, TimeoutError) as error:
+        reason = f"no answer within {timeout_ms:g} ms" if isinstance(error, TimeoutError) else str(error)
+        lost = error if isinstance(error, PeerLost) else PeerLost(f"{peer.name}: {reason}")
+        peer.close(lost)
+        raise lost from error
+    return peer
+
+
+async def _ask_versions(peer: Peer) -> None:
+    request = ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=CLIENT_VERSION)
+    answer = await peer.ask(request, _API_VERSIONS_VERSION)
+    if answer.error_code != ErrorCode.NONE:
+        raise PeerLost(f"{peer.name} refuses ApiVersions: {ErrorCode(answer.error_code).name}")
+    peer.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+
+def common_version(peer: Peer, request: type[Message], newest: int | None = None) -> int:
+    """The newest version that both sides have, `newest` at most. Raises PeerLost where there is none."""
+    first, last = request.versions[0], request.versions[-1]
+    if newest is not None:
+        last = min(last, newest)
+    if request.api_key not in peer.versions:
+        raise PeerLost(f"{peer.name} does not serve {request.__name__}")
+    peers_first, peers_last = peer.versions[request.api_key]
+    if max(first, peers_first) > min(last, peers_last):
+        raise PeerLost(f"{peer.name} serves {request.__name__} {peers_first} to {peers_last} only")
+    return min(last, peers_last)

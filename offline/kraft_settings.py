@@ -2,13 +2,9 @@
 log directories of a node.
 
 `__cluster_metadata-0` holds, in record batches, what a controller has decided; a snapshot (`.checkpoint`)
-sums up what was before its offset. Four kinds of record matter here: TopicRecord (2), PartitionRecord (3) and
-RemoveTopicRecord (9), which takes a topic's partitions and settings with it, and ConfigRecord (4). A record's
-value is the version of the frame (1), the kind and the version of the record, as unsigned varints, then
-fields in the flexible encoding (KIP-482).
-
-Sources: `AbstractApiMessageSerde.java`, `TopicRecord.json`, `PartitionRecord.json`, `RemoveTopicRecord.json`,
-`ConfigRecord.json`.
+sums up what was before its offset. Four types of record matter here (`wire/messages/metadata_records.py`):
+TopicRecord, PartitionRecord, RemoveTopicRecord, which takes a topic's partitions and settings with it, and
+ConfigRecord. The others are not decoded, so that a log of a newer Kafka can be read.
 """
 
 import os
@@ -18,16 +14,25 @@ from typing import NamedTuple
 from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.storage.recovery.log_walk import Hole, walk
-from odradek.wire.errors import KafkaError
+from odradek.wire.errors import KafkaError, MalformedMessage
+from odradek.wire.messages.metadata_records import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnknownMetadataRecord,
+    decode_metadata_record,
+    frame_of,
+)
 from odradek.wire.records import iter_records
 
 __all__ = ["METADATA_DIRECTORY", "KafkaTopic", "find_topic"]
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _SNAPSHOT = ".checkpoint"
-_FRAME_VERSION = 1
-_TOPIC, _PARTITION, _CONFIG, _REMOVE_TOPIC = 2, 3, 4, 9
-_RESOURCE_TOPIC = 2
+_DECODED = {one.record_type for one in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord)}
 
 
 class KafkaTopic(NamedTuple):
@@ -47,41 +52,47 @@ def find_topic(log_directory: str, name: str) -> KafkaTopic | None:
     directory = os.path.join(log_directory, METADATA_DIRECTORY)
     if not os.path.isdir(directory):
         return None
-    topic = KafkaTopic(name, {}, set())
-    topic_id = None
+    replay = _Replay(KafkaTopic(name, {}, set()))
     try:
         for value in _values(directory):
-            fields = _Fields(value)
-            if fields.varint() != _FRAME_VERSION:
-                raise ValueError("a record has a frame of an unknown version")
-            kind, _ = fields.varint(), fields.varint()
-            if kind == _TOPIC:
-                one, one_id = fields.text(), fields.take(16)
-                topic_id = one_id if one == name else topic_id
-            elif kind == _PARTITION:
-                index, one_id = int.from_bytes(fields.take(4)), fields.take(16)
-                if one_id == topic_id:
-                    topic.partitions.add(index)
-            elif kind == _REMOVE_TOPIC:
-                if fields.take(16) == topic_id:
-                    topic_id = None
-                    topic.settings.clear()
-                    topic.partitions.clear()
-            elif kind == _CONFIG:
-                _take_setting(fields, topic)
-    except (KafkaError, UnicodeDecodeError) as error:
+            if frame_of(value).record_type in _DECODED:
+                replay.add(decode_metadata_record(value))
+    except (KafkaError, UnknownMetadataRecord) as error:
         raise ValueError(str(error)) from error
-    return None if topic_id is None else topic
+    except MalformedMessage as error:
+        raise ValueError(f"a record is cut short or damaged: {error}") from error
+    return None if replay.topic_id is None else replay.topic
 
 
-def _take_setting(fields: "_Fields", topic: KafkaTopic) -> None:
-    resource, owner, name, text = fields.take(1)[0], fields.text(), fields.text(), fields.text()
-    if resource != _RESOURCE_TOPIC or owner != topic.name or name is None:
-        return
-    if text is None:
-        topic.settings.pop(name, None)
-    else:
-        topic.settings[name] = text
+class _Replay:
+    """What the records have made of one topic so far."""
+
+    def __init__(self, topic: KafkaTopic) -> None:
+        self.topic = topic
+        self.topic_id: bytes | None = None
+
+    def add(self, record: MetadataRecord) -> None:
+        if isinstance(record, TopicRecord):
+            if record.name == self.topic.name:
+                self.topic_id = record.topic_id
+        elif isinstance(record, PartitionRecord):
+            if record.topic_id == self.topic_id:
+                self.topic.partitions.add(record.partition_id)
+        elif isinstance(record, RemoveTopicRecord):
+            if record.topic_id == self.topic_id:
+                self.topic_id = None
+                self.topic.settings.clear()
+                self.topic.partitions.clear()
+        elif isinstance(record, ConfigRecord):
+            self._set(record)
+
+    def _set(self, record: ConfigRecord) -> None:
+        if record.resource_type != TOPIC_RESOURCE or record.resource_name != self.topic.name:
+            return
+        if record.value is None:
+            self.topic.settings.pop(record.name, None)
+        else:
+            self.topic.settings[record.name] = record.value
 
 
 def _values(directory: str) -> Iterator[bytes]:
@@ -145,32 +156,3 @@ def _values_of(found: _Found, start: int) -> Iterator[bytes]:
         for record in iter_records(found.content):
             if record.offset >= start and record.value:
                 yield record.value
-
-
-class _Fields:
-    """Reads one field after the other; ValueError where there is none."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def take(self, size_bytes: int) -> bytes:
-        taken = self._data[self._position : self._position + size_bytes]
-        if len(taken) < size_bytes:
-            raise ValueError("a record is cut short")
-        self._position += size_bytes
-        return taken
-
-    def varint(self) -> int:
-        value = shift = 0
-        while shift < 35:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise ValueError("a number is too long")
-
-    def text(self) -> str | None:
-        size_bytes = self.varint()
-        return None if size_bytes == 0 else self.take(size_bytes - 1).decode()

@@ -25,6 +25,14 @@ from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.errors import KafkaError as StorageRefusal
 from odradek.wire.legacy_records import build_message
+from odradek.wire.messages.metadata_records import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode_metadata_record,
+)
 from odradek.wire.records import Record, build_batch, iter_batches, iter_records
 
 NOW_MS = 1_700_000_000_000
@@ -65,24 +73,20 @@ def kafka(tmp_path):
     return directory
 
 
-def metadata_record(kind, *fields):
-    """A record of Kafka's metadata log: texts in the flexible encoding, everything else as it is."""
-    parts = [bytes([1, kind, 0])]
-    for one in fields:
-        parts.append(
-            one if isinstance(one, bytes) else b"\0" if one is None else bytes([len(one) + 1]) + one.encode()
-        )
-    return b"".join(parts) + b"\0"
+def topic_record(name, topic_id=TOPIC_ID):
+    return encode_metadata_record(TopicRecord(name=name, topic_id=topic_id), 0)
 
 
 def topic_records(name, partitions, topic_id=TOPIC_ID):
-    yield metadata_record(2, name, topic_id)
+    yield topic_record(name, topic_id)
     for index in range(partitions):
-        yield metadata_record(3, index.to_bytes(4), topic_id, bytes(20))
+        partition = PartitionRecord(partition_id=index, topic_id=topic_id, replicas=[1], isr=[1], leader=1)
+        yield encode_metadata_record(partition, 0)
 
 
 def config_record(name, value, topic="orders"):
-    return metadata_record(4, b"\x02", topic, name, value)
+    setting = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+    return encode_metadata_record(setting, 0)
 
 
 def write_metadata(kafka, name, offset, *values):
@@ -201,7 +205,7 @@ def test_the_settings_come_from_kafkas_metadata(kafka, tmp_path):
         kafka,
         f"{5:020}-0000000001.checkpoint",
         0,
-        metadata_record(2, "orders", TOPIC_ID),
+        topic_record("orders"),
         config_record("retention.ms", "1"),
         config_record("retention.bytes", "77"),
     )
@@ -229,10 +233,10 @@ def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path)
         kafka,
         f"{0:020}.log",
         0,
-        metadata_record(2, "orders", bytes(16)),
+        topic_record("orders", bytes(16)),
         config_record("retention.ms", "1"),
-        metadata_record(9, bytes(16)),
-        metadata_record(2, "orders", TOPIC_ID),
+        encode_metadata_record(RemoveTopicRecord(topic_id=bytes(16)), 0),
+        topic_record("orders"),
     )
     take_in(kafka, data=tmp_path / "data")
     assert not topics(tmp_path / "data")["orders"].configs
@@ -249,7 +253,8 @@ def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tm
     write_metadata(kafka, f"{0:020}.log", 0, b"\x07")
     lines = take_in(kafka, data=tmp_path / "one")
     assert lines[0] == UNKNOWN.format(
-        f"{metadata} cannot be read (a record has a frame of an unknown version)"
+        f"{metadata} cannot be read (a record is cut short or damaged: a record has a frame of an unknown "
+        "version (7))"
     )
     write_metadata(kafka, f"{0:020}.log", 0, *topic_records("users", 1))
     lines = take_in(kafka, data=tmp_path / "two")

@@ -56,3 +56,10 @@ def test_a_topic_is_known_by_its_record(found):
 def test_a_record_that_cannot_be_read_is_said_and_not_passed_over(found, broken, words):
     with pytest.raises(ValueError, match=words):
         found(SOUND, broken)
+
+
+def test_records_of_a_newer_kafka_are_passed_over_unless_they_would_matter(found):
+    newer = record(99, b"whatever")
+    assert found(SOUND, newer) is not None
+    with pytest.raises(ValueError, match=r"ConfigRecord .* has no version 7"):
+        found(SOUND, bytes([FRAME, CONFIG, 7]))

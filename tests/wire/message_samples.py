@@ -5,7 +5,13 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from odradek.wire import messages
-from odradek.wire.messages import consumer_protocol, group_records, transaction_records
+from odradek.wire.messages import (
+    consumer_protocol,
+    envelope,
+    group_records,
+    metadata_records,
+    transaction_records,
+)
 from odradek.wire.schema import (
     BOOL,
     BYTES,
@@ -31,16 +37,22 @@ def api_messages() -> list[tuple[type[Versioned], int]]:
 
 
 def log_records() -> list[tuple[type[Versioned], int]]:
-    """Keys and values of the internal topics, each with every version."""
+    """Keys and values of the internal topics, and records of the metadata log, each with every version."""
     types = (group_records.RECORDS, transaction_records.RECORDS)
-    classes = dict.fromkeys(
+    classes: dict[type[Versioned], None] = dict.fromkeys(
         cls for known in types for part in (known.keys, known.values) for cls in part.values()
     )
+    classes |= dict.fromkeys(metadata_records.RECORDS.values())
+    classes |= dict.fromkeys(metadata_records.CONTROL_RECORDS.values())
     return [(cls, version) for cls in classes for version in cls.versions]
 
 
 def all_messages() -> list[tuple[type[Versioned], int]]:
-    embedded = (consumer_protocol.ConsumerProtocolSubscription, consumer_protocol.ConsumerProtocolAssignment)
+    embedded: tuple[type[Versioned], ...] = (
+        consumer_protocol.ConsumerProtocolSubscription,
+        consumer_protocol.ConsumerProtocolAssignment,
+        envelope.DefaultPrincipalData,
+    )
     return api_messages() + log_records() + [(cls, version) for cls in embedded for version in cls.versions]
 
 

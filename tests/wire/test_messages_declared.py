@@ -17,10 +17,18 @@ LINE = re.compile(
 )
 # One module holds request and response, so of two structs with one name one has a name of ours.
 NAMED_BY_US = {
+    "AlteredPartition": "PartitionData",
+    "AlteredTopic": "TopicData",
+    "AssignedDirectory": "DirectoryData",
+    "AssignedPartition": "PartitionData",
     "AssignedTaskIds": "TaskIds",
+    "AssignedTopic": "TopicData",
     "EntryDataResult": "EntryData",
     "PartitionQuorumData": "PartitionData",
+    "SnapshotPiece": "PartitionSnapshot",
     "TopicQuorumData": "TopicData",
+    "TopicSnapshotPieces": "TopicSnapshot",
+    "VoterWithEndpoints": "Voter",
 }
 # Structs of the same fields that are one of ours.
 IS_ALSO = {"KeyValue": ("TopicConfig", "LastAssignmentConfig")}

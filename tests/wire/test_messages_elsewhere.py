@@ -133,9 +133,10 @@ IN_KIO = [(cls, version) for cls, version in api_messages() if kio_class(cls, ve
 
 
 def same_names(ours, theirs, version, path):
-    # kio turns a number of milliseconds into a time and drops the unit from the name.
+    # kio turns a number of milliseconds into a time and drops the unit from the name; its `id` is `id_`.
     mine = {spec.name.removesuffix("_ms") for spec in fields_of(ours) if spec.exists_in(version)}
-    assert mine == {field.name.removesuffix("_ms") for field in dataclasses.fields(theirs)}, path
+    names = {field.name.removesuffix("_ms").removesuffix("_") for field in dataclasses.fields(theirs)}
+    assert mine == names, path
     hints = typing.get_type_hints(theirs)
     for spec in fields_of(ours):
         inner = spec.type.item if isinstance(spec.type, Array) else spec.type

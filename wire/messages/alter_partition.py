@@ -1,0 +1,87 @@
+"""AlterPartition: the leader of partitions asks the controller for new sets of in-sync replicas.
+
+A leader sends it, the controller answers. Version 2 names topics by id and lets the controller say that a
+replica may not join (KIP-841), 3 sends the epoch of each broker with it (KIP-903).
+"""
+
+from dataclasses import dataclass
+
+from odradek.wire.schema import INT8, INT16, INT32, INT64, UUID, Array, Message, Struct, on_wire
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerState(Struct):
+    broker_id: int = on_wire(INT32)
+    """A broker of the new set."""
+    broker_epoch: int = on_wire(INT64, default=-1)
+    """Epoch of that broker as its last fetch said it, -1 to have it not compared."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionData(Struct):
+    partition_index: int = on_wire(INT32)
+    """Partition number."""
+    leader_epoch: int = on_wire(INT32)
+    """Leader epoch of the asking leader; an older or newer one is refused."""
+    new_isr: list[int] = on_wire(Array(INT32), until=2)
+    """Wanted in-sync replicas; from version 3 on they come with their epochs."""
+    new_isr_with_epochs: list[BrokerState] = on_wire(Array(BrokerState), since=3)
+    """Wanted in-sync replicas."""
+    leader_recovery_state: int = on_wire(INT8)
+    """1 while the leader recovers from an unclean election, 0 otherwise."""
+    partition_epoch: int = on_wire(INT32)
+    """Epoch of the partition that the change is based on; any other one is refused."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicData(Struct):
+    topic_id: bytes = on_wire(UUID, ignorable=True)
+    """Id of the topic."""
+    partitions: list[PartitionData] = on_wire(Array(PartitionData))
+    """Partitions to change."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterPartitionRequest(Message, api_key=56, versions=(2, 3), flexible_since=0):
+    broker_id: int = on_wire(INT32)
+    """Broker that asks."""
+    broker_epoch: int = on_wire(INT64, default=-1)
+    """Epoch of that broker."""
+    topics: list[TopicData] = on_wire(Array(TopicData))
+    """Topics with the partitions to change."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AlteredPartition(Struct):
+    partition_index: int = on_wire(INT32)
+    """Partition number."""
+    error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
+    leader_id: int = on_wire(INT32)
+    """Broker that leads now, -1 for none."""
+    leader_epoch: int = on_wire(INT32)
+    """Epoch of that leader."""
+    isr: list[int] = on_wire(Array(INT32))
+    """In-sync replicas after the change."""
+    leader_recovery_state: int = on_wire(INT8, ignorable=True)
+    """1 while the leader recovers from an unclean election, 0 otherwise."""
+    partition_epoch: int = on_wire(INT32)
+    """Epoch of the partition after the change."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AlteredTopic(Struct):
+    topic_id: bytes = on_wire(UUID, ignorable=True)
+    """Id of the topic."""
+    partitions: list[AlteredPartition] = on_wire(Array(AlteredPartition))
+    """One answer for each partition."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterPartitionResponse(Message, api_key=56, versions=(2, 3), flexible_since=0):
+    throttle_time_ms: int = on_wire(INT32)
+    """How long the broker is asked to wait, as it used up a quota."""
+    error_code: int = on_wire(INT16)
+    """An error of the whole request, such as an old broker epoch."""
+    topics: list[AlteredTopic] = on_wire(Array(AlteredTopic))
+    """One answer for each topic."""

@@ -1,0 +1,40 @@
+"""BrokerHeartbeat: a broker tells the controller that it lives, and what it wants (KIP-631).
+
+Version 1 names log directories that have failed (KIP-858), 2 those that take no new replicas (KIP-1066).
+"""
+
+from dataclasses import dataclass
+
+from odradek.wire.schema import BOOL, INT16, INT32, INT64, UUID, Array, Message, on_wire
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerHeartbeatRequest(Message, api_key=63, versions=(0, 2), flexible_since=0):
+    broker_id: int = on_wire(INT32)
+    """Id of the broker."""
+    broker_epoch: int = on_wire(INT64, default=-1)
+    """Epoch of the broker, from its registration."""
+    current_metadata_offset: int = on_wire(INT64)
+    """Offset of the last record of the metadata log that the broker has applied."""
+    want_fence: bool = on_wire(BOOL)
+    """Whether the broker wants to be fenced, as it does before it is ready."""
+    want_shut_down: bool = on_wire(BOOL)
+    """Whether the broker wants to hand its leaderships over and stop."""
+    offline_log_dirs: list[bytes] = on_wire(Array(UUID), since=1, tag=0)
+    """Ids of log directories that have failed."""
+    cordoned_log_dirs: list[bytes] | None = on_wire(Array(UUID), since=2, default=None, nullable=2, tag=1)
+    """Ids of log directories that take no new replicas; null before the broker has caught up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerHeartbeatResponse(Message, api_key=63, versions=(0, 2), flexible_since=0):
+    throttle_time_ms: int = on_wire(INT32)
+    """How long the broker is asked to wait, as it used up a quota."""
+    error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
+    is_caught_up: bool = on_wire(BOOL)
+    """Whether the broker has applied its own registration."""
+    is_fenced: bool = on_wire(BOOL, default=True)
+    """Whether the broker is fenced: it leads nothing and is in no set of in-sync replicas."""
+    should_shut_down: bool = on_wire(BOOL)
+    """Whether a broker that wants to stop may do so now."""

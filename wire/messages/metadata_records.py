@@ -1,0 +1,626 @@
+"""Records of `__cluster_metadata-0`, the log in which Kafka's controllers write what they have decided.
+
+A value is framed: unsigned varints with the version of the frame (1), the type of the record and its version;
+then fields, flexible in every version. Of Kafka 4.3: `RegisterBroker` 1 brings controlled shutdown, 3
+directories, 4 cordoned directories; `BrokerRegistrationChange` the same in 1, 2 and 3; `Partition` and
+`PartitionChange` 1 directories, 2 eligible leader replicas.
+
+Records of control batches are the quorum's own: their key is the version (int16) of the key and the type
+(int16), their value is not framed. Its fields say the version once more.
+
+Sources: the schemas in Kafka's `metadata/src/main/resources/common/metadata`, `AbstractApiMessageSerde`,
+`ControlRecordUtils`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeVar
+
+from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.errors import MalformedMessage
+from odradek.wire.schema import (
+    ALL,
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    Array,
+    Buffer,
+    Struct,
+    Versioned,
+    on_wire,
+)
+
+FRAME_VERSION = 1
+NO_LEADER_CHANGE = -2
+"""In `PartitionChangeRecord.leader`."""
+TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 16, 32
+"""In `ConfigRecord.resource_type`."""
+
+R = TypeVar("R", bound=Versioned)
+
+_CONTROL_KEY = struct.Struct(">hh")
+_VERSION = struct.Struct(">h")
+
+
+class MetadataRecord(Versioned):
+    """A decision of the controller."""
+
+    __slots__ = ()
+    record_type: ClassVar[int]
+
+    def __init_subclass__(cls, record_type: int | None = None, **arguments: object) -> None:
+        super().__init_subclass__(**arguments)  # type: ignore[arg-type]
+        if record_type is not None:
+            cls.record_type = record_type
+
+
+class ControlRecord(Versioned):
+    """A fact of the quorum that keeps the log."""
+
+    __slots__ = ()
+    control_type: ClassVar[int]
+    version: int
+
+    def __init_subclass__(cls, control_type: int | None = None, **arguments: object) -> None:
+        super().__init_subclass__(**arguments)  # type: ignore[arg-type]
+        if control_type is not None:
+            cls.control_type = control_type
+
+
+class UnknownMetadataRecord(MalformedMessage):
+    """A record of a type or a version that is not known here: the cluster is newer than this node."""
+
+
+# --- Brokers and controllers ---
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerEndpoint(Struct):
+    name: str = on_wire(STRING)
+    """Name of the listener."""
+    host: str = on_wire(STRING)
+    """Host name or address, as advertised."""
+    port: int = on_wire(UINT16)
+    """Port number."""
+    security_protocol: int = on_wire(INT16)
+    """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerFeature(Struct):
+    name: str = on_wire(STRING)
+    """Name of the feature."""
+    min_supported_version: int = on_wire(INT16)
+    """Lowest level that the broker supports."""
+    max_supported_version: int = on_wire(INT16)
+    """Highest level that the broker supports."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexible_since=0):
+    broker_id: int = on_wire(INT32)
+    """Id of the broker."""
+    is_migrating_zk_broker: bool = on_wire(BOOL, since=2)
+    """Whether the broker is on its way from ZooKeeper."""
+    incarnation_id: bytes = on_wire(UUID)
+    """Id of the process of the broker."""
+    broker_epoch: int = on_wire(INT64)
+    """Epoch of the registration: the offset of its record."""
+    end_points: list[BrokerEndpoint] = on_wire(Array(BrokerEndpoint))
+    """Where the broker can be reached."""
+    features: list[BrokerFeature] = on_wire(Array(BrokerFeature))
+    """What the broker supports."""
+    rack: str | None = on_wire(STRING, nullable=ALL)
+    """Rack of the broker, null if it has none."""
+    fenced: bool = on_wire(BOOL, default=True)
+    """Whether the broker is fenced."""
+    in_controlled_shutdown: bool = on_wire(BOOL, since=1)
+    """Whether the broker hands its leaderships over, to stop."""
+    log_dirs: list[bytes] = on_wire(Array(UUID), since=3, tag=0)
+    """Ids of the log directories that can be used."""
+    cordoned_log_dirs: list[bytes] | None = on_wire(Array(UUID), since=4, default=None, nullable=4, tag=1)
+    """Ids of log directories that take no new replicas; null before the broker has said so."""
+
+
+@dataclass(slots=True, kw_only=True)
+class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions=(0, 0), flexible_since=0):
+    broker_id: int = on_wire(INT32)
+    """Broker to forget."""
+    broker_epoch: int = on_wire(INT64)
+    """Epoch of its registration."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FenceBrokerRecord(MetadataRecord, record_type=7, versions=(0, 0), flexible_since=0):
+    id: int = on_wire(INT32)
+    """Broker to fence; only in logs from before 3.3."""
+    epoch: int = on_wire(INT64)
+    """Epoch of its registration."""
+
+
+@dataclass(slots=True, kw_only=True)
+class UnfenceBrokerRecord(MetadataRecord, record_type=8, versions=(0, 0), flexible_since=0):
+    id: int = on_wire(INT32)
+    """Broker to unfence; only in logs from before 3.3."""
+    epoch: int = on_wire(INT64)
+    """Epoch of its registration."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions=(0, 3), flexible_since=0):
+    broker_id: int = on_wire(INT32)
+    """Id of the broker."""
+    broker_epoch: int = on_wire(INT64)
+    """Epoch of its registration."""
+    fenced: int = on_wire(INT8, tag=0)
+    """1: fenced, -1: not any more, 0: no change."""
+    in_controlled_shutdown: int = on_wire(INT8, since=1, tag=1)
+    """1: the broker hands its leaderships over, 0: no change."""
+    log_dirs: list[bytes] = on_wire(Array(UUID), since=2, tag=2)
+    """Ids of the log directories that can be used; empty: no change."""
+    cordoned_log_dirs: list[bytes] | None = on_wire(Array(UUID), since=3, default=None, nullable=3, tag=3)
+    """Ids of log directories that take no new replicas; null: no change."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerEndpoint(Struct):
+    name: str = on_wire(STRING)
+    """Name of the listener."""
+    host: str = on_wire(STRING)
+    """Host name or address."""
+    port: int = on_wire(UINT16)
+    """Port number."""
+    security_protocol: int = on_wire(INT16)
+    """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerFeature(Struct):
+    name: str = on_wire(STRING)
+    """Name of the feature."""
+    min_supported_version: int = on_wire(INT16)
+    """Lowest level that the controller supports."""
+    max_supported_version: int = on_wire(INT16)
+    """Highest level that the controller supports."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), flexible_since=0):
+    controller_id: int = on_wire(INT32)
+    """Id of the controller."""
+    incarnation_id: bytes = on_wire(UUID)
+    """Id of the process of the controller."""
+    zk_migration_ready: bool = on_wire(BOOL)
+    """Whether the controller could take over from ZooKeeper."""
+    end_points: list[ControllerEndpoint] = on_wire(Array(ControllerEndpoint))
+    """Where the controller can be reached."""
+    features: list[ControllerFeature] = on_wire(Array(ControllerFeature))
+    """What the controller supports."""
+
+
+# --- Topics and partitions ---
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicRecord(MetadataRecord, record_type=2, versions=(0, 0), flexible_since=0):
+    name: str = on_wire(STRING)
+    """Name of the topic."""
+    topic_id: bytes = on_wire(UUID)
+    """Id of the topic."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_since=0):
+    partition_id: int = on_wire(INT32, default=-1)
+    """Partition number."""
+    topic_id: bytes = on_wire(UUID)
+    """Id of the topic."""
+    replicas: list[int] = on_wire(Array(INT32))
+    """Brokers with a replica, the preferred leader first."""
+    isr: list[int] = on_wire(Array(INT32))
+    """In-sync replicas."""
+    removing_replicas: list[int] = on_wire(Array(INT32))
+    """Replicas that a reassignment takes away."""
+    adding_replicas: list[int] = on_wire(Array(INT32))
+    """Replicas that a reassignment adds."""
+    leader: int = on_wire(INT32, default=-1)
+    """Broker that leads, -1 for none."""
+    leader_recovery_state: int = on_wire(INT8, tag=0)
+    """1 while the leader recovers from an unclean election, 0 otherwise."""
+    leader_epoch: int = on_wire(INT32, default=-1)
+    """Epoch of the leader."""
+    partition_epoch: int = on_wire(INT32, default=-1)
+    """Counts the changes of the partition."""
+    directories: list[bytes] = on_wire(Array(UUID), since=1)
+    """Id of the log directory of each replica, in the order of the replicas."""
+    eligible_leader_replicas: list[int] | None = on_wire(
+        Array(INT32), since=2, default=None, nullable=2, tag=1
+    )
+    """Replicas out of sync that have all that is committed."""
+    last_known_elr: list[int] | None = on_wire(Array(INT32), since=2, default=None, nullable=2, tag=2)
+    """Replicas that were eligible before an unclean shutdown."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionChangeRecord(MetadataRecord, record_type=5, versions=(0, 2), flexible_since=0):
+    partition_id: int = on_wire(INT32, default=-1)
+    """Partition number."""
+    topic_id: bytes = on_wire(UUID)
+    """Id of the topic."""
+    isr: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=0)
+    """New in-sync replicas; null here and below: no change."""
+    leader: int = on_wire(INT32, default=NO_LEADER_CHANGE, tag=1)
+    """New leader, -1 for none, -2: no change. It adds 1 to the leader epoch even if it is the same."""
+    replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=2)
+    """New replicas."""
+    removing_replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=3)
+    """New replicas that a reassignment takes away."""
+    adding_replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=4)
+    """New replicas that a reassignment adds."""
+    leader_recovery_state: int = on_wire(INT8, default=-1, tag=5)
+    """New state of recovery, -1: no change."""
+    directories: list[bytes] | None = on_wire(Array(UUID), since=1, default=None, nullable=1, tag=8)
+    """New directories."""
+    eligible_leader_replicas: list[int] | None = on_wire(
+        Array(INT32), since=2, default=None, nullable=2, tag=6
+    )
+    """New eligible leader replicas."""
+    last_known_elr: list[int] | None = on_wire(Array(INT32), since=2, default=None, nullable=2, tag=7)
+    """New replicas that were eligible before an unclean shutdown."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoveTopicRecord(MetadataRecord, record_type=9, versions=(0, 0), flexible_since=0):
+    topic_id: bytes = on_wire(UUID)
+    """Topic to remove, with its partitions and its settings."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ClearElrRecord(MetadataRecord, record_type=28, versions=(0, 0), flexible_since=0):
+    topic_name: str = on_wire(STRING)
+    """Topic whose partitions lose their eligible leader replicas; empty: all topics."""
+
+
+# --- Settings and features ---
+
+
+@dataclass(slots=True, kw_only=True)
+class ConfigRecord(MetadataRecord, record_type=4, versions=(0, 0), flexible_since=0):
+    resource_type: int = on_wire(INT8)
+    """2 for a topic, 4 for a broker, 16 for client metrics, 32 for a group."""
+    resource_name: str = on_wire(STRING)
+    """Name or id of the owner; empty for all brokers."""
+    name: str = on_wire(STRING)
+    """Name of the setting."""
+    value: str | None = on_wire(STRING, nullable=ALL)
+    """Its value; null removes it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FeatureLevelRecord(MetadataRecord, record_type=12, versions=(0, 0), flexible_since=0):
+    name: str = on_wire(STRING)
+    """Name of the feature."""
+    feature_level: int = on_wire(INT16)
+    """Its finalized level, 0 for none."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProducerIdsRecord(MetadataRecord, record_type=15, versions=(0, 0), flexible_since=0):
+    broker_id: int = on_wire(INT32)
+    """Broker that got the block of ids."""
+    broker_epoch: int = on_wire(INT64, default=-1)
+    """Epoch of that broker."""
+    next_producer_id: int = on_wire(INT64)
+    """First id that no block has yet."""
+
+
+# --- Quotas, credentials, access control, tokens ---
+
+
+@dataclass(slots=True, kw_only=True)
+class EntityData(Struct):
+    entity_type: str = on_wire(STRING)
+    """user, client-id or ip."""
+    entity_name: str | None = on_wire(STRING, nullable=ALL)
+    """Name of the entity, null for the default of its type."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientQuotaRecord(MetadataRecord, record_type=14, versions=(0, 0), flexible_since=0):
+    entity: list[EntityData] = on_wire(Array(EntityData))
+    """Whose quota it is."""
+    key: str = on_wire(STRING)
+    """Name of the quota, such as producer_byte_rate."""
+    value: float = on_wire(FLOAT64)
+    """Its value."""
+    remove: bool = on_wire(BOOL)
+    """Whether the quota is removed; then the value means nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0), flexible_since=0):
+    name: str = on_wire(STRING)
+    """Name of the user."""
+    mechanism: int = on_wire(INT8)
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    salt: bytes = on_wire(BYTES)
+    """Salt of the password."""
+    stored_key: bytes = on_wire(BYTES)
+    """Key with which the broker checks the client (RFC 5802)."""
+    server_key: bytes = on_wire(BYTES)
+    """Key with which the broker proves itself to the client."""
+    iterations: int = on_wire(INT32)
+    """How often the password was hashed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22, versions=(0, 0), flexible_since=0):
+    name: str = on_wire(STRING)
+    """Name of the user."""
+    mechanism: int = on_wire(INT8)
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AccessControlEntryRecord(MetadataRecord, record_type=18, versions=(0, 0), flexible_since=0):
+    id: bytes = on_wire(UUID)
+    """Id of the entry."""
+    resource_type: int = on_wire(INT8)
+    """Type of the resource, as in CreateAcls."""
+    resource_name: str = on_wire(STRING)
+    """Name of the resource."""
+    pattern_type: int = on_wire(INT8)
+    """3: the name itself, 4: all names that begin with it."""
+    principal: str = on_wire(STRING)
+    """Who is allowed or denied."""
+    host: str = on_wire(STRING)
+    """From which host, * for all."""
+    operation: int = on_wire(INT8)
+    """The operation, as in CreateAcls."""
+    permission_type: int = on_wire(INT8)
+    """2: denied, 3: allowed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoveAccessControlEntryRecord(MetadataRecord, record_type=19, versions=(0, 0), flexible_since=0):
+    id: bytes = on_wire(UUID)
+    """Id of the entry."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DelegationTokenRecord(MetadataRecord, record_type=10, versions=(0, 0), flexible_since=0):
+    owner: str = on_wire(STRING)
+    """Principal whose token it is."""
+    requester: str = on_wire(STRING)
+    """Principal that asked for it."""
+    renewers: list[str] = on_wire(Array(STRING))
+    """Principals that may renew it."""
+    issue_timestamp: int = on_wire(INT64)
+    """When it was made."""
+    max_timestamp: int = on_wire(INT64)
+    """When it ends for good."""
+    expiration_timestamp: int = on_wire(INT64)
+    """When it ends if it is not renewed."""
+    token_id: str = on_wire(STRING)
+    """Id of the token."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions=(0, 0), flexible_since=0):
+    token_id: str = on_wire(STRING)
+    """Id of the token."""
+
+
+# --- The log itself ---
+
+
+@dataclass(slots=True, kw_only=True)
+class NoOpRecord(MetadataRecord, record_type=20, versions=(0, 0), flexible_since=0):
+    """Says nothing; it shows that the controller is alive."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ZkMigrationStateRecord(MetadataRecord, record_type=21, versions=(0, 0), flexible_since=0):
+    zk_migration_state: int = on_wire(INT8)
+    """How far a migration from ZooKeeper had come."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BeginTransactionRecord(MetadataRecord, record_type=23, versions=(0, 0), flexible_since=0):
+    name: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
+    """What the records behind it are for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EndTransactionRecord(MetadataRecord, record_type=24, versions=(0, 0), flexible_since=0):
+    """The records since the begin of the transaction count."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AbortTransactionRecord(MetadataRecord, record_type=25, versions=(0, 0), flexible_since=0):
+    reason: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
+    """Why the records since the begin of the transaction do not count."""
+
+
+# --- Control records ---
+
+
+@dataclass(slots=True, kw_only=True)
+class Voter(Struct):
+    voter_id: int = on_wire(INT32)
+    """Id of the voter."""
+    voter_directory_id: bytes = on_wire(UUID, since=1)
+    """Id of its log directory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderChangeMessage(ControlRecord, control_type=2, versions=(0, 1), flexible_since=0):
+    version: int = on_wire(INT16)
+    """Version of the record."""
+    leader_id: int = on_wire(INT32)
+    """Voter that leads from here on, with the leader epoch of the batch."""
+    voters: list[Voter] = on_wire(Array(Voter))
+    """Voters of the epoch."""
+    granting_voters: list[Voter] = on_wire(Array(Voter))
+    """Voters that voted for the leader."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotHeaderRecord(ControlRecord, control_type=3, versions=(0, 0), flexible_since=0):
+    version: int = on_wire(INT16)
+    """Version of the record."""
+    last_contained_log_timestamp: int = on_wire(INT64)
+    """When the last record that the snapshot sums up was written."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotFooterRecord(ControlRecord, control_type=4, versions=(0, 0), flexible_since=0):
+    version: int = on_wire(INT16)
+    """Version of the record, which is the last of a whole snapshot."""
+
+
+@dataclass(slots=True, kw_only=True)
+class KRaftVersionRecord(ControlRecord, control_type=5, versions=(0, 0), flexible_since=0):
+    version: int = on_wire(INT16)
+    """Version of the record."""
+    kraft_version: int = on_wire(INT16)
+    """Level of the feature kraft.version."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint(Struct):
+    name: str = on_wire(STRING)
+    """Name of the listener."""
+    host: str = on_wire(STRING)
+    """Host name or address."""
+    port: int = on_wire(UINT16)
+    """Port number."""
+
+
+@dataclass(slots=True, kw_only=True)
+class KRaftVersionFeature(Struct):
+    min_supported_version: int = on_wire(INT16)
+    """Lowest level of kraft.version that the voter supports."""
+    max_supported_version: int = on_wire(INT16)
+    """Highest level of kraft.version that the voter supports."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VoterWithEndpoints(Struct):
+    voter_id: int = on_wire(INT32)
+    """Id of the voter."""
+    voter_directory_id: bytes = on_wire(UUID)
+    """Id of its log directory."""
+    endpoints: list[Endpoint] = on_wire(Array(Endpoint))
+    """Where the voter can be reached."""
+    kraft_version_feature: KRaftVersionFeature = on_wire(KRaftVersionFeature)
+    """What the voter supports."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VotersRecord(ControlRecord, control_type=6, versions=(0, 0), flexible_since=0):
+    version: int = on_wire(INT16)
+    """Version of the record."""
+    voters: list[VoterWithEndpoints] = on_wire(Array(VoterWithEndpoints))
+    """Voters from here on."""
+
+
+# --- Codec ---
+
+RECORDS: dict[int, type[MetadataRecord]] = {cls.record_type: cls for cls in MetadataRecord.__subclasses__()}
+"""By type."""
+CONTROL_RECORDS: dict[int, type[ControlRecord]] = {
+    cls.control_type: cls for cls in ControlRecord.__subclasses__()
+}
+"""By type."""
+
+
+class RecordFrame(NamedTuple):
+    """What stands before the fields of a record."""
+
+    record_type: int
+    version: int
+    size_bytes: int
+
+
+def frame_of(value: Buffer) -> RecordFrame:
+    """The frame of a record's value; MalformedMessage where it is cut short or of an unknown version."""
+    frame_version, position = _varint(value, 0)
+    if frame_version != FRAME_VERSION:
+        raise MalformedMessage(f"a record has a frame of an unknown version ({frame_version})")
+    record_type, position = _varint(value, position)
+    version, position = _varint(value, position)
+    return RecordFrame(record_type, version, position)
+
+
+def decode_metadata_record(value: Buffer) -> MetadataRecord:
+    """The record in a value. Raises UnknownMetadataRecord, which names type and version, for one that this
+    node cannot know, and MalformedMessage for bytes that are none.
+    """
+    record_type, version, start = frame_of(value)
+    cls = RECORDS.get(record_type)
+    if cls is None:
+        raise UnknownMetadataRecord(f"a metadata record of type {record_type} (version {version}) is unknown")
+    if version not in cls.versions:
+        raise UnknownMetadataRecord(
+            f"{cls.__name__} (metadata record of type {record_type}) has no version {version} here"
+        )
+    return _decoded(cls, version, value[start:])
+
+
+def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
+    """The framed value of a record in that version; ValueError for what the version cannot say."""
+    frame = bytes((FRAME_VERSION, record.record_type, version))
+    return frame + encode_message(record, version)
+
+
+def decode_control_record(key: Buffer, value: Buffer) -> ControlRecord:
+    """The record of a control batch of the metadata log. Raises as `decode_metadata_record` does."""
+    try:
+        _, control_type = _CONTROL_KEY.unpack_from(key)
+        (version,) = _VERSION.unpack_from(value)
+    except struct.error as error:
+        raise MalformedMessage(f"a control record of the metadata log: {error}") from error
+    cls = CONTROL_RECORDS.get(control_type)
+    if cls is None:
+        raise UnknownMetadataRecord(f"a control record of type {control_type} is unknown in a metadata log")
+    if version not in cls.versions:
+        raise UnknownMetadataRecord(
+            f"{cls.__name__} (control record of type {control_type}) has no version {version} here"
+        )
+    return _decoded(cls, version, value)
+
+
+def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:
+    """Key and value of a control record, in the version that it says."""
+    return _CONTROL_KEY.pack(0, record.control_type), encode_message(record, record.version)
+
+
+def _decoded(cls: type[R], version: int, fields: Buffer) -> R:
+    try:
+        return decode_message(cls, version, fields)
+    except MalformedMessage as error:
+        raise MalformedMessage(f"{cls.__name__} version {version}: {error}") from error
+
+
+def _varint(data: Buffer, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 35:
+        if position >= len(data):
+            raise MalformedMessage("a metadata record is cut short in its frame")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise MalformedMessage("a number in the frame of a metadata record is too long")

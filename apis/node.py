@@ -15,9 +15,10 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.storage.directories.store import LogStore
 
@@ -31,7 +32,8 @@ class NodeParts:
     """One node, as far as its handlers need it."""
 
     node_id: int
-    machine: ClusterMachine
+    plane: ControlPlane
+    """Where `forward` is None it is the `ClusterMachine`, which decides."""
     store: LogStore
     leadership: Leadership
     groups: Groups
@@ -55,6 +57,8 @@ class NodeParts:
     """Queue for flushes."""
     begin_moves: Callable[[], object] = _leave_them
     """Called when a partition is to be moved between data directories."""
+    forward: Forward | None = None
+    """Sends requests that change the cluster to its controllers."""
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.control_plane import ControlPlane
 
 MakeHandler = Callable[[], Handler]
 MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
@@ -88,20 +88,22 @@ def _function(name: str) -> MakeHandler:
 
 def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] = ()) -> Apis:
     """Every API by its key: those of Kafka, and `more`, which may also replace one of Kafka's."""
-    topics = TopicCreation(node.machine, settings.internal_topics)
+    topics = TopicCreation(node.plane, settings.internal_topics)
     api_versions = ApiVersions(node.leadership.current_view)
-    apis = Apis(
-        {
-            **_of_records(node, settings),
-            **_of_groups(node, topics),
-            **_of_transactions(node, settings),
-            **_of_the_cluster(node, settings, topics),
-            **_of_nodes(node, settings),
-            **_of_security(node),
-            18: (4, lambda: api_versions),
-        },
-        [make(node, settings) for make in more],
-    )
+    rows: Rows = {
+        **_of_records(node, settings),
+        **_of_groups(node, topics),
+        **_of_transactions(node, settings),
+        **_of_the_cluster(node, settings, topics),
+        **_of_nodes(node, settings),
+        **_of_security(node),
+        18: (4, lambda: api_versions),
+    }
+    if node.forward is not None:
+        from odradek.apis.forwarding import FORWARDED
+
+        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in FORWARDED}
+    apis = Apis(rows, [make(node, settings) for make in more])
     access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe((key, apis.versions(key)) for key in apis)
     return apis
@@ -165,7 +167,7 @@ def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreation) -> Rows:
-    node_id, machine, changes = node.node_id, node.machine, node.changes
+    node_id, machine, changes = node.node_id, node.plane, node.changes
     current_view = node.leadership.current_view
 
     @cache
@@ -271,10 +273,12 @@ def _write_txn_markers(node: NodeParts) -> Handler:
     return WriteTxnMarkers(marker_writer(node))
 
 
-def _create_topics(machine: ClusterMachine, work: WorkQueue, settings: Settings) -> Handler:
+def _create_topics(plane: ControlPlane, work: WorkQueue, settings: Settings) -> Handler:
     from odradek.apis.create_topics import CreateTopics
+    from odradek.coordinator.cluster.machine import ClusterMachine
 
-    return CreateTopics(machine, work, settings.describe_topic)
+    assert isinstance(plane, ClusterMachine)
+    return CreateTopics(plane, work, settings.describe_topic)
 
 
 def _describe_configs(settings: Settings) -> Handler:

@@ -24,7 +24,7 @@ from odradek.coordinator.cluster.topics import (
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.work import Work
 
@@ -43,8 +43,8 @@ logger = logging.getLogger("odradek.topics")
 class TopicCreation:
     """Creates missing topics; `internal_topics` has the settings for the topics of coordinators."""
 
-    def __init__(self, machine: ClusterMachine, internal_topics: Iterable[NewTopic]) -> None:
-        self._machine = machine
+    def __init__(self, plane: ControlPlane, internal_topics: Iterable[NewTopic]) -> None:
+        self._plane = plane
         self._internal_topics = {topic.name: topic for topic in internal_topics}
         assert self._internal_topics.keys() == {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
         self._deleted: dict[str, None] = {}
@@ -52,7 +52,7 @@ class TopicCreation:
 
     @property
     def view(self) -> ClusterView:
-        return self._machine.view
+        return self._plane.view
 
     def lacks(self, names: Iterable[str]) -> bool:
         """Whether any of the topics does not exist."""
@@ -97,7 +97,7 @@ class TopicCreation:
         if not missing:
             return {}
         try:
-            results = yield from self._machine.creating_topics(missing)
+            results = yield from self._plane.creating_topics(missing)
         except KafkaError as error:
             return dict.fromkeys((topic.name for topic in missing), error)
         return {result.name: result.error for result in results if result.error is not None}

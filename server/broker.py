@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from odradek.server.alone import decide_alone
 from odradek.server.bound import Node, bind, do_nothing
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.opened import open_data
@@ -24,7 +25,7 @@ from odradek.server.timers import wall_clock_ms
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
@@ -76,7 +77,7 @@ class BrokerServer:
         fails leaves nothing behind."""
         async with AsyncExitStack() as ending:
             bound = bind(self._node, ending)
-            opened = open_data(bound, ending)
+            opened = open_data(bound, decide_alone(bound, ending), ending)
             self._running = [await serve(opened, ending)]
             self._ending = ending.pop_all()
 
@@ -134,14 +135,14 @@ class BrokerServer:
         return self.serving.opened.bound.store
 
     @property
-    def machine(self) -> ClusterMachine:
-        """The metadata of the cluster."""
-        return self.serving.opened.machine
+    def plane(self) -> ControlPlane:
+        """Who decides for the cluster."""
+        return self.serving.opened.plane
 
     @property
     def cluster_view(self) -> ClusterView:
         """Brokers, topics and partitions in its newest view."""
-        return self.machine.view
+        return self.plane.view
 
     @property
     def coordinators(self) -> Coordinators:

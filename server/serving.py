@@ -60,7 +60,7 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
-    opened.machine.publisher.subscribe(coordinators.follow)
+    opened.plane.publisher.subscribe(coordinators.follow)
     ending.callback(ports.close)
     await ports.serve(connections)
     serving = Serving(opened=opened, coordinators=coordinators, connections=connections)
@@ -73,16 +73,16 @@ def _new_coordinators(opened: Opened) -> Coordinators:
     from odradek.coordinator.cluster.producer_ids import ProducerIds
     from odradek.server.coordinators import Coordinators
 
-    node, store, machine, schedule = opened.bound.node, opened.bound.store, opened.machine, opened.schedule
+    node, store, plane, schedule = opened.bound.node, opened.bound.store, opened.plane, opened.schedule
     return Coordinators(
         config=node.config,
         live=opened.bound.reconfiguration.live,
-        leadership=Leadership(lambda: machine.view, store, node.id),
+        leadership=Leadership(lambda: plane.view, store, node.id),
         store=store,
         turn=schedule.turn,
         timers=schedule.timers,
         now_ms=node.now_ms,
-        new_producer_id=ProducerIds(machine.allocate_producer_ids).next,
+        new_producer_id=ProducerIds(opened.deciding.allocate_producer_ids).next,
         searches=schedule.searches,
         after_loading=node.after_loading,
         group_types=node.extensions.group_types,
@@ -102,7 +102,7 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
         opened.schedule.turn,
         node.now_ms,
         connection_limits(node.config, live),
-        lambda: opened.machine.view,
+        lambda: opened.plane.view,
     )
 
     def follow(live: LiveConfig[LogConfig]) -> None:
@@ -120,7 +120,8 @@ def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> N
     directory_id = bound.identity.directory_ids[bound.node.config.data_directories[0]]
     return NodeParts(
         node_id=bound.node.id,
-        machine=opened.machine,
+        plane=opened.plane,
+        forward=opened.deciding.forward,
         store=bound.store,
         leadership=coordinators.leadership,
         groups=coordinators.groups,
@@ -205,7 +206,7 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
     _watch_disks(opened, ending)
     loading = schedule.timers.after(COORDINATORS_DELAY_MS, serving.coordinators.load)
     ending.callback(loading.cancel)
-    topics = frozenset(opened.machine.view.topics)
+    topics = frozenset(opened.plane.view.topics)
     for delay_ms, is_first in ((WARM_UP_DELAY_MS, True), (WARM_UP_MORE_DELAY_MS, False)):
         begin = partial(_warm_up, connections.dispatcher.routes, schedule, topics, is_first)
         ending.callback(schedule.timers.after(delay_ms, begin).cancel)

@@ -1,6 +1,6 @@
 """The logs of this node follow the metadata of the cluster.
 
-The cluster's machine decides which topics there are; here their partitions are made, deleted and configured
+The control plane decides which topics there are; here their partitions are made, deleted and configured
 on this node's disks. A kill may come between a decision and the disk: the next start finishes it.
 """
 
@@ -17,7 +17,7 @@ from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterChange, PartitionView, TopicView
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
@@ -62,7 +62,7 @@ class TopicLogs(NodeLogs):
         self,
         node_id: int,
         store: LogStore,
-        machine: ClusterMachine,
+        plane: ControlPlane,
         live: LiveConfig[LogConfig],
         now_ms: Callable[[], int],
         absent_directories: Mapping[str, str],
@@ -70,13 +70,13 @@ class TopicLogs(NodeLogs):
     ) -> None:
         self._node_id = node_id
         self._store = store
-        self._machine = machine
+        self._plane = plane
         self._live = live
         self._now_ms = now_ms
         self._absent_directories = absent_directories
         self._after_loading = after_loading
 
-    # For the cluster's machine
+    # For the control plane
 
     def takes_replicas(self, node_id: int) -> bool:
         """Whether new partitions may be placed on that broker."""
@@ -102,7 +102,7 @@ class TopicLogs(NodeLogs):
         very many."""
         names = {topic.name for topic in change.configured}
         for number, partition in enumerate(self._store.places.loaded(), 1):
-            topic = self._machine.view.topics.get(partition.topic)
+            topic = self._plane.view.topics.get(partition.topic)
             if topic is not None and (change.brokers_configured or partition.topic in names):
                 config = self._live.log_config(topic.configs)
                 if partition.config is not config:
@@ -115,8 +115,8 @@ class TopicLogs(NodeLogs):
     def finish_deletions(self) -> None:
         """Deletes the directories of topics whose deletion a kill interrupted, and sets aside directories of
         another topic of the same name."""
-        view, store = self._machine.view, self._store
-        deleted: dict[bytes, list[tuple[str, int]]] = {topic_id: [] for topic_id in self._machine.deletions}
+        view, store = self._plane.view, self._store
+        deleted: dict[bytes, list[tuple[str, int]]] = {topic_id: [] for topic_id in self._plane.deletions}
         strays = []
         for name, index in store.places.names():
             has_topic = view.partition(name, index) is not None
@@ -165,13 +165,13 @@ class TopicLogs(NodeLogs):
     def note_directories(self, directory_ids: Mapping[str, str], failures: Mapping[str, str]) -> None:
         """Notes the directories for the next start. One that is not named any more is forgotten when nothing
         of it is missing."""
-        noted = self._machine.log_directories.of(self._node_id)
+        noted = self._plane.log_directories.of(self._node_id)
         paths = {id_: path for id_, path in noted.items() if path in failures} | dict(
             self._absent_directories
         )
         paths |= {id_: path for path, id_ in directory_ids.items()}
         try:
-            self._machine.log_directories.note(self._node_id, paths)
+            self._plane.log_directories.note(self._node_id, paths)
         except KafkaError as error:
             logger.error("the names of the log directories cannot be noted for the next start: %s", error)
 
@@ -183,7 +183,7 @@ class TopicLogs(NodeLogs):
         if self._store.places.has_unopened or self._absent_directories:
             # The content of a directory that was never opened is unknown: it has what no other one has.
             offline |= {(topic.name, one.index) for topic, one in self._missing()}
-        self._machine.set_offline(self._node_id, offline)
+        self._plane.set_offline(self._node_id, offline)
 
     @property
     def may_be_offline(self) -> bool:
@@ -198,7 +198,7 @@ class TopicLogs(NodeLogs):
 
     def _missing(self) -> Iterator[tuple[TopicView, PartitionView]]:
         """The partitions of this node that the store does not have."""
-        for topic in self._machine.view.topics.values():
+        for topic in self._plane.view.topics.values():
             for partition in topic.partitions:
                 if (
                     self._node_id in partition.replicas
@@ -225,7 +225,7 @@ class TopicLogs(NodeLogs):
     def _clear_place(self, name: str, index: int) -> None:
         """Removes a directory of another topic of the same name: one of an interrupted deletion is deleted.
         The worth of any other is unknown, so it is kept, as Kafka keeps a stray."""
-        if self._store.places.topic_id_of(name, index) in self._machine.deletions:
+        if self._store.places.topic_id_of(name, index) in self._plane.deletions:
             self._store.delete(name, index)
         else:
             path = self._store.set_aside(name, index)
@@ -254,4 +254,4 @@ class TopicLogs(NodeLogs):
             logger.error("deleted partitions may come back after a loss of power: %s", error)
             return
         for topic_id in deleted:
-            self._machine.finish_deletion(topic_id)
+            self._plane.finish_deletion(topic_id)

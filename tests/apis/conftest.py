@@ -297,7 +297,7 @@ class Node:
         self.apis = build_apis(
             NodeParts(
                 node_id=NODE_ID,
-                machine=self.machine,
+                plane=self.machine,
                 store=self.store,
                 leadership=self.leadership,
                 groups=self.groups,

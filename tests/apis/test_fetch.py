@@ -379,7 +379,9 @@ def raise_epoch(node, name, epoch, leader=1):
     view = node.machine.view
     topic = view.topics[name]
     moved = tuple(one._replace(leader=leader, leader_epoch=epoch) for one in topic.partitions)
-    node.machine.publisher.view = replace(view, topics={**view.topics, name: replace(topic, partitions=moved)})
+    node.machine.publisher.view = replace(
+        view, topics={**view.topics, name: replace(topic, partitions=moved)}
+    )
     if leader == 1:
         node.leadership.lead(name, 0)  # as the next request for it would
 

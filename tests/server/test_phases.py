@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from odradek.config.broker_config import load
-from odradek.server import bound, opened, serving
+from odradek.server import alone, bound, opened, serving
 from odradek.server.broker import BrokerServer, NotServing
 from odradek.server.metadata_store import SqliteMetadataStore
 from odradek.server.ports import Ports
@@ -33,8 +33,8 @@ SEAMS = [
     # Where a start fails: in which module, in which function.
     (bound, "_claim_directories"),
     (bound, "_lock"),
-    (opened, "_new_machine"),
-    (opened, "_register_broker"),
+    (alone, "_new_machine"),
+    (alone, "_register_broker"),
     (opened, "_open_logs"),
     (opened, "_follow_changes"),
     (serving, "_new_coordinators"),

@@ -1,0 +1,533 @@
+"""The link to the controllers of a cluster: a thread with an event loop of its own.
+
+A node whose event loop is busy, with a recovery or with garbage collection, must not be fenced: heartbeats
+come from here. The thread follows the metadata log too, makes views of it, and carries requests to the
+controller that leads. What it has to say it says on the node's event loop (`LinkListener`).
+
+One view is on its way to the node at a time. What is committed meanwhile is joined into the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from odradek.coordinator.cluster.metadata_image import MetadataImage
+from odradek.coordinator.cluster.view import ClusterChange, ClusterView
+from odradek.coordinator.kraft.broker_lifecycle import (
+    BrokerLifecycle,
+    BrokerState,
+    Heartbeat,
+    HeartbeatAnswer,
+    LifecycleSettings,
+    Registration,
+)
+from odradek.coordinator.kraft.metadata_fetcher import (
+    Committed,
+    Controller,
+    FetchAnswer,
+    FetcherSettings,
+    FetchLog,
+    FetchSnapshot,
+    MetadataFetcher,
+    SnapshotAnswer,
+)
+from odradek.server.peers import Peer, PeerLost, common_version, connect
+from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from odradek.wire.messages.broker_registration import BrokerRegistrationRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from odradek.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    PartitionSnapshot,
+    SnapshotId,
+    TopicSnapshot,
+)
+from odradek.wire.messages.metadata_records import decode_metadata_record
+from odradek.wire.records import iter_records, iter_whole_batches
+from odradek.wire.schema import Message
+
+__all__ = ["ControllerLink", "LinkListener", "LinkSettings", "NoController"]
+
+logger = logging.getLogger("odradek.cluster")
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = bytes(15) + b"\1"
+FETCH_WAIT_MS = 500
+FETCH_BYTES_MAX = 8_388_608
+CLIENT_ID = "odradek"
+
+
+class NoController(ConnectionError):
+    """No controller leads, or it did not answer in time."""
+
+
+class LinkListener(Protocol):
+    """The node, on its event loop."""
+
+    def view_made(self, view: ClusterView, change: ClusterChange, offset: int) -> None:
+        """The metadata log up to before `offset`. Call `ControllerLink.applied` once the node has done it."""
+
+    def state_changed(self, state: BrokerState, broker_epoch: int, is_fenced: bool) -> None:
+        """As the controller says."""
+
+    def link_failed(self, sentence: str) -> None:
+        """The node has to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """One node as its controllers know it."""
+
+    bootstrap: Sequence[Controller]
+    cluster_id: str
+    node_id: int
+    registration: BrokerRegistrationRequest
+    directory_id: bytes
+    """Of the directory with the metadata of the node."""
+    lifecycle: LifecycleSettings
+    fetcher: FetcherSettings
+    request_timeout_ms: int = 2_000
+    """`controller.quorum.request.timeout.ms`"""
+    socket_timeout_ms: int = 30_000
+    """`controller.socket.timeout.ms`: of requests to the controller that are not about the log."""
+
+
+def monotonic_ms() -> int:
+    """Time for intervals."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class ControllerLink:
+    """`start`, then `close`. All public methods are for the node's event loop."""
+
+    def __init__(self, settings: LinkSettings, listener: LinkListener) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._loop = asyncio.new_event_loop()
+        self._node_loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="odradek-controller-link", daemon=True)
+        now_ms = monotonic_ms()
+        self._fetcher = MetadataFetcher(settings.bootstrap, settings.fetcher, now_ms)
+        self._lifecycle = BrokerLifecycle(settings.lifecycle, now_ms)
+        self._image = MetadataImage(settings.cluster_id)
+        self._channels: list[_Channel] = []
+        self._requests = self._channel("forwarding")
+        self._is_view_under_way = False
+        self._applied_offset = 0
+        self._lifecycle_wish = asyncio.Event()
+        self._reported: tuple[BrokerState, int, bool] | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to look for the controllers."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; nothing more is said to the listener."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end)
+            self._thread.join()
+
+    # For the node
+
+    def applied(self, offset: int) -> None:
+        """The node has taken in the view that goes to before `offset`."""
+        self._call(self._note_applied, offset)
+
+    def set_ready(self) -> None:
+        """The node can serve: it wants to be unfenced."""
+        self._wish(lambda now_ms: self._lifecycle.set_ready(now_ms))
+
+    def begin_shutdown(self) -> None:
+        """Ask to be let go; `state_changed` says when."""
+        self._wish(lambda now_ms: self._lifecycle.begin_shutdown(now_ms))
+
+    def report_offline(self, directory_ids: Sequence[bytes]) -> None:
+        """Log directories that have failed."""
+        self._wish(lambda now_ms: self._lifecycle.report_offline(directory_ids, now_ms))
+
+    def ask(self, request: Message, *, timeout_ms: float | None = None) -> Future[Any]:
+        """The response of the controller that leads. Raises NoController in the future: the request may have
+        been carried out all the same."""
+        if timeout_ms is None:
+            timeout_ms = self._settings.socket_timeout_ms
+        asking = self._requests.ask_leader(request, timeout_ms)
+        return asyncio.run_coroutine_threadsafe(asking, self._loop)
+
+    # The thread
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._live())
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._main)
+        finally:
+            self._loop.close()
+
+    def _end(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    async def _live(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow_log())
+                tasks.create_task(self._keep_registered())
+        except* _Ended as ended:
+            self._tell(self._listener.link_failed, str(ended.exceptions[0]))
+        except* Exception as failed:
+            logger.critical("the link to the controllers has failed", exc_info=failed)
+            self._tell(self._listener.link_failed, "the link to the controllers has failed")
+        finally:
+            for channel in self._channels:
+                channel.close()
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the link has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._node_loop.call_soon_threadsafe(function, *arguments)
+
+    def _channel(self, name: str) -> _Channel:
+        channel = _Channel(self, name)
+        self._channels.append(channel)
+        return channel
+
+    @property
+    def leader(self) -> Controller | None:
+        """Of the thread: who leads the quorum, as far as the log has said."""
+        return self._fetcher.leader
+
+    # The metadata log
+
+    async def _follow_log(self) -> None:
+        fetcher, channel = self._fetcher, self._channel("metadata log")
+        silence = _Silence(self._settings.bootstrap)
+        while True:
+            await asyncio.sleep(max(fetcher.due_ms - monotonic_ms(), 0) / 1000)
+            wanted = fetcher.next_request()
+            try:
+                committed = await self._fetch(channel, wanted)
+            except (PeerLost, KafkaError, MalformedMessage) as error:
+                silence.failed(error)
+                channel.close()
+                fetcher.failed(monotonic_ms())
+                continue
+            silence.ended()
+            for one in committed:
+                self._take(one)
+            if committed:
+                self._hand_over()
+
+    async def _fetch(self, channel: _Channel, wanted: FetchLog | FetchSnapshot) -> list[Committed]:
+        peer = await channel.to(wanted.controller)
+        timeout_ms = self._settings.request_timeout_ms + FETCH_WAIT_MS
+        request = self._request_of(wanted)
+        answer = await peer.ask_within(request, common_version(peer, type(request)), timeout_ms)
+        now_ms = monotonic_ms()
+        if isinstance(wanted, FetchLog):
+            return self._fetcher.fetched(_fetch_answer(answer), now_ms)
+        return self._fetcher.snapshot_fetched(_snapshot_answer(answer), now_ms)
+
+    def _request_of(self, wanted: FetchLog | FetchSnapshot) -> FetchRequest | FetchSnapshotRequest:
+        settings = self._settings
+        if isinstance(wanted, FetchSnapshot):
+            snapshot = PartitionSnapshot(
+                partition=0,
+                current_leader_epoch=wanted.leader_epoch,
+                snapshot_id=SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+                position=wanted.position,
+                replica_directory_id=settings.directory_id,
+            )
+            return FetchSnapshotRequest(
+                cluster_id=settings.cluster_id,
+                replica_id=settings.node_id,
+                max_bytes=FETCH_BYTES_MAX,
+                topics=[TopicSnapshot(name=METADATA_TOPIC, partitions=[snapshot])],
+            )
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=wanted.leader_epoch,
+            fetch_offset=wanted.offset,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            log_start_offset=0,
+            partition_max_bytes=FETCH_BYTES_MAX,
+            replica_directory_id=settings.directory_id,
+            high_watermark=wanted.high_watermark,
+        )
+        return FetchRequest(
+            cluster_id=settings.cluster_id,
+            replica_state=ReplicaState(replica_id=settings.node_id, replica_epoch=-1),
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        )
+
+    def _take(self, committed: Committed) -> None:
+        image = self._image
+        if committed.is_snapshot:
+            image.begin_snapshot()
+        try:
+            for value in _values(committed.batches):
+                image.replay(decode_metadata_record(value))
+        except (MalformedMessage, ValueError, KafkaError) as error:
+            raise _Ended(f"the metadata of the cluster cannot be read: {error}") from error
+        if committed.is_snapshot:
+            image.end_snapshot()
+
+    def _hand_over(self) -> None:
+        """The next view, if the node waits for none."""
+        if self._is_view_under_way:
+            return
+        offset = self._fetcher.applied_offset
+        made = self._image.publish()
+        if made is None:
+            self._applied_offset = offset
+            return
+        self._is_view_under_way = True
+        self._tell(self._listener.view_made, *made, offset)
+
+    def _note_applied(self, offset: int) -> None:
+        self._is_view_under_way = False
+        self._applied_offset = max(self._applied_offset, offset)
+        if self._fetcher.applied_offset > offset:
+            self._hand_over()
+        if self._lifecycle.state is BrokerState.STARTING:
+            self._lifecycle_wish.set()
+
+    # Registration and heartbeats
+
+    async def _keep_registered(self) -> None:
+        lifecycle, channel = self._lifecycle, self._channel("broker lifecycle")
+        while lifecycle.state is not BrokerState.SHUTTING_DOWN:
+            now_ms = monotonic_ms()
+            if lifecycle.has_given_up(now_ms):
+                raise _Ended(
+                    "the controllers have not registered this node within "
+                    f"{self._settings.lifecycle.initial_registration_timeout_ms} ms "
+                    "(initial.broker.registration.timeout.ms)"
+                )
+            wanted = lifecycle.next_request(now_ms, self._applied_offset - 1)
+            if wanted is None:
+                await self._until(lifecycle.due_ms)
+                continue
+            try:
+                await self._report(channel, wanted)
+            except PeerLost as error:
+                logger.debug("%s", error)
+                channel.close()
+                lifecycle.failed(monotonic_ms())
+            self._tell_state()
+        self._tell_state()
+        await asyncio.Event().wait()
+
+    async def _until(self, due_ms: int) -> None:
+        """Or until the node wishes something."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(due_ms - monotonic_ms(), 1) / 1000):
+                await self._lifecycle_wish.wait()
+        self._lifecycle_wish.clear()
+
+    async def _report(self, channel: _Channel, wanted: Registration | Heartbeat) -> None:
+        lifecycle = self._lifecycle
+        if isinstance(wanted, Registration):
+            answer = await channel.ask(self._settings.registration, self._settings.request_timeout_ms)
+            error = ErrorCode(answer.error_code)
+            if error is ErrorCode.NONE:
+                logger.info("registered with broker epoch %d", answer.broker_epoch)
+                lifecycle.registered(answer.broker_epoch, monotonic_ms())
+            elif error in _NEVER_REGISTERED:
+                raise _Ended(f"the controllers refuse to register this node: {error.name}")
+            else:
+                if error is not ErrorCode.NOT_CONTROLLER:
+                    logger.warning("the controllers do not register this node yet: %s", error.name)
+                lifecycle.failed(monotonic_ms())
+            return
+        request = BrokerHeartbeatRequest(
+            broker_id=self._settings.node_id,
+            broker_epoch=wanted.broker_epoch,
+            current_metadata_offset=wanted.metadata_offset,
+            want_fence=wanted.wants_fence,
+            want_shut_down=wanted.wants_shutdown,
+            offline_log_dirs=list(wanted.offline_directories),
+        )
+        answer = await channel.ask(request, self._settings.request_timeout_ms)
+        error = ErrorCode(answer.error_code)
+        if error is not ErrorCode.NONE:
+            if error is not ErrorCode.NOT_CONTROLLER:
+                logger.warning("a heartbeat was refused: %s", error.name)
+            lifecycle.failed(monotonic_ms())
+            return
+        lifecycle.heartbeat_answered(
+            HeartbeatAnswer(answer.is_caught_up, answer.is_fenced, answer.should_shut_down), monotonic_ms()
+        )
+
+    def _wish(self, change: Callable[[int], None]) -> None:
+        def carry_out() -> None:
+            change(monotonic_ms())
+            self._lifecycle_wish.set()
+
+        self._call(carry_out)
+
+    def _tell_state(self) -> None:
+        lifecycle = self._lifecycle
+        state = (lifecycle.state, lifecycle.broker_epoch, lifecycle.is_fenced)
+        if state != self._reported:
+            self._reported = state
+            self._tell(self._listener.state_changed, *state)
+
+
+_NEVER_REGISTERED = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION})
+
+
+class _Ended(Exception):
+    """A sentence why the node has to end."""
+
+
+class _Silence:
+    """Says once in a while that no controller answers."""
+
+    FIRST_MS, INTERVAL_MS = 1_000, 30_000
+
+    def __init__(self, bootstrap: Sequence[Controller]) -> None:
+        self._names = ", ".join(map(str, bootstrap))
+        self._since_ms = 0
+        self._due_ms = 0
+
+    def failed(self, error: Exception) -> None:
+        now_ms = monotonic_ms()
+        if not self._since_ms:
+            self._since_ms, self._due_ms = now_ms, now_ms + self.FIRST_MS
+        if now_ms >= self._due_ms:
+            self._due_ms = now_ms + self.INTERVAL_MS
+            logger.warning("waiting for the controllers at %s: %s", self._names, error)
+
+    def ended(self) -> None:
+        if self._since_ms and self._due_ms > self._since_ms + self.FIRST_MS:
+            logger.info("the controllers answer again")
+        self._since_ms = self._due_ms = 0
+
+
+class _Channel:
+    """One connection to the controller that leads, made anew when another one does."""
+
+    def __init__(self, link: ControllerLink, name: str) -> None:
+        self._link = link
+        self._name = name
+        self._peer: Peer | None = None
+        self._controller: Controller | None = None
+
+    async def to(self, controller: Controller) -> Peer:
+        """A connection to just that controller. Raises PeerLost."""
+        peer = self._peer
+        if peer is not None and peer.is_open and controller == self._controller:
+            return peer
+        self.close()
+        self._peer = await connect(
+            controller.host,
+            controller.port,
+            name=f"controller ({self._name})",
+            client_id=CLIENT_ID,
+            timeout_ms=self._link.request_timeout_ms,
+        )
+        self._controller = controller
+        return self._peer
+
+    async def ask(self, request: Message, timeout_ms: float) -> Any:
+        """The leader's response to one attempt. Raises PeerLost."""
+        leader = self._link.leader
+        if leader is None:
+            raise PeerLost("no controller leads")
+        peer = await self.to(leader)
+        return await peer.ask_within(request, common_version(peer, type(request)), timeout_ms)
+
+    async def ask_leader(self, request: Message, timeout_ms: float) -> Any:
+        """As `ask`, but waits for a leader. A request that may have reached one is not sent again."""
+        deadline_ms = monotonic_ms() + timeout_ms
+        while True:
+            left_ms = deadline_ms - monotonic_ms()
+            if left_ms <= 0:
+                raise NoController(f"no controller has led for {timeout_ms:g} ms")
+            leader = self._link.leader
+            try:
+                peer = None if leader is None else await self.to(leader)
+            except PeerLost:
+                peer = None
+            if peer is None:
+                await asyncio.sleep(0.05)
+                continue
+            answer = await peer.ask_within(request, common_version(peer, type(request)), left_ms)
+            if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                return answer
+            self.close()
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+
+
+# What comes over the wire
+
+
+def _fetch_answer(response: Any) -> FetchAnswer:
+    error = ErrorCode(response.error_code)
+    if error is not ErrorCode.NONE or not response.responses or not response.responses[0].partitions:
+        if error is ErrorCode.NONE:
+            raise PeerLost("an answer about no partition")
+        return FetchAnswer(error, -1, -1, (), -1, None, None, b"")
+    partition = response.responses[0].partitions[0]
+    leader, diverging, snapshot = partition.current_leader, partition.diverging_epoch, partition.snapshot_id
+    records = partition.records
+    return FetchAnswer(
+        ErrorCode(partition.error_code),
+        -1 if leader is None else leader.leader_id,
+        -1 if leader is None else leader.leader_epoch,
+        [Controller(one.node_id, one.host, one.port) for one in response.node_endpoints],
+        partition.high_watermark,
+        None if diverging is None or diverging.epoch < 0 else (diverging.epoch, diverging.end_offset),
+        None if snapshot is None or snapshot.end_offset < 0 else (snapshot.end_offset, snapshot.epoch),
+        b"" if records is None else records,
+    )
+
+
+def _snapshot_answer(response: Any) -> SnapshotAnswer:
+    error = ErrorCode(response.error_code)
+    if error is not ErrorCode.NONE or not response.topics or not response.topics[0].partitions:
+        return SnapshotAnswer(
+            ErrorCode.UNKNOWN_SERVER_ERROR if error is ErrorCode.NONE else error, -1, -1, (), 0, 0, b""
+        )
+    piece = response.topics[0].partitions[0]
+    leader = piece.current_leader
+    return SnapshotAnswer(
+        ErrorCode(piece.error_code),
+        -1 if leader is None else leader.leader_id,
+        -1 if leader is None else leader.leader_epoch,
+        [Controller(one.node_id, one.host, one.port) for one in response.node_endpoints],
+        piece.size,
+        piece.position,
+        piece.unaligned_records or b"",
+    )
+
+
+def _values(batches: bytes) -> Iterator[bytes]:
+    """Of all records that are not control records."""
+    view = memoryview(batches)
+    for position, header in iter_whole_batches(batches):
+        if not header.is_control:
+            for record in iter_records(view[position : position + header.size_bytes], header):
+                if record.value is not None:
+                    yield bytes(record.value)

@@ -1,0 +1,24 @@
+"""Who decides for the cluster of this node, as its phases hand it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.apis.forwarding import Forward
+    from odradek.coordinator.cluster.control_plane import ControlPlane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deciding:
+    """Made by `server/alone.py` or by `server/member.py`; its plane has a view of the cluster."""
+
+    plane: ControlPlane
+    allocate_producer_ids: Callable[[], range]
+    """A block of ids that nobody gets twice; KafkaError where there is none now."""
+    when_open: Callable[[], None]
+    """Called when the logs are open, before topics are made."""
+    forward: Forward | None = None
+    """Sends requests that change the cluster to its controllers; None where the plane is a `ClusterMachine`."""

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS
+from odradek.config.options import GROUP_OPTIONS
 from odradek.server.reconfiguration import configs_of, log_without_effect
 from odradek.server.schedule import Schedule
 from odradek.server.topic_logs import TopicLogs
@@ -144,7 +144,8 @@ def _follow_metadata(bound: Bound, machine: ClusterMachine) -> TopicLogs:
     machine.logs = topic_logs
     bound.reconfiguration.follow(machine.view)
     bound.reconfiguration.register(lambda live: _configure_store(store, live))
-    log_without_effect("topic", configs_of(machine.view.topics.values()), TOPIC_OPTIONS)
+    topic_options = bound.reconfiguration.live.topic_options
+    log_without_effect("topic", configs_of(machine.view.topics.values()), topic_options)
     log_without_effect("group", machine.view.group_configs, GROUP_OPTIONS)
     _register_broker(node, bound.ports, machine)
     return topic_logs

@@ -8,29 +8,38 @@ where it was given, and what to do.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from os import PathLike, fspath
 from os.path import abspath
-from socket import inet_aton
 from typing import Any
 
 from odradek.config import options
+from odradek.config.cluster_config import (
+    ClusterConfig,
+    ReplicationConfig,
+    cluster_config,
+    cluster_warnings,
+    joins_cluster,
+)
+from odradek.config.config_error import ConfigError
+from odradek.config.listeners import (
+    HOST_PORT,
+    Listener,
+    advertised_listeners,
+    check_ports_differ,
+    endpoints,
+    inter_broker_listener,
+    is_name,
+    protocol_map,
+)
 from odradek.config.option import Option
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers, BrokerOptions
 from odradek.config.properties import parse_properties
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
-_HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
-_ADDRESS = re.compile(_HOST_PORT)
-# Here the brackets of an IPv6 address may be missing, as in Kafka.
-_BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"
-_ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{_HOST_PORT})")
+_ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20
-WILDCARDS = ("0.0.0.0", "::")
-"""Every interface, of both families, whichever of them is written."""
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
 
@@ -45,26 +54,6 @@ _NO_OPTIONS = frozenset(
 )  # fmt: skip
 
 
-class ConfigError(Exception):
-    """The configuration cannot be used; the text is one sentence for the person who wrote it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """An address to listen on, or an advertised one."""
-
-    name: str
-    host: str
-    """"" means every interface (or, advertised, the address at which the client arrived)."""
-    port: int
-    """0 means any free port."""
-    protocol: str = "PLAINTEXT"
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
-
-
 class BrokerConfig:
     """What the broker runs with; made by `load`, not changed afterwards.
 
@@ -74,7 +63,13 @@ class BrokerConfig:
 
     node_id: int
     cluster_id: str | None
-    """The configured cluster id (variable CLUSTER_ID, as in Kafka's image), if any."""
+    """The configured cluster id (`--cluster-id`, or the variable CLUSTER_ID as in Kafka's image), if any."""
+    cluster: ClusterConfig | None
+    """Of a node of a cluster; None of a node alone."""
+    replication: ReplicationConfig
+    """A node alone does not replicate."""
+    topic_options: Mapping[str, Option]
+    """The options of topics with their standings in such a node."""
     listeners: tuple[Listener, ...]
     """The listeners to open; never empty."""
     advertised: dict[str, Listener]
@@ -104,19 +99,27 @@ class BrokerConfig:
     ) -> None:
         self.cluster_id = cluster_id
         self.first_levels = first_levels
+        values = options.broker_values(BrokerLayers(start=given, options=known))
+        self.node_id = _node_id(given, values)
+        in_cluster = joins_cluster(values, self.node_id)
+        self.topic_options = TOPIC_OPTIONS
+        if in_cluster:
+            known, self.topic_options = known.in_cluster(), options.in_cluster(TOPIC_OPTIONS)
         self.layers = BrokerLayers(start=dict(given), options=known)
-        self.values = options.broker_values(self.layers)
+        self.values = options.broker_values(self.layers) if in_cluster else values
         self.topic_defaults = options.topic_defaults(self.values)
         # Attributes of their own below replace those of the same name here (`listeners`, `node_id`).
         self.__dict__.update({name.replace(".", "_"): value for name, value in self.values.items()})
         self.node_id = _node_id(given, self.values)
         self.data_directories = _data_directories(self.values)
-        self._resolve_listeners(given)
-        _check_single_node(self.values)
+        self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
+        self.replication = ReplicationConfig.from_values(self.values)
+        if not in_cluster:
+            _check_single_node(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
         self.without_effect = options.without_effect(given, known)
-        self.warnings = tuple(warnings)
+        self.warnings = (*warnings, *(cluster_warnings if in_cluster else _warnings_alone)(self.values))
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -125,14 +128,14 @@ class BrokerConfig:
         # Reached only for what __init__ did not set; here so that type checkers know of the options.
         raise AttributeError(f"there is no option {name.replace('_', '.')}")
 
-    def _resolve_listeners(self, given: Mapping[str, str]) -> None:
+    def _resolve_listeners(self, given: Mapping[str, str], *, in_cluster: bool) -> ClusterConfig | None:
         values = self.values
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
-        protocols = _protocol_map(values["listener.security.protocol.map"])
+        protocols = protocol_map(values["listener.security.protocol.map"])
         if "listener.security.protocol.map" not in given:
             protocols |= dict.fromkeys(controllers - protocols.keys(), "PLAINTEXT")
-        opened = _endpoints("listeners", values["listeners"], protocols)
-        _check_ports_differ(opened)
+        opened = endpoints("listeners", values["listeners"], protocols)
+        check_ports_differ(opened)
         self.listeners = tuple(listener for listener in opened if listener.name not in controllers)
         if not self.listeners:
             raise ConfigError(
@@ -146,13 +149,26 @@ class BrokerConfig:
                     "give it PLAINTEXT in listener.security.protocol.map."
                 )
         names = {listener.name for listener in opened}
-        advertised = _endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
-        self.advertised = _advertised(advertised, names, controllers)
+        advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
+        self.advertised = advertised_listeners(advertised, names, controllers)
         if "listeners" in given:
             for listener in self.listeners:
-                if _is_name(listener.host):
+                if is_name(listener.host):
                     self.advertised.setdefault(listener.name, listener)
-        self.inter_broker_listener = _inter_broker_listener(given, values, self.listeners, controllers)
+        self.inter_broker_listener = inter_broker_listener(
+            given, values, self.listeners, controllers, or_first=not in_cluster
+        )
+        if not in_cluster:
+            return None
+        return cluster_config(
+            values,
+            given=given,
+            node_id=self.node_id,
+            opened=opened,
+            advertised=[one for one in advertised if one.name not in controllers],
+            protocols=protocols,
+            inter_broker_listener_name=self.inter_broker_listener,
+        )
 
 
 # --- Loading ---
@@ -169,13 +185,14 @@ def load(
     keywords: Mapping[str, Any] | None = None,
     first_levels: Mapping[str, int] | None = None,
     more_options: Iterable[Option] = (),
+    cluster_id: str | None = None,
 ) -> BrokerConfig:
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
     and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
     `first_levels` are the feature levels with which a new cluster begins. `more_options` are known beside
-    those of Kafka.
+    those of Kafka. `cluster_id` rules over the variable CLUSTER_ID.
     """
     more_options = tuple(more_options)
     known = BROKER_OPTIONS + more_options if more_options else BROKER_OPTIONS
@@ -198,7 +215,7 @@ def load(
     sources.check_values()
     return BrokerConfig(
         sources.given,
-        cluster_id=environ.get("CLUSTER_ID") or None,
+        cluster_id=cluster_id or environ.get("CLUSTER_ID") or None,
         warnings=sources.warnings,
         first_levels=first_levels,
         known=known,
@@ -361,116 +378,13 @@ def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
     return directories
 
 
-def _protocol_map(text: str) -> dict[str, str]:
-    protocols: dict[str, str] = {}
-    for pair in text.split(","):
-        if not pair.strip():
-            continue
-        name, _, protocol = pair.rpartition(":")
-        name, protocol = name.strip().upper(), protocol.strip().upper()
-        if not name or protocol not in _PROTOCOLS:
-            raise ConfigError(
-                f"listener.security.protocol.map has {pair.strip()!r}: a pair is NAME:PROTOCOL, "
-                f"the protocol one of {', '.join(_PROTOCOLS)}."
-            )
-        if protocols.setdefault(name, protocol) != protocol:
-            raise ConfigError(f"listener.security.protocol.map gives listener {name} two protocols.")
-    return protocols
-
-
-def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) -> list[Listener]:
-    found: list[Listener] = []
-    for text in texts:
-        match = _ENDPOINT.fullmatch(text.strip())
-        port = -1 if match is None else int(match["port"] or match["bare_port"])
-        if match is None or port > 65535:
-            raise ConfigError(
-                f"{option} has {text!r}: an entry is NAME://HOST:PORT, such as PLAINTEXT://localhost:9092."
-            )
-        name = match["name"].upper()
-        if name not in protocols:
-            raise ConfigError(
-                f"{option} has a listener {name!r} without a protocol: "
-                f"add {name}:PLAINTEXT to listener.security.protocol.map."
-            )
-        host = match["ipv6"] or match["bare"] or match["host"] or ""
-        found.append(Listener(name, host, port, protocols[name]))
-    return found
-
-
-def _is_name(host: str) -> bool:
-    """Whether it is one: what stands for every interface is none, nor is an address (127.1 is one)."""
-    if not host or ":" in host:
-        return False
-    try:
-        inet_aton(host)
-    except OSError:
-        return True
-    return False
-
-
-def _check_ports_differ(listeners: Iterable[Listener]) -> None:
-    """One name each; one port each, save that an IPv4 and an IPv6 address may share one (KIP-797)."""
-    names: set[str] = set()
-    ports: dict[int, list[Listener]] = {}
-    for listener in listeners:
-        if listener.port:
-            ports.setdefault(listener.port, []).append(listener)
-        if listener.name in names:
-            raise ConfigError(f"listeners has {listener.name} twice: give each listener a name of its own.")
-        names.add(listener.name)
-    for port, sharing in ports.items():
-        families = [":" in listener.host for listener in sharing]
-        is_wild = any(listener.host in ("", *WILDCARDS) for listener in sharing)
-        if len(set(families)) != len(families) or (is_wild and len(sharing) > 1):
-            raise ConfigError(f"listeners has port {port} twice: give each listener a port of its own.")
-
-
-def _advertised(
-    listeners: Iterable[Listener], opened: set[str], controllers: set[str]
-) -> dict[str, Listener]:
-    advertised: dict[str, Listener] = {}
-    for listener in listeners:
-        if listener.name in controllers:
-            continue
-        if listener.name not in opened:
-            raise ConfigError(
-                f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
-            )
-        if listener.host in WILDCARDS:
-            raise ConfigError(
-                f"advertised.listeners tells clients {listener}, to which nobody can connect: "
-                "name a host that they can reach, or leave the option out."
-            )
-        if listener.name in advertised:
-            raise ConfigError(f"advertised.listeners has {listener.name} twice: give it one address.")
-        advertised[listener.name] = listener
-    return advertised
-
-
-def _inter_broker_listener(
-    given: Mapping[str, str],
-    values: Mapping[str, Any],
-    listeners: tuple[Listener, ...],
-    controllers: set[str],
-) -> str:
-    named: str | None = values["inter.broker.listener.name"]
-    if named is None:
-        protocol = values["security.inter.broker.protocol"]
-        same = [listener.name for listener in listeners if listener.name == protocol]
-        return same[0] if same else listeners[0].name
-    named = named.upper()
-    if "security.inter.broker.protocol" in given:
-        raise ConfigError(
-            "inter.broker.listener.name and security.inter.broker.protocol say the same: give one of them."
-        )
-    if named in controllers:
-        raise ConfigError(
-            f"inter.broker.listener.name={named} is a listener of controllers: name one for clients."
-        )
-    if all(listener.name != named for listener in listeners):
-        raise ConfigError(f"inter.broker.listener.name={named} is none of listeners: name one of them.")
-    return named
+def _warnings_alone(values: Mapping[str, Any]) -> list[str]:
+    if values["process.roles"] == ("broker",):
+        return [
+            "process.roles=broker names no controllers in controller.quorum.bootstrap.servers or "
+            "controller.quorum.voters: this is a node alone, and no member of a cluster."
+        ]
+    return []
 
 
 def _check_single_node(values: Mapping[str, Any]) -> None:

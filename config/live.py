@@ -33,6 +33,8 @@ class LiveConfig(Generic[LogConfig]):
         self._new_log_config = new_log_config
         self._values = config.values
         self.topic_defaults = config.topic_defaults
+        self.topic_options = config.topic_options
+        """With their standings in this node."""
         self.without_effect: tuple[str, ...] = ()
         """Options that were set at run time and have no meaning here."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}

@@ -7,7 +7,7 @@ the option.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
@@ -21,6 +21,7 @@ __all__ = [
     "HONOURED",
     "INT",
     "INT_MAX",
+    "IN_CLUSTER",
     "LIST",
     "LONG",
     "LONG_MAX",
@@ -50,6 +51,8 @@ KIND_NAMES = {
 # Standings: what becomes of an option here.
 HONOURED = "honoured"
 """Does what Kafka says."""
+IN_CLUSTER = "in a cluster"
+"""Honoured by a node of a cluster, accepted without effect by a node alone."""
 ACCEPTED = "accepted"
 """Not used here, and no program relies on its effect: accepted, and logged as without effect."""
 REFUSED = "refused"
@@ -85,6 +88,8 @@ class Option:
     doc: str
     here: Any = None
     """Our default where it is not Kafka's."""
+    alone: Any = None
+    """The default of a node alone, where Kafka's needs several nodes."""
     low: float | None = None
     high: float | None = None
     never: tuple[int, ...] = ()
@@ -114,7 +119,7 @@ class Option:
     @property
     def default_value(self) -> Any:
         """The value when nothing is set, as `parse` would give it."""
-        value = self.default if self.here is None else self.here
+        value = next((one for one in (self.alone, self.here) if one is not None), self.default)
         if self.kind == LIST and value is not None:
             return _split(value)
         return value
@@ -123,6 +128,13 @@ class Option:
     def default_text(self) -> str | None:
         """The default as in DescribeConfigs."""
         return self.text(self.default_value)
+
+    def in_cluster(self) -> "Option":
+        """The same option as a node of a cluster has it."""
+        if self.standing != IN_CLUSTER and self.alone is None:
+            return self
+        standing = HONOURED if self.standing == IN_CLUSTER else self.standing
+        return replace(self, standing=standing, alone=None)
 
     def parse(self, text: str) -> Any:
         """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no value."""

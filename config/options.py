@@ -17,6 +17,7 @@ from odradek.config import option_list
 from odradek.config.option import (
     ACCEPTED,
     HONOURED,
+    IN_CLUSTER,
     INT,
     LIST,
     PER_BROKER,
@@ -38,6 +39,7 @@ __all__ = [
     "FROM_TOPIC",
     "GROUP_OPTIONS",
     "HONOURED",
+    "IN_CLUSTER",
     "REFUSED",
     "THREADS",
     "TOPIC_OPTIONS",
@@ -53,6 +55,7 @@ __all__ = [
     "describe_broker",
     "describe_group",
     "describe_topic",
+    "in_cluster",
     "nearest",
     "option_of_listener",
     "own_group_value",
@@ -80,10 +83,20 @@ class BrokerOptions(dict[str, Option]):
         assert self.keys().isdisjoint(option.name for option in more)
         return BrokerOptions([*self.values(), *more])
 
+    def in_cluster(self) -> "BrokerOptions":
+        """The options as a node of a cluster has them."""
+        return BrokerOptions(in_cluster(self).values())
+
 
 BROKER_OPTIONS = BrokerOptions(option_list.BROKER)
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
 GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.GROUP}
+
+
+def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
+    """The options as a node of a cluster has them."""
+    return {name: option.in_cluster() for name, option in options.items()}
+
 
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
@@ -202,8 +215,8 @@ def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | 
 
 
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
-    """The settings among these names that are accepted without effect."""
-    return tuple(name for name in names if _standing(name, options) == ACCEPTED)
+    """The settings among these names that are accepted without effect by a node with these options."""
+    return tuple(name for name in names if _standing(name, options) in (ACCEPTED, IN_CLUSTER))
 
 
 def _standing(name: str, options: Mapping[str, Option]) -> str | None:

@@ -11,6 +11,7 @@ from odradek.config.options import (
     BROKER_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
+    IN_CLUSTER,
     REFUSED,
     TOPIC_OPTIONS,
     Option,
@@ -25,12 +26,13 @@ _OPENING = """\
 
 This page is made by `python -m odradek.config.page`; change `config/option_list.py` instead of it.
 
-Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of three standings:
+Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of four standings:
 
 - **honoured**: it does what Kafka says;
-- **accepted without effect**: nothing reads it here (thread counts, KRaft's quorum, share groups, tiered
-  storage, TLS and SASL, for which there are no listeners), so any value that Kafka would take is taken, and
-  the log names those that were set, at start and when they are set while the broker runs;
+- **honoured in a cluster**: it does what Kafka says in a node of a cluster, and nothing in a node alone;
+- **accepted without effect**: nothing reads it here (thread counts, what controllers decide, share groups,
+  tiered storage, TLS and SASL, for which there are no listeners), so any value that Kafka would take is
+  taken, and the log names those that were set, at start and when they are set while the broker runs;
 - **refused**: it asks for what is not built (limits, policies, who may do what, a store for old segments) and
   somebody would rely on it, so it is refused when it differs from its default.
 
@@ -43,7 +45,7 @@ Each rules over the one before:
 3. environment variables as in Kafka's Docker image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms` (one
    underscore is a dot, two are an underscore, three are a dash); `CLUSTER_ID` names the cluster of a new data
    directory; `KAFKA_ADVERTISED_LISTENERS` without any `listeners` opens the same ports on all interfaces;
-4. `--set NAME=VALUE` and the short forms `--listen`, `--data-dir`, `--advertise`;
+4. `--set NAME=VALUE` and the short forms `--listen`, `--data-dir`, `--advertise`, `--cluster-id`;
 5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
 
 A name that is not known is a warning in a file or the environment, with the nearest known name, and an error
@@ -54,10 +56,34 @@ When it is ready, `odradek serve` writes an address of its own into the file tha
 `ODRADEK_ADDRESS_FILE` names, if it is set; the image's health check asks there.
 """
 
+_CLUSTER = """\
+## A node of a cluster
+
+A node belongs to a cluster of Apache Kafka's KRaft controllers if `controller.quorum.bootstrap.servers` or
+`controller.quorum.voters` names them and `process.roles` is `broker`, as in Kafka:
+
+    process.roles=broker
+    node.id=7
+    controller.quorum.bootstrap.servers=controller.example:9093
+    controller.listener.names=CONTROLLER
+    listeners=PLAINTEXT://0.0.0.0:9092
+    advertised.listeners=PLAINTEXT://node7.example:9092
+    log.dirs=/data/one,/data/two
+
+Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
+beside other controllers; without others this is a node alone. Connections to controllers are PLAINTEXT so
+far.
+What Kafka refuses is refused: no `node.id`, one of a voter, `controller.listener.names` missing, without a
+protocol or among `listeners`, a listener among brokers that is not advertised, controllers named without
+`process.roles`.
+"""
+
 _OTHER_DEFAULTS = """\
 ## Defaults of our own
 
 Replication factors, node id, listener and directory are those that one node on one machine can have at once.
+In a cluster the replication factors and in-sync replicas of internal topics have Kafka's defaults, and
+`node.id` is required.
 The backlog is longer, so that many clients may arrive in a burst, and the sizes of socket buffers are left to
 the system (-1), which fits them to each connection.
 
@@ -105,11 +131,13 @@ def page() -> str:
     topic = [option for option in TOPIC_OPTIONS.values() if not option.internal]
     parts = [
         _OPENING,
-        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if option.here is not None),
+        _CLUSTER,
+        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if _is_other(option)),
         _ADDRESSES,
         _CHANGES,
         "## Topic options\n",
         _section("Honoured", topic, HONOURED, _topic_table),
+        _section("Honoured in a cluster", topic, IN_CLUSTER, _plain_table),
         _section("Accepted without effect", topic, ACCEPTED, _plain_table),
         _section("Refused", topic, REFUSED, _topic_table),
         _GROUP,
@@ -117,6 +145,7 @@ def page() -> str:
         _section("Accepted without effect", GROUP_OPTIONS.values(), ACCEPTED, _plain_table),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
+        _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),
         _section("Accepted without effect", broker, ACCEPTED, _plain_table),
         _section("Refused", broker, REFUSED, _plain_table),
     ]
@@ -127,9 +156,14 @@ def _section(title: str, options: Iterable[Option], standing: str, table: Table)
     return f"### {title}\n\n" + table([option for option in options if option.standing == standing])
 
 
+def _is_other(option: Option) -> bool:
+    """Whether its default is not Kafka's."""
+    return option.here is not None or option.alone is not None
+
+
 def _difference(option: Option) -> str:
     kafka = "none, required" if option.default is None else f"`{_shown(option.default)}`"
-    return f"| `{option.name}` | {kafka} | `{_shown(option.here)}` |\n"
+    return f"| `{option.name}` | {kafka} | `{_shown(option.here or option.alone)}` |\n"
 
 
 def _topic_table(options: Iterable[Option]) -> str:

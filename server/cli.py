@@ -225,6 +225,12 @@ def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
         help="set one option; may be given many times",
     )
     serve.add_argument(
+        "--cluster-id",
+        metavar="ID",
+        help="the cluster of a new data directory (default: that of the others or of the controllers, else "
+        "a new one)",
+    )
+    serve.add_argument(
         "--release-version",
         metavar="VERSION",
         help="begin a new data directory with the feature levels of a release of Kafka, such as 4.0",
@@ -307,6 +313,7 @@ def _serve(options: argparse.Namespace) -> int:
             listen=options.listen,
             data_dir=options.data_dir,
             advertise=options.advertise,
+            cluster_id=options.cluster_id,
             first_levels=read_levels(options.features, options.release_version),
         )
         _log_to_stderr(options.log_level)

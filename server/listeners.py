@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from odradek.config.broker_config import WILDCARDS, ConfigError
+from odradek.config.config_error import ConfigError
+from odradek.config.listeners import WILDCARDS
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
 

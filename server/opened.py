@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS
+from odradek.config.options import GROUP_OPTIONS
 from odradek.server.reconfiguration import configs_of, log_without_effect
 from odradek.server.schedule import Schedule
 from odradek.server.topic_logs import TopicLogs
@@ -84,8 +84,15 @@ def _follow_metadata(bound: Bound, plane: ControlPlane) -> TopicLogs:
     plane.publisher.logs = topic_logs
     bound.reconfiguration.follow(plane.view)
     bound.reconfiguration.register(lambda live: _configure_store(store, live))
+<<<<<<< HEAD
     log_without_effect("topic", configs_of(plane.view.topics.values()), TOPIC_OPTIONS)
     log_without_effect("group", plane.view.group_configs, GROUP_OPTIONS)
+=======
+    topic_options = bound.reconfiguration.live.topic_options
+    log_without_effect("topic", configs_of(machine.view.topics.values()), topic_options)
+    log_without_effect("group", machine.view.group_configs, GROUP_OPTIONS)
+    _register_broker(node, bound.ports, machine)
+>>>>>>> wt-conf
     return topic_logs
 
 

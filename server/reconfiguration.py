@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
-from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, Option, without_effect
+from odradek.config.options import GROUP_OPTIONS, Option, without_effect
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, TopicView
@@ -44,7 +44,8 @@ class Reconfiguration:
         if change.brokers_configured:
             self.follow(view)
         created = {topic.name: topic for topic, _ in change.created}
-        log_without_effect("topic", configs_of([*created.values(), *change.configured]), TOPIC_OPTIONS)
+        topics = configs_of([*created.values(), *change.configured])
+        log_without_effect("topic", topics, self.live.topic_options)
         groups = {name: view.group_configs.get(name, {}) for name in change.groups_configured}
         log_without_effect("group", groups, GROUP_OPTIONS)
 

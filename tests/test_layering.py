@@ -52,7 +52,7 @@ FORBIDDEN = {
     "offline": IMPURE - {"time"},
 }
 EXCEPTIONS = {
-    ("config", "broker_config.py", "socket"),  # inet_aton, which only reads a text
+    ("config", "listeners.py", "socket"),  # inet_aton, which only reads a text
 }
 COMMAND_LINES = {
     ("server", "cli.py", f"odradek.{module}")

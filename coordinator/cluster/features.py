@@ -9,13 +9,19 @@ off here, as a client sees it: SCRAM credentials (below `SCRAM_SINCE`), several 
 Share groups are not built. Their feature is known, so that an upgrade of all features to a release goes
 through as with Kafka; a new cluster begins with level 0, and at no level a share API is served.
 
+A node of a cluster registers `NODE_FEATURES` with the controllers, and cannot serve a cluster that has
+finalized other levels (`unserved_features`). The cluster's metadata.version says how its brokers talk to each
+other (`BrokerGates`).
+
 Source: MetadataVersion, Feature and the features' own classes, Formatter and FeatureControlManager of Kafka
 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
@@ -47,6 +53,17 @@ FEATURES: Mapping[str, Feature] = {
     STREAMS_VERSION: Feature(0, 1, begins=(29, 1)),
     TRANSACTION_VERSION: Feature(0, 2, begins=(24, 2)),
 }
+
+NODE_FEATURES: Mapping[str, tuple[int, int]] = {
+    ELIGIBLE_LEADERS_VERSION: (0, 1),
+    GROUP_VERSION: (0, 1),
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (21, 30),
+    STREAMS_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
+"""Lowest and highest level that a node of a cluster serves. Without share.version, as share groups are not
+built. From metadata.version 21 (3.9-IV0) on replicas name their directories, and fetch with Fetch 17."""
 
 SCRAM_SINCE = 11
 DIRECTORIES_SINCE = 17
@@ -125,3 +142,104 @@ def missing_levels(levels: Mapping[str, int]) -> dict[str, int]:
     """
     newest = {METADATA_VERSION: FEATURES[METADATA_VERSION].highest, KRAFT_VERSION: 1}
     return {} if METADATA_VERSION in levels else newest
+
+
+# A node of a cluster
+
+
+class Unserved(NamedTuple):
+    """A finalized feature at a level that this node does not serve."""
+
+    name: str
+    level: int
+    nearest: int
+    """The nearest level that it serves."""
+
+
+def unserved_features(finalized: Mapping[str, int]) -> list[Unserved]:
+    """Of the finalized features of a cluster those for which this node cannot serve in it. Controllers refuse
+    its registration then (UNSUPPORTED_VERSION)."""
+    unserved = []
+    for name, level in sorted(finalized.items()):
+        lowest, highest = NODE_FEATURES.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            unserved.append(Unserved(name, level, max(lowest, min(level, highest))))
+    return unserved
+
+
+def refusal_of_features(
+    finalized: Mapping[str, int], bootstrap_servers: str = "", controllers: str = ""
+) -> str | None:
+    """One sentence with the command that makes it possible to serve in the cluster; None if it is possible.
+
+    `bootstrap_servers` are brokers of the cluster, HOST:PORT; without any the command asks the `controllers`.
+    """
+    unserved = unserved_features(finalized)
+    if not unserved:
+        return None
+    where = f"--bootstrap-controller {controllers}"
+    if bootstrap_servers or not controllers:
+        where = f"--bootstrap-server {bootstrap_servers or 'HOST:PORT'}"
+    commands = []
+    for change in ("upgrade", "downgrade"):
+        levels = [one for one in unserved if (one.level < one.nearest) == (change == "upgrade")]
+        if levels:
+            told = " ".join(f"--feature {one.name}={one.nearest}" for one in levels)
+            commands.append(f"kafka-features.sh {where} {change} {told}")
+    has = ", ".join(f"{one.name}={one.level}" for one in unserved)
+    return f"The cluster has finalized {has}, which this node does not serve: run {' and '.join(commands)}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerGates:
+    """What a metadata.version allows among the brokers of a cluster and its controllers. Kafka's brokers send
+    these versions of requests to each other without asking before (MetadataVersion)."""
+
+    fetch_version: int
+    """Of a Fetch to another broker."""
+    list_offsets_version: int
+    """Of a ListOffsets to another broker."""
+    partition_record_version: int
+    """Of Partition and PartitionChange records; 2 has eligible leaders."""
+    register_broker_record_version: int
+    has_directories: bool
+    """Replicas name their log directories: LogDirs in the registration, OfflineLogDirs in heartbeats,
+    AssignReplicasToDirs."""
+    has_eligible_leaders: bool
+    """Eligible leader replicas may be switched on (KIP-966)."""
+    has_cordoned_directories: bool
+    """CordonedLogDirs in heartbeats (BrokerHeartbeat 2)."""
+    bumps_leader_epoch_on_shrink: bool
+    """A smaller ISR has a new leader epoch."""
+
+
+ALTER_PARTITION_VERSION = 3
+"""No metadata.version changes it: topics are named by their ids, members of the ISR with their broker epochs.
+Each controller that serves one of `NODE_FEATURES` takes it."""
+
+_FETCH_SINCE = ((7, 13), (9, 14), (10, 15), (19, 16), (21, 17), (27, 18))
+_LIST_OFFSETS_SINCE = ((7, 7), (9, 8), (21, 9), (25, 10), (29, 11))
+_PARTITION_RECORD_SINCE = ((7, 0), (17, 1), (23, 2))
+_REGISTER_BROKER_SINCE = ((7, 1), (8, 2), (17, 3), (30, 4))
+_ELIGIBLE_LEADERS_SINCE = 23
+_STABLE_LEADER_EPOCH_SINCE = 12
+"""Since then a smaller ISR keeps its leader epoch (KAFKA-15021)."""
+
+
+def broker_gates(metadata_version: int) -> BrokerGates:
+    """`metadata_version` is the finalized level, 7 or more."""
+    return BrokerGates(
+        fetch_version=_since(_FETCH_SINCE, metadata_version),
+        list_offsets_version=_since(_LIST_OFFSETS_SINCE, metadata_version),
+        partition_record_version=_since(_PARTITION_RECORD_SINCE, metadata_version),
+        register_broker_record_version=_since(_REGISTER_BROKER_SINCE, metadata_version),
+        has_directories=metadata_version >= DIRECTORIES_SINCE,
+        has_eligible_leaders=metadata_version >= _ELIGIBLE_LEADERS_SINCE,
+        has_cordoned_directories=metadata_version >= CORDONS_SINCE,
+        bumps_leader_epoch_on_shrink=metadata_version < _STABLE_LEADER_EPOCH_SINCE,
+    )
+
+
+def _since(table: Sequence[tuple[int, int]], metadata_version: int) -> int:
+    """The value of the last row that begins at this metadata.version or below."""
+    return table[bisect_right(table, metadata_version, key=lambda row: row[0]) - 1][1]

@@ -16,6 +16,7 @@ from odradek.config.options import (
     BROKER_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
+    IN_CLUSTER,
     REFUSED,
     TOPIC_OPTIONS,
     own_group_value,
@@ -209,6 +210,8 @@ def test_what_nothing_reads_is_taken_and_named():
 def other_value(option):
     """A value that is not its default."""
     default = option.default_value
+    if option.name == "controller.quorum.voters":
+        return "1@localhost:9093"
     if option.choices:
         return next(one for one in option.choices if default not in (one, (one,)))
     if option.kind == BOOLEAN:
@@ -231,6 +234,9 @@ def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promi
     text = f"{option.name}={other_value(option)}"
     if option.standing == REFUSED:
         assert option.name in refusal(sets=[text])
+    elif option.name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        roles = "process.roles=broker,controller"
+        assert load(sets=[roles, text]).without_effect == ("process.roles", option.name)
     else:
         assert load(sets=[text]).without_effect == (option.name,)
 
@@ -445,7 +451,8 @@ def test_every_option_can_be_given_its_default(option):
         return
     config = load(sets=[f"{option.name}={option.default_text}"])
     assert config[option.name] == option.default_value
-    assert config.without_effect == ((option.name,) if option.standing == ACCEPTED else ())
+    without_effect = option.standing in (ACCEPTED, IN_CLUSTER)
+    assert config.without_effect == ((option.name,) if without_effect else ())
     if option.standing == REFUSED:
         assert config.warnings == ()
 
@@ -513,7 +520,7 @@ def test_the_reference_page_is_what_the_declarations_say():
 def test_an_honoured_broker_option_is_read_somewhere():
     # An option that is taken and then ignored is the worst of all; topic options come by way of LogConfig.
     root = pathlib.Path(__file__).parents[2]
-    paths = [root / "config" / "broker_config.py", root / "config" / "live.py"]
+    paths = [root / "config" / name for name in ("broker_config.py", "listeners.py", "live.py")]
     paths += [path for folder in ("server", "apis") for path in (root / folder).rglob("*.py")]
     source = "".join(path.read_text() for path in paths)
     of_topics = {synonym for option in TOPIC_OPTIONS.values() for synonym in option.synonyms}

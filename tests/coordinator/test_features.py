@@ -4,11 +4,16 @@ import pytest
 
 from odradek.coordinator.cluster.features import (
     FEATURES,
+    NODE_FEATURES,
     RELEASES,
+    Unserved,
+    broker_gates,
     first_levels,
     loses_metadata,
     metadata_version_of,
     missing_levels,
+    refusal_of_features,
+    unserved_features,
 )
 
 OLD = {"kraft.version": 1, "share.version": 0}
@@ -102,3 +107,100 @@ def test_a_cluster_from_before_gets_what_changes_nothing_for_it():
     before = {"group.version": 1, "transaction.version": 1}
     assert missing_levels(before) == {"metadata.version": 30, "kraft.version": 1}
     assert missing_levels({**before, "metadata.version": 25}) == {}
+
+
+# A node of a cluster
+
+FRESH = {
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "kraft.version": 1,
+    "metadata.version": 30,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+"""What Kafka 4.3.1 finalizes in a new cluster."""
+
+
+def test_a_node_registers_what_it_serves_and_no_share_groups():
+    assert NODE_FEATURES == {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (21, 30),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
+    for name, (lowest, highest) in NODE_FEATURES.items():
+        assert FEATURES[name].lowest <= lowest < highest == FEATURES[name].highest
+
+
+def test_a_new_cluster_of_kafka_is_refused_for_its_share_groups_alone():
+    assert unserved_features(FRESH) == [Unserved("share.version", 1, 0)]
+    assert refusal_of_features(FRESH, "broker.example:9092") == (
+        "The cluster has finalized share.version=1, which this node does not serve: run kafka-features.sh "
+        "--bootstrap-server broker.example:9092 downgrade --feature share.version=0."
+    )
+
+
+def test_where_no_broker_is_known_the_command_asks_the_controllers():
+    assert "--bootstrap-controller c.example:9093 downgrade" in refusal_of_features(
+        FRESH, "", "c.example:9093"
+    )
+    assert "--bootstrap-server HOST:PORT downgrade" in refusal_of_features(FRESH)
+
+
+@pytest.mark.parametrize("metadata_version", [21, 25, 30])
+def test_a_cluster_without_share_groups_is_served(metadata_version):
+    finalized = {**FRESH, "share.version": 0, "metadata.version": metadata_version}
+    assert refusal_of_features(finalized) is None
+    assert refusal_of_features({"metadata.version": metadata_version}) is None
+
+
+def test_levels_below_and_above_those_of_a_node_are_named_with_their_commands():
+    finalized = {"metadata.version": 20, "transaction.version": 3, "new.version": 1, "other.version": 0}
+    assert refusal_of_features(finalized, "b:1") == (
+        "The cluster has finalized metadata.version=20, new.version=1, transaction.version=3, which this "
+        "node does not serve: run kafka-features.sh --bootstrap-server b:1 upgrade --feature "
+        "metadata.version=21 and kafka-features.sh --bootstrap-server b:1 downgrade --feature new.version=0 "
+        "--feature transaction.version=2."
+    )
+    assert unserved_features({"metadata.version": 31}) == [Unserved("metadata.version", 31, 30)]
+
+
+@pytest.mark.parametrize(
+    ("metadata_version", "fetch", "list_offsets", "partition", "register"),
+    # As MetadataVersion of Kafka 4.3.1 says them.
+    [
+        (7, 13, 7, 0, 1),
+        (8, 13, 7, 0, 2),
+        (9, 14, 8, 0, 2),
+        (17, 15, 8, 1, 3),
+        (19, 16, 8, 1, 3),
+        (21, 17, 9, 1, 3),
+        (22, 17, 9, 1, 3),
+        (23, 17, 9, 2, 3),
+        (25, 17, 10, 2, 3),
+        (26, 17, 10, 2, 3),
+        (27, 18, 10, 2, 3),
+        (29, 18, 11, 2, 3),
+        (30, 18, 11, 2, 4),
+    ],
+)
+def test_brokers_talk_as_the_metadata_version_says(
+    metadata_version, fetch, list_offsets, partition, register
+):
+    gates = broker_gates(metadata_version)
+    assert (gates.fetch_version, gates.list_offsets_version) == (fetch, list_offsets)
+    assert (gates.partition_record_version, gates.register_broker_record_version) == (partition, register)
+
+
+def test_a_metadata_version_opens_what_it_brought():
+    def since(attribute):
+        return [level for level in RELEASES if getattr(broker_gates(level), attribute)]
+
+    assert since("has_directories") == list(range(17, 31))
+    assert since("has_eligible_leaders") == list(range(23, 31))
+    assert since("has_cordoned_directories") == [30]
+    assert since("bumps_leader_epoch_on_shrink") == list(range(7, 12))

@@ -211,6 +211,15 @@ def test_the_variables_of_kafkas_container_start_a_broker(serve):
     assert "WARNING" not in stop(process)[2]
 
 
+def test_the_cluster_id_of_the_command_line_rules_over_the_variable(serve):
+    process, ready = serve(
+        *("--listen", "127.0.0.1:0", "--data-dir", "data", "--cluster-id", "4L6g3nShT-eMCtK--X86sw"),
+        CLUSTER_ID="5L6g3nShT-eMCtK--X86sw",
+    )
+    assert ready[5] == "4L6g3nShT-eMCtK--X86sw"
+    stop(process)
+
+
 @pytest.mark.parametrize(
     ("level", "shown"),
     [("debug", "WI"), ("info", "WI"), ("Warning", "W"), ("error", "")],

@@ -1,0 +1,284 @@
+"""What a node of a cluster is told of it: controllers, listeners among nodes, intervals, replication.
+
+A node joins the cluster of the controllers that `controller.quorum.bootstrap.servers` or
+`controller.quorum.voters` names, with `process.roles=broker`. Without controllers, or with itself as the
+only one (`broker,controller`), it is a node alone. Odradek has no controllers of its own: these are Apache
+Kafka's.
+
+Source: Kafka's KafkaConfig.validateValues and QuorumConfig, release 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from odradek.config.config_error import ConfigError
+from odradek.config.listeners import WILDCARDS, Listener, host_and_port
+
+__all__ = ["UNKNOWN_ID", "ClusterConfig", "ControllerEndpoint", "ReplicationConfig", "joins_cluster"]
+
+UNKNOWN_ID = -1
+_BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
+_VOTERS = "controller.quorum.voters"
+_LISTENER_NAMES = "controller.listener.names"
+
+
+class ControllerEndpoint(NamedTuple):
+    """Where a controller can be reached."""
+
+    id: int
+    """`UNKNOWN_ID` of a bootstrap server."""
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """A node's configuration towards the controllers. Of the fields with an option's name (underscores for
+    dots) each has the value at start; none of these options changes while a broker runs."""
+
+    controllers: tuple[ControllerEndpoint, ...]
+    """Never empty. The voters first, then bootstrap servers at other addresses."""
+    controller_listener_name: str
+    """Controllers tell their endpoints by the names of their listeners; this one counts."""
+    controller_security_protocol: str
+    """Of the connections to controllers: PLAINTEXT so far."""
+    inter_broker_listener: Listener
+    """One of `advertised`. At their listeners of this name other brokers are reached."""
+    advertised: tuple[Listener, ...]
+    """The listeners to register, in the order of the options. Host "" is the name of this machine; port 0 is
+    the port that the listener of this name gets."""
+    broker_rack: str | None
+    broker_heartbeat_interval_ms: int
+    """At least 1."""
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_socket_timeout_ms: int
+    request_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    log_dir_failure_timeout_ms: int
+    controlled_shutdown_enable: bool
+
+    @property
+    def bootstrap_text(self) -> str:
+        """The controllers for people: HOST:PORT, separated by commas."""
+        return ",".join(_address(one) for one in self.controllers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """Replication in a cluster: options by their names with underscores for dots, values at start.
+    `num.replica.fetchers` may change while a broker runs: see `LiveConfig`."""
+
+    num_replica_fetchers: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_receive_buffer_bytes: int
+    replica_socket_timeout_ms: int
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> ReplicationConfig:
+        """`values` are by the names of options."""
+        return cls(**_of_options(cls, values))
+
+
+def joins_cluster(values: Mapping[str, Any], node_id: int) -> bool:
+    """Whether a node with these values of options belongs to a cluster. ConfigError: it would be a
+    controller, or Kafka would not know what it is."""
+    roles = frozenset(values["process.roles"] or ())
+    voters, servers = values[_VOTERS], values[_BOOTSTRAP_SERVERS]
+    if "controller" in roles:
+        _check_only_controller(roles, voters, servers, node_id)
+        return False
+    if not voters and not servers:
+        return False
+    if not roles:
+        raise ConfigError(
+            f"{_VOTERS if voters else _BOOTSTRAP_SERVERS} names controllers and process.roles is missing: "
+            "set process.roles=broker to join their cluster, or leave the controllers out."
+        )
+    return True
+
+
+def _check_only_controller(
+    roles: frozenset[str], voters: tuple[str, ...], servers: tuple[str, ...], node_id: int
+) -> None:
+    if "broker" not in roles:
+        raise ConfigError(
+            "process.roles=controller cannot be served, as Odradek has no controllers of its own: "
+            "let Apache Kafka run the controllers, and set process.roles=broker."
+        )
+    others = [voter for voter in voters if voter.partition("@")[0].strip() != str(node_id)]
+    if others or len(servers) > 1:
+        named = ",".join(others) if others else ",".join(servers)
+        raise ConfigError(
+            f"process.roles=broker,controller beside the controllers {named} cannot be served, as Odradek "
+            "has no controllers of its own: let Apache Kafka run the controllers, and set "
+            "process.roles=broker; a node alone names no other controller."
+        )
+
+
+def cluster_config(
+    values: Mapping[str, Any],
+    *,
+    given: Mapping[str, str],
+    node_id: int,
+    opened: Iterable[Listener],
+    advertised: Iterable[Listener],
+    protocols: Mapping[str, str],
+    inter_broker_listener_name: str,
+) -> ClusterConfig:
+    """Of a node that `joins_cluster`. `opened` are all listeners of the options, `advertised` those of
+    `advertised.listeners`. ConfigError: Kafka would refuse these options, or they need what is not built."""
+    if "node.id" not in given and "broker.id" not in given:
+        raise ConfigError("node.id is missing: each node of a cluster needs a number of its own.")
+    voters = _voters(values[_VOTERS])
+    if node_id in voters:
+        raise ConfigError(
+            f"{_VOTERS} has node.id={node_id}, and process.roles=broker is no controller: "
+            "give this node another number."
+        )
+    name, protocol = _controller_listener(values, opened, protocols)
+    told = _told(opened, advertised)
+    _check_replication(values)
+    own = _of_options(ClusterConfig, values)
+    # Kafka takes 0 and less, and sends heartbeats without a pause then.
+    own["broker_heartbeat_interval_ms"] = max(own["broker_heartbeat_interval_ms"], 1)
+    return ClusterConfig(
+        controllers=_controllers(voters, values[_BOOTSTRAP_SERVERS]),
+        controller_listener_name=name,
+        controller_security_protocol=protocol,
+        inter_broker_listener=_inter_broker(inter_broker_listener_name, told),
+        advertised=told,
+        **own,
+    )
+
+
+def cluster_warnings(values: Mapping[str, Any]) -> list[str]:
+    """Sentences to be logged at the start of a node of a cluster."""
+    warnings = []
+    interval, session = values["broker.heartbeat.interval.ms"], values["broker.session.timeout.ms"]
+    if interval > session / 2:
+        warnings.append(
+            f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms="
+            f"{session}: after one lost heartbeat the controllers take this broker for dead."
+        )
+    first, *others = values[_LISTENER_NAMES]
+    if others:
+        warnings.append(f"{_LISTENER_NAMES} names several listeners: {first}, the first, is used.")
+    return warnings
+
+
+def _voters(texts: Iterable[str]) -> dict[int, ControllerEndpoint]:
+    voters = {}
+    for text in texts:
+        number, at, address = text.strip().partition("@")
+        found = host_and_port(address) if at and number.isascii() and number.isdecimal() else None
+        if found is None or found[0] in WILDCARDS:
+            raise ConfigError(
+                f"{_VOTERS} has {text!r}: an entry is ID@HOST:PORT, such as 1@controller.example:9093."
+            )
+        voters[int(number)] = ControllerEndpoint(int(number), *found)
+    return voters
+
+
+def _controllers(
+    voters: Mapping[int, ControllerEndpoint], servers: Iterable[str]
+) -> tuple[ControllerEndpoint, ...]:
+    known = {(one.host, one.port): one for one in voters.values()}
+    for text in servers:
+        found = host_and_port(text)
+        if found is None:
+            raise ConfigError(
+                f"{_BOOTSTRAP_SERVERS} has {text!r}: an entry is HOST:PORT, such as controller.example:9093."
+            )
+        known.setdefault(found, ControllerEndpoint(UNKNOWN_ID, *found))
+    return tuple(known.values())
+
+
+def _controller_listener(
+    values: Mapping[str, Any], opened: Iterable[Listener], protocols: Mapping[str, str]
+) -> tuple[str, str]:
+    """Name and protocol of the listener of controllers that this node uses."""
+    names = [name.upper() for name in values[_LISTENER_NAMES] or ()]
+    if not names or not all(names):
+        raise ConfigError(
+            f"{_LISTENER_NAMES} is missing: name the listener of the controllers, such as CONTROLLER."
+        )
+    for listener in opened:
+        if listener.name in names:
+            raise ConfigError(
+                f"listeners has {listener.name}, which is a listener of controllers ({_LISTENER_NAMES}), and "
+                "process.roles=broker is none: strike it out of listeners."
+            )
+    for name in names:
+        if name not in protocols:
+            raise ConfigError(
+                f"{_LISTENER_NAMES} has {name} without a protocol: "
+                f"add {name}:PLAINTEXT to listener.security.protocol.map."
+            )
+    if protocols[names[0]] != "PLAINTEXT":
+        raise ConfigError(
+            f"The controllers' listener {names[0]} has {protocols[names[0]]} in "
+            "listener.security.protocol.map, and connections to controllers other than PLAINTEXT are not "
+            "built yet."
+        )
+    return names[0], protocols[names[0]]
+
+
+def _told(opened: Iterable[Listener], advertised: Iterable[Listener]) -> tuple[Listener, ...]:
+    """The listeners of which the cluster is told."""
+    told = tuple(advertised) or tuple(opened)
+    for listener in told:
+        if listener.host in WILDCARDS:
+            raise ConfigError(
+                f"listeners has {listener}, and no other node can connect to that address: "
+                "set advertised.listeners."
+            )
+    return told
+
+
+def _inter_broker(name: str, told: tuple[Listener, ...]) -> Listener:
+    found = next((listener for listener in told if listener.name == name), None)
+    if found is None:
+        names = " or ".join(listener.name for listener in told)
+        raise ConfigError(
+            f"The listener among brokers is {name}, of which other nodes are not told: "
+            f"set inter.broker.listener.name to {names}, or add {name} to advertised.listeners."
+        )
+    return found
+
+
+def _check_replication(values: Mapping[str, Any]) -> None:
+    wait_ms = values["replica.fetch.wait.max.ms"]
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if wait_ms > values[name]:
+            raise ConfigError(
+                f"replica.fetch.wait.max.ms={wait_ms} is above {name}={values[name]}: "
+                "lower the first or raise the second."
+            )
+
+
+def _of_options(cls: type[ClusterConfig | ReplicationConfig], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a class that have an option's name."""
+    named = ((field.name, field.name.replace("_", ".")) for field in fields(cls))
+    return {field: values[option] for field, option in named if option in values}
+
+
+def _address(endpoint: ControllerEndpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host}:{endpoint.port}"

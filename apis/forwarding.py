@@ -41,6 +41,8 @@ class Forwarded:
     """The handler of one such API."""
 
     def __init__(self, api_key: int, forward: Forward) -> None:
+        self._request: Any
+        self._response: Any
         self._request, self._response = find(api_key)
         self._forward = forward
 
@@ -86,7 +88,8 @@ class Forwarded:
         if results is not None:
             name, items = results
             fields[name] = [_result(self._response, name, item, code) for item in items(request)]
-        return self._response(**fields)
+        refused: Message = self._response(**fields)
+        return refused
 
 
 Items = Callable[[Any], list[dict[str, Any]]]
@@ -124,7 +127,7 @@ _RESULTS: Mapping[int, tuple[str, Items]] = {
 requests have one error."""
 
 
-def _result(response: type[Message], name: str, start: dict[str, Any], code: ErrorCode) -> Any:
+def _result(response: Any, name: str, start: dict[str, Any], code: ErrorCode) -> Any:
     (field,) = [field for field in fields_of(response) if field.name == name]
     return field.type.item(**start, error_code=code, error_message=error_message(code))
 

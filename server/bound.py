@@ -70,7 +70,6 @@ def bind(node: Node, ending: AsyncExitStack) -> Bound:
     administrator."""
     from odradek.server.disks import StoreEvents
 
-    _refuse_cluster(node.config)
     ports = Ports()
     ending.callback(ports.close)
     ports.bind(node.config)
@@ -90,16 +89,6 @@ def bind(node: Node, ending: AsyncExitStack) -> Bound:
         topics=topics,
         reconfiguration=Reconfiguration(live),
     )
-
-
-def _refuse_cluster(config: BrokerConfig) -> None:
-    from odradek.config.broker_config import ConfigError
-
-    if config.cluster is not None:
-        raise ConfigError(
-            f"process.roles=broker with the controllers {config.cluster.bootstrap_text}: a node of a cluster "
-            "is not served yet."
-        )
 
 
 def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.server.alone import decide_alone
-from odradek.server.bound import Node, bind, do_nothing
+from odradek.server.bound import Bound, Node, bind, do_nothing
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.opened import open_data
 from odradek.server.serving import Serving, serve
@@ -33,6 +33,24 @@ if TYPE_CHECKING:
     from odradek.server.routes import RequestMetrics, Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
+
+
+async def serve_alone(bound: Bound, ending: AsyncExitStack) -> Serving:
+    """The phases after `bind` of a node that decides itself."""
+    return await serve(open_data(bound, decide_alone(bound, ending), ending), ending)
+
+
+async def serve_in_cluster(bound: Bound, ending: AsyncExitStack) -> Serving:
+    """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
+    from odradek.server.member import deciding_of, join_cluster
+
+    member = await join_cluster(bound, ending)
+    opened = open_data(bound, deciding_of(member), ending)
+    member.follow_with(opened.schedule.changes)
+    serving = await serve(opened, ending)
+    ending.push_async_callback(member.leave)
+    await member.serve()
+    return serving
 
 
 class NotServing(RuntimeError):
@@ -77,8 +95,8 @@ class BrokerServer:
         fails leaves nothing behind."""
         async with AsyncExitStack() as ending:
             bound = bind(self._node, ending)
-            opened = open_data(bound, decide_alone(bound, ending), ending)
-            self._running = [await serve(opened, ending)]
+            serves = serve_alone if self.config.cluster is None else serve_in_cluster
+            self._running = [await serves(bound, ending)]
             self._ending = ending.pop_all()
 
     async def stop(self) -> None:

@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import (
@@ -50,7 +51,12 @@ from odradek.wire.messages.fetch_snapshot import (
     SnapshotId,
     TopicSnapshot,
 )
-from odradek.wire.messages.metadata_records import decode_metadata_record
+from odradek.wire.messages.metadata_records import (
+    ControlRecord,
+    MetadataRecord,
+    decode_control_record,
+    decode_metadata_record,
+)
 from odradek.wire.records import iter_records, iter_whole_batches
 from odradek.wire.schema import Message
 
@@ -117,7 +123,7 @@ class ControllerLink:
         now_ms = monotonic_ms()
         self._fetcher = MetadataFetcher(settings.bootstrap, settings.fetcher, now_ms)
         self._lifecycle = BrokerLifecycle(settings.lifecycle, now_ms)
-        self._image = MetadataImage(settings.cluster_id)
+        self._image = MetadataImage(settings.node_id, settings.cluster_id)
         self._channels: list[_Channel] = []
         self._requests = self._channel("forwarding")
         self._is_view_under_way = False
@@ -199,6 +205,11 @@ class ControllerLink:
         with contextlib.suppress(RuntimeError):
             self._node_loop.call_soon_threadsafe(function, *arguments)
 
+    @property
+    def request_timeout_ms(self) -> int:
+        """Of one request about the log, and of a connection."""
+        return self._settings.request_timeout_ms
+
     def _channel(self, name: str) -> _Channel:
         channel = _Channel(self, name)
         self._channels.append(channel)
@@ -237,7 +248,9 @@ class ControllerLink:
         answer = await peer.ask_within(request, common_version(peer, type(request)), timeout_ms)
         now_ms = monotonic_ms()
         if isinstance(wanted, FetchLog):
-            return self._fetcher.fetched(_fetch_answer(answer), now_ms)
+            found = _fetch_answer(answer)
+            self._check_cluster(found.error)
+            return self._fetcher.fetched(found, now_ms)
         return self._fetcher.snapshot_fetched(_snapshot_answer(answer), now_ms)
 
     def _request_of(self, wanted: FetchLog | FetchSnapshot) -> FetchRequest | FetchSnapshotRequest:
@@ -276,22 +289,26 @@ class ControllerLink:
         )
 
     def _take(self, committed: Committed) -> None:
+        """A snapshot has offsets of its own: it goes to before `next_offset`."""
         image = self._image
         if committed.is_snapshot:
             image.begin_snapshot()
         try:
-            for value in _values(committed.batches):
-                image.replay(decode_metadata_record(value))
-        except (MalformedMessage, ValueError, KafkaError) as error:
+            for last_offset, record in _records(committed.batches):
+                if record is not None:
+                    image.replay(record)
+                elif not committed.is_snapshot:
+                    image.end_batch(last_offset)
+        except (MalformedMessage, InconsistentMetadata, KafkaError) as error:
             raise _Ended(f"the metadata of the cluster cannot be read: {error}") from error
         if committed.is_snapshot:
-            image.end_snapshot()
+            image.end_batch(committed.next_offset - 1)
 
     def _hand_over(self) -> None:
         """The next view, if the node waits for none."""
         if self._is_view_under_way:
             return
-        offset = self._fetcher.applied_offset
+        offset = self._image.offset + 1
         made = self._image.publish()
         if made is None:
             self._applied_offset = offset
@@ -302,10 +319,17 @@ class ControllerLink:
     def _note_applied(self, offset: int) -> None:
         self._is_view_under_way = False
         self._applied_offset = max(self._applied_offset, offset)
-        if self._fetcher.applied_offset > offset:
+        if self._image.offset >= offset:
             self._hand_over()
         if self._lifecycle.state is BrokerState.STARTING:
             self._lifecycle_wish.set()
+
+    def _check_cluster(self, error: ErrorCode) -> None:
+        if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise _Ended(
+                f"the controllers are not of the cluster {self._settings.cluster_id}, to which this node "
+                "belongs (INCONSISTENT_CLUSTER_ID): see cluster.id in meta.properties and --cluster-id"
+            )
 
     # Registration and heartbeats
 
@@ -318,6 +342,11 @@ class ControllerLink:
                     "the controllers have not registered this node within "
                     f"{self._settings.lifecycle.initial_registration_timeout_ms} ms "
                     "(initial.broker.registration.timeout.ms)"
+                )
+            if lifecycle.has_kept_failures(now_ms):
+                raise _Ended(
+                    "a failed log directory could not be reported to the controllers within "
+                    f"{self._settings.lifecycle.directory_failure_timeout_ms} ms (log.dir.failure.timeout.ms)"
                 )
             wanted = lifecycle.next_request(now_ms, self._applied_offset - 1)
             if wanted is None:
@@ -348,9 +377,8 @@ class ControllerLink:
             if error is ErrorCode.NONE:
                 logger.info("registered with broker epoch %d", answer.broker_epoch)
                 lifecycle.registered(answer.broker_epoch, monotonic_ms())
-            elif error in _NEVER_REGISTERED:
-                raise _Ended(f"the controllers refuse to register this node: {error.name}")
             else:
+                self._check_cluster(error)
                 if error is not ErrorCode.NOT_CONTROLLER:
                     logger.warning("the controllers do not register this node yet: %s", error.name)
                 lifecycle.failed(monotonic_ms())
@@ -387,9 +415,6 @@ class ControllerLink:
         if state != self._reported:
             self._reported = state
             self._tell(self._listener.state_changed, *state)
-
-
-_NEVER_REGISTERED = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION})
 
 
 class _Ended(Exception):
@@ -523,11 +548,13 @@ def _snapshot_answer(response: Any) -> SnapshotAnswer:
     )
 
 
-def _values(batches: bytes) -> Iterator[bytes]:
-    """Of all records that are not control records."""
+def _records(batches: bytes) -> Iterator[tuple[int, MetadataRecord | ControlRecord | None]]:
+    """The records of each batch, then None, with the last offset of the batch."""
     view = memoryview(batches)
     for position, header in iter_whole_batches(batches):
-        if not header.is_control:
-            for record in iter_records(view[position : position + header.size_bytes], header):
-                if record.value is not None:
-                    yield bytes(record.value)
+        for record in iter_records(view[position : position + header.size_bytes], header):
+            if header.is_control:
+                yield header.last_offset, decode_control_record(record.key or b"", record.value or b"")
+            elif record.value is not None:
+                yield header.last_offset, decode_metadata_record(record.value)
+        yield header.last_offset, None

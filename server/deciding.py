@@ -21,4 +21,4 @@ class Deciding:
     when_open: Callable[[], None]
     """Called when the logs are open, before topics are made."""
     forward: Forward | None = None
-    """Sends requests that change the cluster to its controllers; None where the plane is a `ClusterMachine`."""
+    """Sends requests that change the cluster to its controllers; None where the plane decides."""

@@ -84,15 +84,9 @@ def _follow_metadata(bound: Bound, plane: ControlPlane) -> TopicLogs:
     plane.publisher.logs = topic_logs
     bound.reconfiguration.follow(plane.view)
     bound.reconfiguration.register(lambda live: _configure_store(store, live))
-<<<<<<< HEAD
-    log_without_effect("topic", configs_of(plane.view.topics.values()), TOPIC_OPTIONS)
-    log_without_effect("group", plane.view.group_configs, GROUP_OPTIONS)
-=======
     topic_options = bound.reconfiguration.live.topic_options
-    log_without_effect("topic", configs_of(machine.view.topics.values()), topic_options)
-    log_without_effect("group", machine.view.group_configs, GROUP_OPTIONS)
-    _register_broker(node, bound.ports, machine)
->>>>>>> wt-conf
+    log_without_effect("topic", configs_of(plane.view.topics.values()), topic_options)
+    log_without_effect("group", plane.view.group_configs, GROUP_OPTIONS)
     return topic_logs
 
 

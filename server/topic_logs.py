@@ -183,7 +183,7 @@ class TopicLogs(NodeLogs):
         if self._store.places.has_unopened or self._absent_directories:
             # The content of a directory that was never opened is unknown: it has what no other one has.
             offline |= {(topic.name, one.index) for topic, one in self._missing()}
-        self._plane.set_offline(self._node_id, offline)
+        self._plane.set_offline(self._node_id, offline, self._store.failing_disks.failures)
 
     @property
     def may_be_offline(self) -> bool:

@@ -58,8 +58,11 @@ class ControlPlane(Protocol):
     def log_directories(self) -> NotedDirectories:
         """The log directories that nodes had at their last start."""
 
-    def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
-        """Of which partitions the node's replicas are offline, since their disk has failed."""
+    def set_offline(
+        self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
+    ) -> None:
+        """Of which partitions the node's replicas are offline, since one of the log directories at these paths
+        has failed or cannot be used."""
 
     def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[TopicResult]]:
         """Topics that are created when they are needed. Raises KafkaError: none was created."""

@@ -222,7 +222,9 @@ class ClusterMachine:
             replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange()
         )
 
-    def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
+    def set_offline(
+        self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str] = ()
+    ) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
         each start finds it again.
         """

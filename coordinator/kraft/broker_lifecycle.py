@@ -55,6 +55,7 @@ class LifecycleSettings:
     heartbeat_interval_ms: int = 2_000
     session_timeout_ms: int = 9_000
     initial_registration_timeout_ms: int = 60_000
+    directory_failure_timeout_ms: int = 30_000
 
 
 class Registration(NamedTuple):
@@ -96,7 +97,8 @@ class BrokerLifecycle:
     """Whether the node has applied the metadata and recovered its logs: it wants to be unfenced."""
     reported_directories: set[bytes] = field(default_factory=set)
     """Offline directories that a controller has been told of."""
-    _offline_directories: dict[bytes, None] = field(default_factory=dict)
+    _offline_directories: dict[bytes, int] = field(default_factory=dict)
+    """When each has failed."""
     _sent_directories: tuple[bytes, ...] = ()
     _is_registered: bool = False
     _has_been_registered: bool = False
@@ -128,6 +130,15 @@ class BrokerLifecycle:
         return (
             not self._has_been_registered
             and now_ms - self.started_ms >= self.settings.initial_registration_timeout_ms
+        )
+
+    def has_kept_failures(self, now_ms: int) -> bool:
+        """Whether a failed directory could not be reported for `log.dir.failure.timeout.ms`: its partitions
+        would stay without a leader, so the node has to end."""
+        return any(
+            now_ms - since_ms >= self.settings.directory_failure_timeout_ms
+            for directory, since_ms in self._offline_directories.items()
+            if directory not in self.reported_directories
         )
 
     # Answers
@@ -178,7 +189,8 @@ class BrokerLifecycle:
     def report_offline(self, directories: Collection[bytes], now_ms: int) -> None:
         """Directories, by id, that have failed; the next heartbeats name them."""
         before = len(self._offline_directories)
-        self._offline_directories.update(dict.fromkeys(directories))
+        for directory in directories:
+            self._offline_directories.setdefault(directory, now_ms)
         if self._is_registered and len(self._offline_directories) > before:
             self._due_in(0, now_ms)
 

@@ -142,3 +142,13 @@ def test_a_node_that_never_served_goes_at_once():
     lifecycle = registered()
     lifecycle.begin_shutdown(1)
     assert lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+def test_a_failure_that_no_controller_learns_of_ends_the_node_after_thirty_seconds():
+    lifecycle = running()
+    lifecycle.report_offline([b"one"], 500)
+    assert not lifecycle.has_kept_failures(30_499)
+    assert lifecycle.has_kept_failures(30_500)
+    lifecycle.next_request(30_500, 9)
+    lifecycle.heartbeat_answered(LIVES, 30_501)
+    assert not lifecycle.has_kept_failures(99_000)

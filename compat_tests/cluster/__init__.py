@@ -1,0 +1,1 @@
+"""Clusters of several processes under Apache Kafka's own controllers."""

@@ -1,0 +1,161 @@
+"""A node of ours joins a cluster of Kafka's controllers, serves in it, and leaves it again."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.differential.harness import Side
+from compat_tests.quorum import Controllers, KafkaMember, OdradekMember, new_cluster_id
+from compat_tests.reference import kafka_tool
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+SESSION_MS = 9_000
+
+
+def brokers_named_by(bootstrap: str) -> set[int]:
+    side = Side("broker", bootstrap)
+    try:
+        return {one.node_id for one in side.ask(MetadataRequest(topics=[]), 9).brokers}
+    finally:
+        side.close()
+
+
+def create_on(side: Side, name: str, node_id: int) -> None:
+    """A topic of one partition on that node; returns when `side` knows its leader."""
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[node_id])
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])
+    answer = side.ask(CreateTopicsRequest(topics=[topic]), 7)
+    assert answer.topics[0].error_code == 0, answer
+
+    def is_led() -> bool:
+        found = side.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 9).topics[0]
+        return not found.error_code and found.partitions[0].leader_id == node_id
+
+    wait_until(is_led, f"{name} is led by {node_id}", seconds=DEADLINE_SECONDS)
+
+
+def test_a_node_and_a_broker_of_kafka_are_named_by_each_other(
+    odradek: OdradekMember, kafka: KafkaMember
+) -> None:
+    for bootstrap in (odradek.bootstrap_servers, kafka.bootstrap_servers):
+        wait_until(
+            lambda where=bootstrap: brokers_named_by(where) == {odradek.node_id, kafka.node_id},  # type: ignore[misc]
+            "both are named",
+            seconds=DEADLINE_SECONDS,
+        )
+
+
+def test_clients_produce_to_both_and_read_both(odradek: OdradekMember, kafka: KafkaMember) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    side = Side("broker", odradek.bootstrap_servers)
+    for node_id in (odradek.node_id, kafka.node_id):
+        create_on(side, f"on-{node_id}", node_id)
+    side.close()
+    names = [f"on-{node_id}" for node_id in (odradek.node_id, kafka.node_id)]
+    producer = KafkaProducer(bootstrap_servers=odradek.bootstrap_servers, acks="all")
+    for number in range(50):
+        for name in names:
+            producer.send(name, b"%d" % number)
+    producer.close()
+    consumer = KafkaConsumer(
+        *names,
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=int(DEADLINE_SECONDS * 1000),
+    )
+    found: dict[str, list[bytes]] = {name: [] for name in names}
+    for record in consumer:
+        found[record.topic].append(record.value)
+        if all(len(values) == 50 for values in found.values()):
+            break
+    consumer.close()
+    assert found == {name: [b"%d" % number for number in range(50)] for name in names}
+
+
+def test_a_restart_finds_the_records_and_a_stop_is_a_controlled_shutdown(controllers: Controllers) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    with OdradekMember(controllers, 21) as node:
+        side = Side("broker", node.bootstrap_servers)
+        create_on(side, "kept", 21)
+        side.close()
+        producer = KafkaProducer(bootstrap_servers=node.bootstrap_servers, acks="all")
+        producer.send("kept", b"one").get(DEADLINE_SECONDS)
+        producer.close()
+        node.stop()
+        assert "broker state PENDING_CONTROLLED_SHUTDOWN" in node.log
+        assert "broker state SHUTTING_DOWN" in node.log
+        node.start()
+        consumer = KafkaConsumer(
+            "kept",
+            bootstrap_servers=node.bootstrap_servers,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=int(DEADLINE_SECONDS * 1000),
+        )
+        assert next(consumer).value == b"one"
+        consumer.close()
+
+
+def test_a_killed_node_is_back_when_its_session_is_over(controllers: Controllers) -> None:
+    with OdradekMember(controllers, 22) as node:
+        node.kill()
+        before = time.monotonic()
+        node.start()
+        assert time.monotonic() - before < SESSION_MS / 1000 + DEADLINE_SECONDS
+        assert "DUPLICATE_BROKER_REGISTRATION" in node.log
+
+
+def test_a_node_of_another_cluster_is_refused_with_both_ids(controllers: Controllers) -> None:
+    other = new_cluster_id()
+    node = OdradekMember(controllers, 23)
+    process = node.begin("--cluster-id", other)
+    assert process.wait(DEADLINE_SECONDS) == 1
+    assert "INCONSISTENT_CLUSTER_ID" in node.log or other in node.log
+    node.kill()
+
+
+def test_a_cluster_with_share_groups_is_refused_with_the_command_that_switches_them_off() -> None:
+    with Controllers(features={}) as controllers:
+        assert isinstance(controllers, Controllers)
+        node = OdradekMember(controllers, 1)
+        process = node.begin("--cluster-id", controllers.cluster_id)
+        assert process.wait(DEADLINE_SECONDS) == 1
+        assert "share.version=1" in node.log
+        assert "downgrade --feature share.version=0" in node.log
+        node.kill()
+
+
+def test_a_node_without_controllers_waits_and_says_for_what() -> None:
+    controllers = Controllers()
+    node = OdradekMember(controllers, 1)
+    node.begin("--cluster-id", controllers.cluster_id)
+    wait_until(lambda: "waiting for the controllers at" in node.log, "it says so", seconds=DEADLINE_SECONDS)
+    node.stop()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("org.apache.kafka.tools.MetadataQuorumCommand", ["describe", "--status"], r"LeaderId:\s+100"),
+        ("org.apache.kafka.tools.MetadataQuorumCommand", ["describe", "--replication"], r"\n1\s.*Observer"),
+        ("org.apache.kafka.tools.ClusterTool", ["cluster-id"], r"Cluster ID: \S+"),
+        ("org.apache.kafka.tools.FeatureCommand", ["describe"], r"metadata.version.*FinalizedVersionLevel"),
+    ],
+)
+def test_kafkas_tools_work_through_a_node_of_ours(
+    odradek: OdradekMember, tool: str, arguments: list[str], expected: str
+) -> None:
+    bootstrap = ["--bootstrap-server", odradek.bootstrap_servers]
+    ordered = [*arguments, *bootstrap] if "ClusterTool" in tool else [*bootstrap, *arguments]
+    assert re.search(expected, kafka_tool(tool, *ordered).stdout)

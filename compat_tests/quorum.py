@@ -1,0 +1,219 @@
+"""A cluster of several processes: Kafka's own controllers, Kafka's brokers, and nodes of Odradek.
+
+`Controllers` is the quorum, `KafkaMember` a broker of Kafka under it, `OdradekMember` a node of ours. Each
+has `start`, `stop`, `kill` and `restart`; only processes that were started here are ever signalled.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+
+from compat_tests import reference
+from compat_tests.reference import CURRENT, SHOWN_LENGTH, SMALL_JVM, class_path, free_port
+
+CONTROLLER_ID = 100
+START_SECONDS = 60
+CONTROLLER_JVM = ["-Xms64m", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+BROKER_JVM = ["-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
+CONTROLLER = """\
+process.roles=controller
+node.id={node_id}
+controller.quorum.bootstrap.servers=127.0.0.1:{port}
+listeners=CONTROLLER://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT
+log.dirs={data}
+{more}
+"""
+
+BROKER = """\
+process.roles=broker
+node.id={node_id}
+controller.quorum.bootstrap.servers={controllers}
+listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+group.initial.rebalance.delay.ms=0
+{more}
+"""
+
+INTERNAL_TOPICS = {
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+def new_cluster_id() -> str:
+    """Its first byte keeps it from looking like an option."""
+    return base64.urlsafe_b64encode(b"0" + os.urandom(15)).rstrip(b"=").decode()
+
+
+def _lines(properties: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}={value}" for name, value in properties.items())
+
+
+class Controllers(reference.Kafka):
+    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        features: Mapping[str, int] | None = None,
+        version: str = CURRENT,
+    ) -> None:
+        self.cluster_id = new_cluster_id()
+        levels = {"share.version": 0} if features is None else features
+        formatting = [text for name, level in levels.items() for text in ("--feature", f"{name}={level}")]
+        super().__init__(version, properties, formatting=formatting, jvm=CONTROLLER_JVM)
+
+    def _format(self, config: pathlib.Path) -> None:
+        config.write_text(
+            CONTROLLER.format(
+                node_id=CONTROLLER_ID, port=self.port, data=self.data_dir, more=_lines(self._properties)
+            )
+        )
+        _format(self.version, self.cluster_id, config, "--standalone", *self._formatting)
+
+
+class KafkaMember(reference.Kafka):
+    """A broker of Apache Kafka that `controllers` control."""
+
+    def __init__(
+        self, controllers: Controllers, node_id: int, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._controllers = controllers
+        self.node_id = node_id
+        more = {**INTERNAL_TOPICS, **(properties or {})}
+        super().__init__(controllers.version, more, jvm=BROKER_JVM)
+
+    def _format(self, config: pathlib.Path) -> None:
+        config.write_text(
+            broker_properties(self._controllers, self.node_id, self.port, self.data_dir, self._properties)
+        )
+        _format(self.version, self._controllers.cluster_id, config, "--no-initial-controllers")
+
+
+class OdradekMember:
+    """A node of ours that `controllers` control, started as its user does: from a server.properties."""
+
+    def __init__(
+        self, controllers: Controllers, node_id: int, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self.node_id = node_id
+        self._cluster_id = controllers.cluster_id
+        self.port = free_port()
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-"))
+        self.data_dir = self.directory / "data"
+        self._log = self.directory / "broker.log"
+        self._config = self.directory / "server.properties"
+        more = {**INTERNAL_TOPICS, **(properties or {})}
+        self._config.write_text(broker_properties(controllers, node_id, self.port, self.data_dir, more))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the node does not run"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the node has printed."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def __enter__(self) -> OdradekMember:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+        self.kill()
+        if error is not None:
+            error.add_note(f"the log of node {self.node_id} ended with:\n{self.log[-SHOWN_LENGTH:]}")
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts the process and does not wait for it."""
+        if "--cluster-id" not in arguments:
+            arguments = ("--cluster-id", self._cluster_id, *arguments)
+        command = [sys.executable, "-m", "odradek", "serve", str(self._config), *arguments]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        return self._process
+
+    def start(self) -> None:
+        """Returns when the node is unfenced and answers."""
+        told = len(self.log)
+        process = self.begin()
+        deadline = time.monotonic() + START_SECONDS
+        while " ready on " not in self.log[told:]:
+            if process.poll() is not None:
+                raise RuntimeError(f"the node ended with status {process.returncode}:\n{self.log[told:]}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not ready after {START_SECONDS} s:\n{self.log[told:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """As its operator does; kills it when it has not ended after 30 s."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stops it if it runs, then starts it on the same port and data."""
+        self.stop()
+        self.start()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def broker_properties(
+    controllers: Controllers, node_id: int, port: int, data: pathlib.Path, more: Mapping[str, str]
+) -> str:
+    """A server.properties that either kind of broker takes."""
+    return BROKER.format(
+        node_id=node_id,
+        controllers=controllers.bootstrap_servers,
+        port=port,
+        data=data,
+        more=_lines(more),
+    )
+
+
+def _format(version: str, cluster_id: str, config: pathlib.Path, *arguments: str) -> None:
+    command = ["java", *SMALL_JVM, "-cp", class_path(version), "kafka.tools.StorageTool", "format"]
+    command += ["-t", cluster_id, "-c", str(config), *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode != 0:
+        config.unlink()
+        raise RuntimeError(f"formatting failed:\n{finished.stdout}{finished.stderr}")

@@ -1,0 +1,349 @@
+"""A node of a cluster: it joins its controllers, and follows what they decide.
+
+It registers, replays the metadata log, and opens its data once it has caught up. Then it asks to be unfenced.
+Each later view makes, configures and removes the partitions of this node before the next one is taken in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
+from odradek.coordinator.cluster.publishing import Publisher
+from odradek.coordinator.cluster.view import ClusterChange, ClusterView
+from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
+from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
+from odradek.server.controller_link import ControllerLink, LinkSettings
+from odradek.server.deciding import Deciding
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.wire.schema import uuid_from_text
+from odradek.wire.work import Work, finish
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from odradek.apis.forwarding import Answered
+    from odradek.config.cluster_config import ClusterConfig
+    from odradek.coordinator.cluster.topics import NewTopic
+    from odradek.server.bound import Bound
+    from odradek.server.ports import Ports
+    from odradek.server.work import WorkQueue
+    from odradek.wire.messages.envelope import EnvelopeRequest
+
+logger = logging.getLogger("odradek.cluster")
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+TOPIC_CREATION_TIMEOUT_MS = 30_000
+
+
+class _NoNotes:
+    """The directories of a node are in the metadata of the cluster."""
+
+    def of(self, node_id: int) -> Mapping[str, str]:
+        return {}
+
+    def note(self, node_id: int, paths: Mapping[str, str]) -> None:
+        """Nothing to do."""
+
+
+class _NewTopicResult:
+    """As `machine.TopicResult`."""
+
+    def __init__(self, name: str, error: KafkaError | None) -> None:
+        self.name = name
+        self.error = error
+
+
+class Member:
+    """The control plane of a node of a cluster (`ControlPlane`), and the link's listener."""
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        cluster: ClusterConfig,
+        directory_ids: Mapping[str, bytes],
+        on_end: Callable[[], object],
+    ) -> None:
+        self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
+        self.deletions: Mapping[bytes, str] = {}
+        self.log_directories = _NoNotes()
+        self.state = BrokerState.STARTING
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self._settings = settings
+        self._cluster = cluster
+        self._directory_ids = directory_ids
+        self._on_end = on_end
+        self._changes: WorkQueue | None = None
+        self._states = asyncio.Condition()
+        self._failure: str | None = None
+        self._is_closed = False
+        self._producer_ids: range | None = None
+        self._is_asking_producer_ids = False
+        self.link = ControllerLink(settings, self)
+
+    @property
+    def view(self) -> ClusterView:
+        return self.publisher.view
+
+    # Start and end
+
+    async def join(self) -> None:
+        """Returns when the metadata log has been replayed. Raises ConfigError with one sentence."""
+        self.publisher.subscribe(lambda view, change: self._check_features(view))
+        self.link.start()
+        await self._until(lambda: self.state is not BrokerState.STARTING)
+
+    def follow_with(self, changes: WorkQueue) -> None:
+        """From now on the node has logs: views are taken in by works of that queue."""
+        self._changes = changes
+
+    async def serve(self) -> None:
+        """The listeners answer. Returns when the controllers have unfenced the node."""
+        self._ask_producer_ids()
+        self.link.set_ready()
+        await self._until(lambda: self.state is not BrokerState.RECOVERY)
+        logger.info("node %d is unfenced, broker epoch %d", self._settings.node_id, self.broker_epoch)
+
+    async def leave(self) -> None:
+        """Controlled shutdown: returns when nothing is led here any more, or nobody waits for it."""
+        if self._cluster.controlled_shutdown_enable and self._failure is None:
+            self.link.begin_shutdown()
+            await self._until(lambda: self.state is BrokerState.SHUTTING_DOWN, raises=False)
+        self.close()
+
+    def close(self) -> None:
+        """Views that are on their way are not taken in any more. Harmless a second time."""
+        self._is_closed = True
+        self.link.close()
+
+    async def _until(self, holds: Callable[[], bool], *, raises: bool = True) -> None:
+        async with self._states:
+            await self._states.wait_for(lambda: self._failure is not None or holds())
+        if self._failure is not None and raises:
+            from odradek.config.broker_config import ConfigError
+
+            raise ConfigError(self._failure)
+
+    async def _notify(self) -> None:
+        async with self._states:
+            self._states.notify_all()
+
+    # From the link
+
+    def view_made(self, view: ClusterView, change: ClusterChange, offset: int) -> None:
+        if self._is_closed:
+            return
+        publishing = self.publisher.publishing(lambda _: view, change)
+        if self._changes is None:
+            finish(publishing)
+            self.link.applied(offset)
+            return
+
+        def failed(error: Exception) -> None:
+            logger.critical("a change of the cluster could not be taken in", exc_info=error)
+            self.link.applied(offset)
+
+        self._changes.run(publishing, lambda _: self.link.applied(offset), failed)
+
+    def state_changed(self, state: BrokerState, broker_epoch: int, is_fenced: bool) -> None:
+        if state is not self.state:
+            logger.info("broker state %s, epoch %d", state.value, broker_epoch)
+        elif is_fenced != self.is_fenced and state is BrokerState.RUNNING:
+            logger.warning("this node is %s", "fenced by the controllers" if is_fenced else "unfenced again")
+        self.state, self.broker_epoch, self.is_fenced = state, broker_epoch, is_fenced
+        self._wake()
+
+    def link_failed(self, sentence: str) -> None:
+        is_running = self.state is BrokerState.RUNNING
+        self._failure = sentence
+        self._wake()
+        if is_running:
+            logger.critical("stopping: %s", sentence)
+            self._on_end()
+
+    def _wake(self) -> None:
+        self._waking = asyncio.get_running_loop().create_task(self._notify())
+
+    def _check_features(self, view: ClusterView) -> None:
+        """A cluster with a feature that this node does not serve ends it."""
+        refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
+        if refusal is not None:
+            self.link_failed(refusal)
+
+    # For the node
+
+    def finish_deletion(self, topic_id: bytes) -> None:
+        """Nothing is noted: the metadata log has no deleted topics."""
+
+    def set_offline(
+        self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
+    ) -> None:
+        """The controllers learn which directories are offline, and elect other leaders."""
+        failed = [self._directory_ids[path] for path in directories if path in self._directory_ids]
+        if failed:
+            self.link.report_offline(failed)
+
+    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[_NewTopicResult]]:
+        """Asks the controllers. Their view may have the topics a little later."""
+        request = CreateTopicsRequest(
+            topics=[_creatable(one) for one in new_topics], timeout_ms=TOPIC_CREATION_TIMEOUT_MS
+        )
+        asked = self.link.ask(request, timeout_ms=TOPIC_CREATION_TIMEOUT_MS)
+        try:
+            response = yield asked.result
+        except (OSError, TimeoutError) as error:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        return [
+            _NewTopicResult(
+                one.name,
+                KafkaError(ErrorCode(one.error_code), one.error_message) if one.error_code else None,
+            )
+            for one in response.topics
+        ]
+
+    def forward(self, envelope: EnvelopeRequest, answered: Answered) -> None:
+        """See `apis.forwarding.Forward`."""
+        loop = asyncio.get_running_loop()
+
+        def done(future: Future[Any]) -> None:
+            response = None if future.cancelled() or future.exception() else future.result()
+            try:
+                loop.call_soon_threadsafe(answered, response)
+            except RuntimeError:
+                logger.debug("the answer to a forwarded request came after the end")
+
+        self.link.ask(envelope).add_done_callback(done)
+
+    def allocate_producer_ids(self) -> range:
+        """The block that was asked for ahead. COORDINATOR_LOAD_IN_PROGRESS while there is none."""
+        block, self._producer_ids = self._producer_ids, None
+        self._ask_producer_ids()
+        if block is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The next producer ids have not come yet."
+            )
+        return block
+
+    def _ask_producer_ids(self) -> None:
+        if self._is_asking_producer_ids:
+            return
+        self._is_asking_producer_ids = True
+        loop = asyncio.get_running_loop()
+        request = AllocateProducerIdsRequest(broker_id=self._settings.node_id, broker_epoch=self.broker_epoch)
+
+        def take(future: Future[Any]) -> None:
+            self._is_asking_producer_ids = False
+            if future.cancelled() or future.exception() is not None:
+                return
+            response = future.result()
+            if response.error_code:
+                logger.warning("no producer ids: %s", ErrorCode(response.error_code).name)
+                return
+            first = response.producer_id_start
+            self._producer_ids = range(first, first + response.producer_id_len)
+
+        def done(future: Future[Any]) -> None:
+            try:
+                loop.call_soon_threadsafe(take, future)
+            except RuntimeError:
+                logger.debug("producer ids came after the end")
+
+        self.link.ask(request).add_done_callback(done)
+
+
+async def join_cluster(bound: Bound, ending: AsyncExitStack) -> Member:
+    """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
+    cluster = bound.node.config.cluster
+    assert cluster is not None
+    directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
+    member = Member(_link_settings(bound, cluster), cluster, directory_ids, bound.node.on_end)
+    ending.callback(member.close)
+    await member.join()
+    return member
+
+
+def deciding_of(member: Member) -> Deciding:
+    """How the later phases see it."""
+    return Deciding(
+        plane=member,
+        allocate_producer_ids=member.allocate_producer_ids,
+        when_open=lambda: None,
+        forward=member.forward,
+    )
+
+
+def _link_settings(bound: Bound, cluster: ClusterConfig) -> LinkSettings:
+    node, identity = bound.node, bound.identity
+    directory_ids = [uuid_from_text(text) for text in identity.directory_ids.values()]
+    registration = BrokerRegistrationRequest(
+        broker_id=node.id,
+        cluster_id=identity.cluster_id,
+        incarnation_id=os.urandom(16),
+        listeners=_registered_listeners(bound.ports, cluster),
+        features=[
+            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in NODE_FEATURES.items()
+        ],
+        rack=cluster.broker_rack,
+        log_dirs=sorted(directory_ids),
+    )
+    return LinkSettings(
+        bootstrap=[Controller(one.id, one.host, one.port) for one in cluster.controllers],
+        cluster_id=identity.cluster_id,
+        node_id=node.id,
+        registration=registration,
+        directory_id=directory_ids[0],
+        lifecycle=LifecycleSettings(
+            heartbeat_interval_ms=cluster.broker_heartbeat_interval_ms,
+            session_timeout_ms=cluster.broker_session_timeout_ms,
+            initial_registration_timeout_ms=cluster.initial_broker_registration_timeout_ms,
+            directory_failure_timeout_ms=cluster.log_dir_failure_timeout_ms,
+        ),
+        fetcher=FetcherSettings(
+            fetch_timeout_ms=cluster.controller_quorum_fetch_timeout_ms,
+            retry_backoff_ms=cluster.controller_quorum_retry_backoff_ms,
+        ),
+        request_timeout_ms=cluster.controller_quorum_request_timeout_ms,
+        socket_timeout_ms=cluster.controller_socket_timeout_ms,
+    )
+
+
+def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener]:
+    real_ports = {listener.name: listener.port for listener in ports.listeners}
+    return [
+        Listener(
+            name=one.name,
+            host=one.host or socket.gethostname(),
+            port=one.port or real_ports[one.name],
+            security_protocol=SECURITY_PROTOCOLS["PLAINTEXT"],
+        )
+        for one in cluster.advertised
+    ]
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partition_count,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignments
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )

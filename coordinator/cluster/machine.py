@@ -241,7 +241,10 @@ class ClusterMachine:
         """Add a broker to the view, or replace its entry. Not stored: it registers at each start."""
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
-        self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
+        self._publish(
+            replace(self.view, brokers=brokers, registrations=brokers, controller_id=controller_id),
+            ClusterChange(),
+        )
 
     def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:

@@ -219,7 +219,8 @@ class ClusterMachine:
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self.publisher.publish(
-            replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange()
+            replace(self.view, brokers=brokers, registrations=brokers, controller_id=controller_id),
+            ClusterChange(),
         )
 
     def set_offline(

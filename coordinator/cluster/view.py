@@ -1,8 +1,11 @@
 """The cluster's metadata as values: immutable views of it, and what is different between two of them.
 
 A `ClusterView` is what Metadata is answered from, and what Produce, Fetch and the coordinators check before
-they act. It is never edited: `coordinator/cluster/machine.py` makes the next one, which shares all that did
+they act. It is never edited: `coordinator/cluster/machine.py` (one node alone) or
+`coordinator/cluster/metadata_image.py` (a node of a cluster) makes the next one, which shares all that did
 not change.
+
+Fields that only a cluster fills have defaults that are right for one node alone.
 """
 
 from __future__ import annotations
@@ -12,18 +15,25 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from odradek.wire.schema import ZERO_UUID
+
 __all__ = [
     "NO_LEADER",
+    "RECOVERED",
+    "RECOVERING",
     "Broker",
     "ClusterChange",
     "ClusterView",
     "Endpoint",
+    "PartitionChange",
     "PartitionView",
     "Subscriber",
     "TopicView",
 ]
 
 NO_LEADER = -1
+RECOVERED, RECOVERING = 0, 1
+"""States of recovery of a leader: after an unclean election it recovers until it has said that it has."""
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -43,6 +53,20 @@ class Broker:
     endpoints: Mapping[str, Endpoint]
     """By listener name, as advertised. A host of "" is the address at which the client connected."""
     rack: str | None = None
+    epoch: int = -1
+    """Epoch of the registration, which grows with each start of the broker."""
+    incarnation_id: bytes = ZERO_UUID
+    """Id of the broker's process."""
+    is_fenced: bool = False
+    """Whether the broker may neither lead nor be in sync."""
+    in_controlled_shutdown: bool = False
+    """Whether the broker hands its leaderships over, to stop; it may not join a set of in-sync replicas."""
+    directories: tuple[bytes, ...] = ()
+    """Ids of the log directories that can be used, sorted; empty: not known."""
+    cordoned_directories: tuple[bytes, ...] | None = None
+    """Ids of log directories that take no new replicas; None: the broker has not said it."""
+    features: Mapping[str, tuple[int, int]] = field(default_factory=_nothing)
+    """Lowest and highest level that the broker supports, by feature."""
 
 
 class PartitionView(NamedTuple):
@@ -53,7 +77,21 @@ class PartitionView(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: tuple[int, ...] = ()
-    """Brokers whose replica lies on a disk that has failed; the leader among them serves nothing."""
+    """Brokers whose replica lies on a disk that has failed; the leader among them serves nothing. To clients
+    the replicas of brokers that are not in `ClusterView.brokers` are offline as well."""
+    partition_epoch: int = 0
+    """Counts the changes of the partition."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment adds; they are among the replicas."""
+    removing: tuple[int, ...] = ()
+    """Replicas that a reassignment takes away; until then they are among the replicas."""
+    elr: tuple[int, ...] = ()
+    """Replicas out of sync that have all that is committed (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    """Replicas that were eligible before an unclean shutdown, or the last leader."""
+    directories: tuple[bytes, ...] = ()
+    """Id of the log directory of each replica, in the order of the replicas; empty: not known."""
+    leader_recovery_state: int = RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +119,7 @@ class ClusterView:
     controller_id: int = -1
     """A broker that is alive; clients send it what changes the cluster."""
     brokers: Mapping[int, Broker] = field(default_factory=_nothing)
+    """Brokers that clients may be named: all that are registered and not fenced."""
     topics: Mapping[str, TopicView] = field(default_factory=_nothing)
     topic_names: Mapping[bytes, str] = field(default_factory=_nothing)
     """Name by topic id."""
@@ -91,7 +130,13 @@ class ClusterView:
     features: Mapping[str, int] = field(default_factory=_nothing)
     """Finalized level by feature; a level of 0 is not in it."""
     features_epoch: int = 0
-    """Grows with each change of levels; 0: none were ever set."""
+    """Grows with each change of levels; 0: none were ever set. In a cluster it is the metadata offset."""
+    registrations: Mapping[int, Broker] = field(default_factory=_nothing)
+    """All brokers of the cluster, those that are fenced too."""
+    client_metrics_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+    """Settings of subscriptions to client metrics, by their name."""
+    unenforced: frozenset[str] = frozenset()
+    """What the cluster's metadata have and this node does not enforce, for people: ACLs, quotas and such."""
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics.get(name)
@@ -112,19 +157,39 @@ class ClusterView:
         return NO_LEADER if partition is None else partition.leader
 
 
+class PartitionChange(NamedTuple):
+    """A partition that is new or other than before."""
+
+    topic: TopicView
+    """As it is now."""
+    before: PartitionView | None
+    """None: it is new."""
+    after: PartitionView
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
     """What is different between two views, so that a subscriber need not compare them."""
 
     created: Sequence[tuple[TopicView, PartitionView]] = ()
-    """Partitions to make on disk, of new and of grown topics."""
+    """Partitions of new and of grown topics; in a cluster those that this node has now and had not before."""
     deleted: Sequence[TopicView] = ()
+    """Topics that are gone, as they were; one with the same name and another id may have come."""
     configured: Sequence[TopicView] = ()
-    """Topics whose overrides changed, as they are now."""
+    """Topics whose overrides changed, as they are now; those of new topics are not told."""
     brokers_configured: Sequence[int | None] = ()
     """Node ids (None: all brokers) whose overrides changed."""
     groups_configured: Sequence[str] = ()
     """Ids of groups whose own settings changed."""
+    changed: Sequence[PartitionChange] = ()
+    """Partitions of any node that are new or other than before, in anything but `offline`. One node alone
+    tells of none: its partitions never change."""
+    removed: Sequence[tuple[TopicView, PartitionView]] = ()
+    """Partitions that this node had, whose topic goes on without a replica here; as they are now."""
+    brokers: Sequence[int] = ()
+    """Node ids of brokers that came, went, or have another registration."""
+    features: Sequence[str] = ()
+    """Features that have another level."""
 
 
 Subscriber = Callable[[ClusterView, ClusterChange], None]

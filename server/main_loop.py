@@ -7,6 +7,7 @@ is raised as a `ConfigError`, whose text is one sentence for the administrator.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -65,7 +66,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
 
     server = BrokerServer(config, after_loading=gc.freeze, polls_before_sleep=True, on_end=end)
     try:
-        await server.start()
+        if not await _is_started(server, stopping):
+            return 0
         gc.freeze()
         gc.enable()
         # Python takes a short write for a whole one: of what a broker imports on a full disk, half a file of
@@ -81,6 +83,21 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         if lifeline is not None:
             loop.remove_reader(lifeline)
     return 1 if has_failed else 0
+
+
+async def _is_started(server: BrokerServer, stopping: asyncio.Event) -> bool:
+    """False where a signal came first: a node of a cluster may wait for its controllers for long."""
+    starting = asyncio.ensure_future(server.start())
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        stopped.cancel()
+        starting.result()
+        return True
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    return False
 
 
 def _allow_many_files() -> None:

@@ -136,12 +136,14 @@ def test_a_cluster_with_share_groups_is_refused_with_the_command_that_switches_t
         node.kill()
 
 
-def test_a_node_without_controllers_waits_and_says_for_what() -> None:
+def test_a_node_without_controllers_waits_says_for_what_and_can_be_stopped() -> None:
     controllers = Controllers()
     node = OdradekMember(controllers, 1)
-    node.begin("--cluster-id", controllers.cluster_id)
+    process = node.begin()
     wait_until(lambda: "waiting for the controllers at" in node.log, "it says so", seconds=DEADLINE_SECONDS)
-    node.stop()
+    process.terminate()
+    assert process.wait(10) == 0
+    node.kill()
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ class ControlPlane(Protocol):
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
     ) -> None:
-        """Of which partitions the node's replicas are offline, since one of the log directories at these paths
-        has failed or cannot be used."""
+        """Of which partitions the node's replicas are offline, and the paths of its log directories that have
+        failed."""
 
     def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[TopicResult]]:
         """Topics that are created when they are needed. Raises KafkaError: none was created."""

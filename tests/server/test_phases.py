@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from odradek.config.broker_config import ConfigError, load
+from odradek.config.broker_config import load
 from odradek.server import alone, bound, opened, serving
 from odradek.server.broker import BrokerServer, NotServing
 from odradek.server.metadata_store import SqliteMetadataStore
@@ -63,21 +63,6 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, module,
         await serve_once(tmp_path, port)
 
     asyncio.run(act())
-
-
-def test_a_node_of_a_cluster_is_not_served_as_a_node_alone(tmp_path):
-    server = BrokerServer(
-        configuration(
-            tmp_path / "data",
-            node_id=7,
-            process_roles="broker",
-            controller_listener_names="CONTROLLER",
-            controller_quorum_bootstrap_servers="localhost:1",
-        )
-    )
-    with pytest.raises(ConfigError, match="the controllers localhost:1: a node of a cluster is not served"):
-        asyncio.run(server.start())
-    assert not (tmp_path / "data").exists()
 
 
 def fail(*_, **__):

@@ -132,7 +132,7 @@ def page() -> str:
     parts = [
         _OPENING,
         _CLUSTER,
-        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if _is_other(option)),
+        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if option.has_own_default),
         _ADDRESSES,
         _CHANGES,
         "## Topic options\n",
@@ -154,11 +154,6 @@ def page() -> str:
 
 def _section(title: str, options: Iterable[Option], standing: str, table: Table) -> str:
     return f"### {title}\n\n" + table([option for option in options if option.standing == standing])
-
-
-def _is_other(option: Option) -> bool:
-    """Whether its default is not Kafka's."""
-    return option.here is not None or option.alone is not None
 
 
 def _difference(option: Option) -> str:

@@ -198,8 +198,9 @@ def _checked(directory: str, content: bytes, partition: str | None) -> Mapping[s
         del properties[MEMBER]
     elif partition is not None and not is_ours:
         raise ConfigError(
-            f"Directory {directory} of log.dirs was written by Apache Kafka and has partitions ({partition}): "
-            "move them to other brokers first (kafka-reassign-partitions), or name an empty directory."
+            f"Directory {directory} of log.dirs was written by Apache Kafka and has partitions "
+            f"({partition}): move them to other brokers first (kafka-reassign-partitions), or name an "
+            "empty directory."
         )
     return properties
 

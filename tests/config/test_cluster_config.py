@@ -253,7 +253,8 @@ def test_an_option_that_is_honoured_in_a_cluster_is_read():
     live = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
     kinds = (ClusterConfig, ReplicationConfig)
     read = {field.name.replace("_", ".") for kind in kinds for field in dataclasses.fields(kind)}
-    source = (pathlib.Path(__file__).parents[2] / "config" / "cluster_config.py").read_text()
+    folder = pathlib.Path(__file__).parents[2] / "config"
+    source = "".join((folder / name).read_text() for name in ("cluster_config.py", "roles.py"))
     unread = {
         option.name
         for option in BROKER_OPTIONS.values()

@@ -111,6 +111,11 @@ class BrokerConfig:
         self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
         if not in_cluster:
             _check_single_node(self.values)
+        elif first_levels is not None:
+            raise ConfigError(
+                "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
+                "kafka-features changes them."
+            )
         check_bounds(self.values)
         _check_internal_topics(self.values)
         self.without_effect = options.without_effect(given, known)

@@ -12,8 +12,9 @@ cluster, the node and its own id, as Kafka writes it (version 1, KIP-858). A nod
 It refuses those of a node alone, of another cluster or node, and those in which Kafka has partitions, before
 anything in them is touched. One that cannot be used is left out as long as there is another.
 
-Nothing is written before the cluster is known, which the controllers may have to be asked for: see
-`ClaimedDirectories.settle`.
+Nothing is written before the cluster is known, which the controllers may have to be asked for. The order of
+a start: `claim_member_directories`, the store's `lock`, `previous_broker_epoch`, `settle` with the cluster of
+the controllers, registration, the store's `open`. Before the store is closed its `broker_epoch` is set.
 """
 
 from __future__ import annotations

@@ -8,18 +8,12 @@ where it was given, and what to do.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from os import PathLike, fspath
 from os.path import abspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.config import options
-from odradek.config.cluster_config import (
-    ClusterConfig,
-    ReplicationConfig,
-    cluster_config,
-    cluster_warnings,
-    joins_cluster,
-)
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import (
     HOST_PORT,
@@ -34,6 +28,10 @@ from odradek.config.listeners import (
 from odradek.config.option import Option
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers, BrokerOptions
 from odradek.config.properties import parse_properties
+from odradek.config.roles import joins_cluster
+
+if TYPE_CHECKING:
+    from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
@@ -64,10 +62,8 @@ class BrokerConfig:
     node_id: int
     cluster_id: str | None
     """The configured cluster id (`--cluster-id`, or the variable CLUSTER_ID as in Kafka's image), if any."""
-    cluster: ClusterConfig | None
+    cluster: "ClusterConfig | None"
     """Of a node of a cluster; None of a node alone."""
-    replication: ReplicationConfig
-    """A node alone does not replicate."""
     topic_options: Mapping[str, Option]
     """The options of topics with their standings in such a node."""
     listeners: tuple[Listener, ...]
@@ -113,22 +109,33 @@ class BrokerConfig:
         self.node_id = _node_id(given, self.values)
         self.data_directories = _data_directories(self.values)
         self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
-        self.replication = ReplicationConfig.from_values(self.values)
         if not in_cluster:
             _check_single_node(self.values)
+        elif first_levels is not None:
+            raise ConfigError(
+                "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
+                "kafka-features changes them."
+            )
         check_bounds(self.values)
         _check_internal_topics(self.values)
         self.without_effect = options.without_effect(given, known)
-        self.warnings = (*warnings, *(cluster_warnings if in_cluster else _warnings_alone)(self.values))
+        self.warnings = (*warnings, *_more_warnings(self.values, in_cluster=in_cluster))
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    @cached_property
+    def replication(self) -> "ReplicationConfig":
+        """A node alone does not replicate."""
+        from odradek.config.cluster_config import ReplicationConfig
+
+        return ReplicationConfig.from_values(self.values)
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for what __init__ did not set; here so that type checkers know of the options.
         raise AttributeError(f"there is no option {name.replace('_', '.')}")
 
-    def _resolve_listeners(self, given: Mapping[str, str], *, in_cluster: bool) -> ClusterConfig | None:
+    def _resolve_listeners(self, given: Mapping[str, str], *, in_cluster: bool) -> "ClusterConfig | None":
         values = self.values
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
         protocols = protocol_map(values["listener.security.protocol.map"])
@@ -160,6 +167,8 @@ class BrokerConfig:
         )
         if not in_cluster:
             return None
+        from odradek.config.cluster_config import cluster_config
+
         return cluster_config(
             values,
             given=given,
@@ -378,7 +387,11 @@ def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
     return directories
 
 
-def _warnings_alone(values: Mapping[str, Any]) -> list[str]:
+def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
+    if in_cluster:
+        from odradek.config.cluster_config import cluster_warnings
+
+        return cluster_warnings(values)
     if values["process.roles"] == ("broker",):
         return [
             "process.roles=broker names no controllers in controller.quorum.bootstrap.servers or "

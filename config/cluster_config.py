@@ -1,9 +1,6 @@
 """What a node of a cluster is told of it: controllers, listeners among nodes, intervals, replication.
 
-A node joins the cluster of the controllers that `controller.quorum.bootstrap.servers` or
-`controller.quorum.voters` names, with `process.roles=broker`. Without controllers, or with itself as the
-only one (`broker,controller`), it is a node alone. Odradek has no controllers of its own: these are Apache
-Kafka's.
+Only nodes of a cluster import this module: a node alone starts without it (`config/roles.py`).
 
 Source: Kafka's KafkaConfig.validateValues and QuorumConfig, release 4.3.
 """
@@ -16,12 +13,18 @@ from typing import Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS, Listener, host_and_port
+from odradek.config.roles import BOOTSTRAP_SERVERS, VOTERS
 
-__all__ = ["UNKNOWN_ID", "ClusterConfig", "ControllerEndpoint", "ReplicationConfig", "joins_cluster"]
+__all__ = [
+    "UNKNOWN_ID",
+    "ClusterConfig",
+    "ControllerEndpoint",
+    "ReplicationConfig",
+    "cluster_config",
+    "cluster_warnings",
+]
 
 UNKNOWN_ID = -1
-_BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
-_VOTERS = "controller.quorum.voters"
 _LISTENER_NAMES = "controller.listener.names"
 
 
@@ -96,42 +99,6 @@ class ReplicationConfig:
         return cls(**_of_options(cls, values))
 
 
-def joins_cluster(values: Mapping[str, Any], node_id: int) -> bool:
-    """Whether a node with these values of options belongs to a cluster. ConfigError: it would be a
-    controller, or Kafka would not know what it is."""
-    roles = frozenset(values["process.roles"] or ())
-    voters, servers = values[_VOTERS], values[_BOOTSTRAP_SERVERS]
-    if "controller" in roles:
-        _check_only_controller(roles, voters, servers, node_id)
-        return False
-    if not voters and not servers:
-        return False
-    if not roles:
-        raise ConfigError(
-            f"{_VOTERS if voters else _BOOTSTRAP_SERVERS} names controllers and process.roles is missing: "
-            "set process.roles=broker to join their cluster, or leave the controllers out."
-        )
-    return True
-
-
-def _check_only_controller(
-    roles: frozenset[str], voters: tuple[str, ...], servers: tuple[str, ...], node_id: int
-) -> None:
-    if "broker" not in roles:
-        raise ConfigError(
-            "process.roles=controller cannot be served, as Odradek has no controllers of its own: "
-            "let Apache Kafka run the controllers, and set process.roles=broker."
-        )
-    others = [voter for voter in voters if voter.partition("@")[0].strip() != str(node_id)]
-    if others or len(servers) > 1:
-        named = ",".join(others) if others else ",".join(servers)
-        raise ConfigError(
-            f"process.roles=broker,controller beside the controllers {named} cannot be served, as Odradek "
-            "has no controllers of its own: let Apache Kafka run the controllers, and set "
-            "process.roles=broker; a node alone names no other controller."
-        )
-
-
 def cluster_config(
     values: Mapping[str, Any],
     *,
@@ -146,10 +113,10 @@ def cluster_config(
     `advertised.listeners`. ConfigError: Kafka would refuse these options, or they need what is not built."""
     if "node.id" not in given and "broker.id" not in given:
         raise ConfigError("node.id is missing: each node of a cluster needs a number of its own.")
-    voters = _voters(values[_VOTERS])
+    voters = _voters(values[VOTERS])
     if node_id in voters:
         raise ConfigError(
-            f"{_VOTERS} has node.id={node_id}, and process.roles=broker is no controller: "
+            f"{VOTERS} has node.id={node_id}, and process.roles=broker is no controller: "
             "give this node another number."
         )
     name, protocol = _controller_listener(values, opened, protocols)
@@ -159,7 +126,7 @@ def cluster_config(
     # Kafka takes 0 and less, and sends heartbeats without a pause then.
     own["broker_heartbeat_interval_ms"] = max(own["broker_heartbeat_interval_ms"], 1)
     return ClusterConfig(
-        controllers=_controllers(voters, values[_BOOTSTRAP_SERVERS]),
+        controllers=_controllers(voters, values[BOOTSTRAP_SERVERS]),
         controller_listener_name=name,
         controller_security_protocol=protocol,
         inter_broker_listener=_inter_broker(inter_broker_listener_name, told),
@@ -190,7 +157,7 @@ def _voters(texts: Iterable[str]) -> dict[int, ControllerEndpoint]:
         found = host_and_port(address) if at and number.isascii() and number.isdecimal() else None
         if found is None or found[0] in WILDCARDS:
             raise ConfigError(
-                f"{_VOTERS} has {text!r}: an entry is ID@HOST:PORT, such as 1@controller.example:9093."
+                f"{VOTERS} has {text!r}: an entry is ID@HOST:PORT, such as 1@controller.example:9093."
             )
         voters[int(number)] = ControllerEndpoint(int(number), *found)
     return voters
@@ -204,7 +171,7 @@ def _controllers(
         found = host_and_port(text)
         if found is None:
             raise ConfigError(
-                f"{_BOOTSTRAP_SERVERS} has {text!r}: an entry is HOST:PORT, such as controller.example:9093."
+                f"{BOOTSTRAP_SERVERS} has {text!r}: an entry is HOST:PORT, such as controller.example:9093."
             )
         known.setdefault(found, ControllerEndpoint(UNKNOWN_ID, *found))
     return tuple(known.values())

@@ -28,7 +28,7 @@ HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<p
 # Here the brackets of an IPv6 address may be missing, as in Kafka.
 _BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"
 _ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{HOST_PORT})")
-_SERVER = re.compile(rf"(?:[0-9a-zA-Z%._-]*://)?(?:{_BARE_PORT}|{HOST_PORT})")
+_SERVER = rf"(?:[0-9a-zA-Z%._-]*://)?(?:{_BARE_PORT}|{HOST_PORT})"
 WILDCARDS = ("0.0.0.0", "::")
 """Every interface, of both families, whichever of them is written."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -168,7 +168,7 @@ def inter_broker_listener(
 def host_and_port(text: str) -> tuple[str, int] | None:
     """The address of another node, HOST:PORT; None if it is none. As in Kafka a protocol before it counts for
     nothing, and an IPv6 address needs no brackets."""
-    match = _SERVER.fullmatch(text.strip())
+    match = re.fullmatch(_SERVER, text.strip())
     if match is None:
         return None
     host = match["ipv6"] or match["bare"] or match["host"]

@@ -117,6 +117,11 @@ class Option:
         return self.kind == PASSWORD
 
     @property
+    def has_own_default(self) -> bool:
+        """Whether the default is not Kafka's."""
+        return self.here is not None or self.alone is not None
+
+    @property
     def default_value(self) -> Any:
         """The value when nothing is set, as `parse` would give it."""
         value = next((one for one in (self.alone, self.here) if one is not None), self.default)

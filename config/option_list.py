@@ -99,7 +99,7 @@ BROKER = (
     Option("server.max.startup.time.ms", ACCEPTED, LONG, LONG_MAX, low=0, internal=True,
            doc="Longest time that a start may take."),
     Option("metadata.log.dir", ACCEPTED, STRING, None,
-           doc="Where KRaft keeps its metadata log; here metadata is a file in the first log directory."),
+           doc="Where KRaft keeps its metadata log; a node alone has metadata in the first log directory."),
     Option("metadata.log.segment.bytes", ACCEPTED, INT, 1_073_741_824, low=8_388_608,
            doc="KRaft: size of a segment of the metadata log."),
     Option("metadata.log.segment.ms", ACCEPTED, LONG, 604_800_000,

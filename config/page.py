@@ -70,11 +70,12 @@ A node belongs to a cluster of Apache Kafka's KRaft controllers if `controller.q
     advertised.listeners=PLAINTEXT://node7.example:9092
     log.dirs=/data/one,/data/two
 
+Such a node is not served yet: its configuration is checked, then the start is refused.
+
 Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
 beside other controllers; without others this is a node alone. Connections to controllers are PLAINTEXT so
-far.
-What Kafka refuses is refused: no `node.id`, one of a voter, `controller.listener.names` missing, without a
-protocol or among `listeners`, a listener among brokers that is not advertised, controllers named without
+far. What Kafka refuses is refused: no `node.id`, one of a voter, `controller.listener.names` missing, without
+a protocol or among `listeners`, a listener among brokers that is not advertised, controllers named without
 `process.roles`.
 """
 
@@ -83,9 +84,8 @@ _OTHER_DEFAULTS = """\
 
 Replication factors, node id, listener and directory are those that one node on one machine can have at once.
 In a cluster the replication factors and in-sync replicas of internal topics have Kafka's defaults, and
-`node.id` is required.
-The backlog is longer, so that many clients may arrive in a burst, and the sizes of socket buffers are left to
-the system (-1), which fits them to each connection.
+`node.id` is required. The backlog is longer, so that many clients may arrive in a burst, and the sizes of
+socket buffers are left to the system (-1), which fits them to each connection.
 
 | option | Kafka's default | here |
 | --- | --- | --- |
@@ -132,7 +132,7 @@ def page() -> str:
     parts = [
         _OPENING,
         _CLUSTER,
-        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if _is_other(option)),
+        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if option.has_own_default),
         _ADDRESSES,
         _CHANGES,
         "## Topic options\n",
@@ -154,11 +154,6 @@ def page() -> str:
 
 def _section(title: str, options: Iterable[Option], standing: str, table: Table) -> str:
     return f"### {title}\n\n" + table([option for option in options if option.standing == standing])
-
-
-def _is_other(option: Option) -> bool:
-    """Whether its default is not Kafka's."""
-    return option.here is not None or option.alone is not None
 
 
 def _difference(option: Option) -> str:

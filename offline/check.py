@@ -282,6 +282,9 @@ class _Check:
         for directory in self._directories:
             if directory.only is not None or not meta_properties.is_ours(directory.path):
                 continue
+            if meta_properties.is_member(directory.path):
+                # The controllers have the metadata.
+                continue
             topics = {
                 key[0]
                 for name in self._disk.list(directory.path)

@@ -79,7 +79,12 @@ def check_identity(directory: str) -> Iterator[Finding]:
     if mended != content:
         what = "its checksum does not fit"
         consequence = "one bit of it is wrong: a start reads it as it was written"
-        if not mended:
+        if not mended and meta_properties.is_member(directory):
+            consequence = (
+                "a node of a cluster does not start with it: restore the file from a backup, or empty the "
+                "directory so that its replicas are copied anew"
+            )
+        elif not mended:
             consequence = "a start makes a new one, with a new cluster id: restore the file from a backup"
         yield Finding(DAMAGE, path, None, what, consequence)
     elif identity_of(directory) is None:

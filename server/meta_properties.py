@@ -1,4 +1,4 @@
-"""`meta.properties`: the cluster and node of a log directory.
+"""`meta.properties`: the cluster and node of a log directory, and how a node alone claims its directories.
 
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
@@ -13,7 +13,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,9 +23,28 @@ from odradek.server import metadata_store
 from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["FILE_NAME", "Identity", "claim_directories", "is_kafkas", "is_ours", "mended"]
+__all__ = [
+    "FILE_NAME",
+    "MEMBER",
+    "Identity",
+    "Unusable",
+    "check_node",
+    "check_writable",
+    "claim_directories",
+    "has_our_mark",
+    "is_kafkas",
+    "is_member",
+    "is_ours",
+    "mended",
+    "new_id",
+    "unusable",
+    "write",
+]
 
 FILE_NAME = "meta.properties"
+MEMBER = "odradek.member"
+"""A property that Kafka passes over: the directory belongs to a node of a cluster, see
+`server/member_directories.py`."""
 _KRAFT_METADATA = "__cluster_metadata-0"
 _CHECKSUM_MARK = b"#crc32="
 """The last line, a comment for Kafka: the checksum of the lines above."""
@@ -44,7 +63,7 @@ class Identity:
     """The reasons why directories cannot be used, by path."""
 
 
-class _Unusable(ConfigError):
+class Unusable(ConfigError):
     """A directory cannot be used because of its disk."""
 
 
@@ -72,29 +91,29 @@ def claim_directories(
     for directory in directories:
         try:
             found[directory] = _read(directory)
-        except _Unusable as error:
+        except Unusable as error:
             failures[directory] = str(error)
-            unusable = error
+            last = error
     if not found:
-        raise unusable
+        raise last
     known = {directory: one.properties for directory, one in found.items() if one.properties}
     for directory, properties in known.items():
-        _check_node(directory, properties, node_id)
+        check_node(directory, properties, node_id)
         theirs = properties["cluster.id"]
         if cluster_id is not None and theirs != cluster_id:
             raise ConfigError(
                 f"Directory {directory} of log.dirs holds data of cluster {theirs}, not of {cluster_id}: "
-                "name another directory, or leave CLUSTER_ID out."
+                "name another directory, or leave --cluster-id and CLUSTER_ID out."
             )
         cluster_id = theirs
-    cluster_id = cluster_id or _new_id(random_bytes)
+    cluster_id = cluster_id or new_id(random_bytes)
     directory_ids: dict[str, str] = {}
     for directory, (properties, is_ours) in found.items():
-        directory_id = properties.get("directory.id") or _new_id(random_bytes)
+        directory_id = properties.get("directory.id") or new_id(random_bytes)
         if not is_ours:
             try:
-                _write(directory, cluster_id, node_id, directory_id)
-            except _Unusable as error:
+                write(directory, cluster_id, node_id, directory_id)
+            except Unusable as error:
                 if len(failures) + 1 == len(failures.keys() | found.keys()):
                     raise
                 failures[directory] = str(error)
@@ -117,10 +136,10 @@ def is_kafkas(directory: str) -> bool:
         return False
     with open(os.path.join(directory, FILE_NAME), "rb") as file:
         content = file.read()
-    return bool(_parsed(content)) and not _has_our_mark(content)
+    return bool(_parsed(content)) and not has_our_mark(content)
 
 
-def _has_our_mark(content: bytes) -> bool:
+def has_our_mark(content: bytes) -> bool:
     """Whether a file has Odradek's checksum line, in which one bit may be wrong."""
     if _CHECKSUM_MARK in content:
         return True
@@ -145,10 +164,8 @@ def _read(directory: str) -> _Found:
         os.makedirs(directory, exist_ok=True)
         theirs = is_kafkas(directory)
     except OSError as error:
-        raise _unusable(directory, error) from None
-    if not os.access(directory, os.W_OK | os.X_OK):
-        advice = "its file system is read-only" if _is_read_only(directory) else "change its owner or mode"
-        raise _Unusable(f"Directory {directory} of log.dirs cannot be written: {advice}.")
+        raise unusable(directory, error) from None
+    check_writable(directory)
     if theirs:
         raise ConfigError(
             f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
@@ -162,15 +179,32 @@ def _read(directory: str) -> _Found:
     except FileNotFoundError:
         return _Found({}, is_ours=False)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     right = mended(content)
+    _refuse_member(directory, right or content)
     if right != content:
         logger.error("%s was damaged, and has been %s", path, "mended" if right else "made anew")
         return _Found(parse_properties(right), is_ours=bool(right))
     properties = _parsed(content)
     if not properties:
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
-    return _Found(properties, _has_our_mark(content) and "directory.id" in properties)
+    return _Found(properties, has_our_mark(content) and "directory.id" in properties)
+
+
+def check_writable(directory: str) -> None:
+    """Raises `Unusable`."""
+    if not os.access(directory, os.W_OK | os.X_OK):
+        advice = "its file system is read-only" if _is_read_only(directory) else "change its owner or mode"
+        raise Unusable(f"Directory {directory} of log.dirs cannot be written: {advice}.")
+
+
+def _refuse_member(directory: str, content: bytes) -> None:
+    if MEMBER.encode() in content:
+        raise ConfigError(
+            f"Directory {directory} of log.dirs belongs to a node of a cluster: start it with "
+            "process.roles=broker and with the controllers in controller.quorum.bootstrap.servers, or name "
+            "another directory."
+        )
 
 
 def _is_read_only(directory: str) -> bool:
@@ -202,12 +236,23 @@ def is_ours(directory: str) -> bool:
     """Whether Odradek has written the file of a directory, and not Kafka."""
     try:
         with open(os.path.join(directory, FILE_NAME), "rb") as file:
-            return _has_our_mark(file.read())
+            return has_our_mark(file.read())
     except OSError:
         return False
 
 
-def _check_node(directory: str, properties: dict[str, str], node_id: int) -> None:
+def is_member(directory: str) -> bool:
+    """Whether a node of a cluster has written the file of a directory."""
+    try:
+        with open(os.path.join(directory, FILE_NAME), "rb") as file:
+            content = file.read()
+    except OSError:
+        return False
+    return MEMBER.encode() in (mended(content) or content)
+
+
+def check_node(directory: str, properties: Mapping[str, str], node_id: int) -> None:
+    """ConfigError: the directory is another node's."""
     # Version 0 is of the time of ZooKeeper and says broker.id.
     theirs = properties.get("node.id", properties.get("broker.id"))
     if theirs != str(node_id):
@@ -217,7 +262,10 @@ def _check_node(directory: str, properties: dict[str, str], node_id: int) -> Non
         )
 
 
-def _write(directory: str, cluster_id: str, node_id: int, directory_id: str) -> None:
+def write(
+    directory: str, cluster_id: str, node_id: int, directory_id: str, *, for_member: bool = False
+) -> None:
+    """Write the file of a directory, with its checksum. Raises `Unusable`."""
     text = (
         "#\n"
         f"#{time.strftime('%a %b %d %H:%M:%S UTC %Y', time.gmtime())}\n"
@@ -226,6 +274,8 @@ def _write(directory: str, cluster_id: str, node_id: int, directory_id: str) -> 
         f"node.id={node_id}\n"
         "version=1\n"
     )
+    if for_member:
+        text += f"{MEMBER}=true\n"
     text += f"{_CHECKSUM_MARK.decode()}{zlib.crc32(text.encode('latin-1')):08x}\n"
     path = os.path.join(directory, FILE_NAME)
     try:
@@ -240,10 +290,10 @@ def _write(directory: str, cluster_id: str, node_id: int, directory_id: str) -> 
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
 
 
-def _new_id(random_bytes: Callable[[int], bytes]) -> str:
+def new_id(random_bytes: Callable[[int], bytes]) -> str:
     """A random UUID (version 4) as text; not one that a command line would take for an option (as Kafka)."""
     while True:
         raw = bytearray(random_bytes(16))
@@ -254,5 +304,5 @@ def _new_id(random_bytes: Callable[[int], bytes]) -> str:
             return text
 
 
-def _unusable(path: str, error: OSError) -> _Unusable:
-    return _Unusable(f"{path} (log.dirs) cannot be used: {error.strerror}.")
+def unusable(path: str, error: OSError) -> Unusable:
+    return Unusable(f"{path} (log.dirs) cannot be used: {error.strerror}.")

@@ -72,7 +72,7 @@ def test_every_option_of_a_broker_is_kafkas_with_kafkas_default(pair: Pair) -> N
             for one in configs
         }
 
-    own = {name for name, option in BROKER_OPTIONS.items() if option.here is not None}
+    own = {name for name, option in BROKER_OPTIONS.items() if option.has_own_default}
     theirs, ours = (facts(side.configs) for side in described(pair, BROKER, "1"))
     assert len(theirs) > 300
     for name in sorted(theirs.keys() | ours.keys()):

@@ -17,6 +17,7 @@ from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.config import LONG_MAX
 from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.places import (
+    CLUSTER_METADATA,
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
@@ -99,7 +100,8 @@ class Opening:
             self._drop_copy(home, name)
             return
         key = key_of(name)
-        if key is None:
+        # A broker of Kafka keeps its log of the cluster's metadata there. It is no partition of a topic here.
+        if key is None or key[0] == CLUSTER_METADATA:
             return
         place = Place(home, name)
         if key in places.by_key and not self._takes_the_place(key, place):

@@ -277,6 +277,10 @@ def is_aside(name: str, suffix: str) -> bool:
     return name.endswith(suffix) and bool(stem) and len(id_) == 32 and not id_.strip(_HEXADECIMAL)
 
 
+CLUSTER_METADATA = "__cluster_metadata"
+"""The name of Kafka's own log of the metadata."""
+
+
 def key_of(name: str) -> Key | None:
     """Topic and partition of a directory's name; None when it is not the name of a partition."""
     topic, dash, index = name.rpartition("-")

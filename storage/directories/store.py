@@ -154,6 +154,8 @@ class LogStore:
         self._truncation = Truncation(
             self.places, lambda: self.flush_journals, self._is_compacting, self.upkeep.remove_segments
         )
+        self.broker_epoch = checkpoints.UNKNOWN_BROKER_EPOCH
+        """Of a node of a cluster, for the mark of a clean stop (KIP-966)."""
         self._cleaner: Cleaner | None = None
         self._flushes_asked_ms: int | None = None
 
@@ -243,7 +245,7 @@ class LogStore:
                 else:
                     journal.close()
             if is_clean:
-                checkpoints.write_clean_shutdown(self.disk, home.path)
+                checkpoints.write_clean_shutdown(self.disk, home.path, self.broker_epoch)
         except OSError:
             pass
 

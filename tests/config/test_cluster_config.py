@@ -57,7 +57,7 @@ def test_kafkas_configuration_of_a_broker_makes_a_node_of_a_cluster(node):
     assert (cluster.broker_rack, cluster.broker_heartbeat_interval_ms) == ("r1", 1000)
     assert cluster.initial_broker_registration_timeout_ms == 60000
     assert not cluster.controlled_shutdown_enable
-    assert config.node_id == 7
+    assert config.node_id == 7 == node("-node.id\nbroker.id=7").node_id
     assert config.warnings == config.without_effect == ()
 
 
@@ -150,6 +150,11 @@ def test_what_cannot_be_a_node_of_a_cluster_is_refused_in_one_sentence(node, tex
         node(text)
     assert words in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+def test_the_feature_levels_are_those_of_the_cluster(node):
+    with pytest.raises(ConfigError, match="a cluster has its feature levels"):
+        node(first_levels={"metadata.version": 25})
 
 
 def test_the_listener_among_brokers_has_to_be_advertised(node):
@@ -253,7 +258,8 @@ def test_an_option_that_is_honoured_in_a_cluster_is_read():
     live = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
     kinds = (ClusterConfig, ReplicationConfig)
     read = {field.name.replace("_", ".") for kind in kinds for field in dataclasses.fields(kind)}
-    source = (pathlib.Path(__file__).parents[2] / "config" / "cluster_config.py").read_text()
+    folder = pathlib.Path(__file__).parents[2] / "config"
+    source = "".join((folder / name).read_text() for name in ("cluster_config.py", "roles.py"))
     unread = {
         option.name
         for option in BROKER_OPTIONS.values()

@@ -18,6 +18,7 @@ from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import Broker
 from odradek.offline.check import CannotCheck, check
 from odradek.server import cli
+from odradek.server.member_directories import claim_member_directories
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
@@ -415,6 +416,22 @@ def test_an_identity_with_one_wrong_bit_is_told(data):
     assert told(data, status=1) == [
         "damage meta.properties: its checksum does not fit. One bit of it is wrong: a start reads it as it "
         "was written."
+    ]
+
+
+def test_a_directory_of_a_cluster_has_no_metadata_and_needs_its_identity(tmp_path):
+    directory = tmp_path / "data"
+    claim_member_directories([str(directory)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA").settle()
+    store = LogStore(OsDisk(), [str(directory)])
+    store.open(NOW_MS)
+    fill(store)
+    store.close(NOW_MS)
+    assert told(directory) == []
+    path = directory / "meta.properties"
+    path.write_bytes(path.read_bytes().replace(b"node.id=1", b"node.id=2").replace(b"cluster", b"cloister"))
+    assert told(directory, status=1) == [
+        "damage meta.properties: its checksum does not fit. A node of a cluster does not start with it: "
+        "restore the file from a backup, or empty the directory so that its replicas are copied anew."
     ]
 
 

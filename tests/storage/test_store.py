@@ -50,6 +50,14 @@ def test_files_have_kafkas_names_and_formats(tmp_path):
     assert (producer[0], producer[1].producer_epoch, producer[1].last_sequence) == (5, 1, 0)
 
 
+def test_kafkas_log_of_the_metadata_is_no_partition_and_stays():
+    disk = MemoryDisk.of({"data/__cluster_metadata-0/00000000000000000000.log": b"of another program"})
+    store = open_store(disk, "data")
+    assert not store.places.by_key
+    store.close(NOW_MS)
+    assert disk.list("data/__cluster_metadata-0") == ["00000000000000000000.log"]
+
+
 def test_a_directory_belongs_to_one_broker(tmp_path):
     directory = str(tmp_path / "data")
     first = open_store(OsDisk(), directory)

@@ -117,7 +117,7 @@ class OdradekMember:
         self, controllers: Controllers, node_id: int, properties: Mapping[str, str] | None = None
     ) -> None:
         self.node_id = node_id
-        self._cluster_id = controllers.cluster_id
+        self.controllers = controllers
         self.port = free_port()
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-"))
         self.data_dir = self.directory / "data"
@@ -151,10 +151,14 @@ class OdradekMember:
             error.add_note(f"the log of node {self.node_id} ended with:\n{self.log[-SHOWN_LENGTH:]}")
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    def format(self) -> None:
+        """Has Kafka's storage tool format the directory."""
+        _format(
+            self.controllers.version, self.controllers.cluster_id, self._config, "--no-initial-controllers"
+        )
+
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait for it."""
-        if "--cluster-id" not in arguments:
-            arguments = ("--cluster-id", self._cluster_id, *arguments)
         command = [sys.executable, "-m", "odradek", "serve", str(self._config), *arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)

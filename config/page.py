@@ -70,8 +70,6 @@ A node belongs to a cluster of Apache Kafka's KRaft controllers if `controller.q
     advertised.listeners=PLAINTEXT://node7.example:9092
     log.dirs=/data/one,/data/two
 
-Such a node is not served yet: its configuration is checked, then the start is refused.
-
 Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
 beside other controllers; without others this is a node alone. Connections to controllers are PLAINTEXT so
 far. What Kafka refuses is refused: no `node.id`, one of a voter, `controller.listener.names` missing, without

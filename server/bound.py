@@ -68,18 +68,9 @@ class Bound:
 def bind(node: Node, ending: AsyncExitStack) -> Bound:
     """`ending` gets the functions that undo it. Raises ConfigError with one sentence for the
     administrator."""
-    from odradek.server.disks import StoreEvents
-
-    ports = Ports()
-    ending.callback(ports.close)
-    ports.bind(node.config)
-    live = _live_config(node.config)
-    topics = TopicLookup(live)
+    ports = bind_ports(node, ending)
     identity = _claim_directories(node.config)
-    events = StoreEvents(node.now_ms)
-    store = _new_store(node.config, topics, events)
-    _lock(store)
-    ending.callback(lambda: store.close(node.now_ms()))
+    store, events, topics, reconfiguration = lock_store(node, ending)
     return Bound(
         node=node,
         ports=ports,
@@ -87,8 +78,31 @@ def bind(node: Node, ending: AsyncExitStack) -> Bound:
         store=store,
         store_events=events,
         topics=topics,
-        reconfiguration=Reconfiguration(live),
+        reconfiguration=reconfiguration,
     )
+
+
+def bind_ports(node: Node, ending: AsyncExitStack) -> Ports:
+    """The first part of `bind`."""
+    ports = Ports()
+    ending.callback(ports.close)
+    ports.bind(node.config)
+    return ports
+
+
+def lock_store(
+    node: Node, ending: AsyncExitStack
+) -> tuple[LogStore, StoreEvents, TopicLookup, Reconfiguration]:
+    """The last part of `bind`; the directories are this node's."""
+    from odradek.server.disks import StoreEvents
+
+    live = _live_config(node.config)
+    topics = TopicLookup(live)
+    events = StoreEvents(node.now_ms)
+    store = _new_store(node.config, topics, events)
+    _lock(store)
+    ending.callback(lambda: store.close(node.now_ms()))
+    return store, events, topics, Reconfiguration(live)
 
 
 def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.server.alone import decide_alone
-from odradek.server.bound import Bound, Node, bind, do_nothing
+from odradek.server.bound import Node, bind, do_nothing
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.opened import open_data
 from odradek.server.serving import Serving, serve
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
     from odradek.storage.directories.store import LogStore
 
 
-async def serve_alone(bound: Bound, ending: AsyncExitStack) -> Serving:
-    """The phases after `bind` of a node that decides itself."""
+async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
+    """The phases of a node that decides itself."""
+    bound = bind(node, ending)
     return await serve(open_data(bound, decide_alone(bound, ending), ending), ending)
 
 
-async def serve_in_cluster(bound: Bound, ending: AsyncExitStack) -> Serving:
+async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
     from odradek.server.member import deciding_of, join_cluster
 
-    member = await join_cluster(bound, ending)
+    bound, member = await join_cluster(node, ending)
     opened = open_data(bound, deciding_of(member), ending)
     member.follow_with(opened.schedule.changes)
     serving = await serve(opened, ending)
@@ -94,9 +95,8 @@ class BrokerServer:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
         fails leaves nothing behind."""
         async with AsyncExitStack() as ending:
-            bound = bind(self._node, ending)
             serves = serve_alone if self.config.cluster is None else serve_in_cluster
-            self._running = [await serves(bound, ending)]
+            self._running = [await serves(self._node, ending)]
             self._ending = ending.pop_all()
 
     async def stop(self) -> None:

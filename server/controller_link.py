@@ -44,6 +44,7 @@ from odradek.server.peers import Peer, PeerLost, common_version, connect
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.wire.messages.fetch_snapshot import (
     FetchSnapshotRequest,
@@ -69,6 +70,9 @@ METADATA_TOPIC_ID = bytes(15) + b"\1"
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 8_388_608
 CLIENT_ID = "odradek"
+ASK_AGAIN_S = 0.25
+CONTROLLERS = 2
+"""In DescribeCluster: the endpoints of controllers."""
 
 
 class NoController(ConnectionError):
@@ -503,6 +507,36 @@ class _Channel:
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()
+
+
+async def find_cluster_id(controllers: Sequence[Controller], timeout_ms: int) -> str:
+    """As the first controller says that answers; waits for one."""
+    silence = _Silence(controllers)
+    while True:
+        for controller in controllers:
+            try:
+                cluster_id = await _ask_cluster_id(controller, timeout_ms)
+            except PeerLost as error:
+                silence.failed(error)
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                silence.ended()
+                return cluster_id
+
+
+async def _ask_cluster_id(controller: Controller, timeout_ms: int) -> str:
+    peer = await connect(
+        controller.host, controller.port, name="controller", client_id=CLIENT_ID, timeout_ms=timeout_ms
+    )
+    try:
+        request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        answer = await peer.ask_within(request, common_version(peer, DescribeClusterRequest), timeout_ms)
+    finally:
+        peer.close()
+    if answer.error_code:
+        raise PeerLost(f"{peer.name}: {ErrorCode(answer.error_code).name} {answer.error_message or ''}")
+    cluster_id: str = answer.cluster_id
+    return cluster_id
 
 
 # What comes over the wire

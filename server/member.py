@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
@@ -19,7 +20,8 @@ from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
-from odradek.server.controller_link import ControllerLink, LinkSettings
+from odradek.server.bound import Bound, bind_ports, lock_store
+from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.deciding import Deciding
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from odradek.apis.forwarding import Answered
     from odradek.config.cluster_config import ClusterConfig
     from odradek.coordinator.cluster.topics import NewTopic
-    from odradek.server.bound import Bound
+    from odradek.server.bound import Node
     from odradek.server.ports import Ports
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.envelope import EnvelopeRequest
@@ -84,6 +86,8 @@ class Member:
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
+        self.when_registered: Callable[[int], object] = lambda broker_epoch: None
+        """Called with each new broker epoch."""
         self._settings = settings
         self._cluster = cluster
         self._directory_ids = directory_ids
@@ -165,6 +169,8 @@ class Member:
             logger.info("broker state %s, epoch %d", state.value, broker_epoch)
         elif is_fenced != self.is_fenced and state is BrokerState.RUNNING:
             logger.warning("this node is %s", "fenced by the controllers" if is_fenced else "unfenced again")
+        if broker_epoch != self.broker_epoch:
+            self.when_registered(broker_epoch)
         self.state, self.broker_epoch, self.is_fenced = state, broker_epoch, is_fenced
         self._wake()
 
@@ -266,15 +272,40 @@ class Member:
         self.link.ask(request).add_done_callback(done)
 
 
-async def join_cluster(bound: Bound, ending: AsyncExitStack) -> Member:
-    """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    cluster = bound.node.config.cluster
+async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Member]:
+    """In place of `bind`; `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
+    from odradek.server.log_directories import refuse_misplaced
+    from odradek.server.member_directories import claim_member_directories
+
+    config, cluster = node.config, node.config.cluster
     assert cluster is not None
+    ports = bind_ports(node, ending)
+    refuse_misplaced(config.data_directories)
+    claimed = claim_member_directories(config.data_directories, node_id=node.id, cluster_id=config.cluster_id)
+    for path, failure in claimed.failures.items():
+        logger.error("the data directory %s is left out, its partitions are offline: %s", path, failure)
+    store, events, topics, reconfiguration = lock_store(node, ending)
+    controllers = [Controller(one.id, one.host, one.port) for one in cluster.controllers]
+    cluster_id = claimed.cluster_id
+    if cluster_id is None:
+        cluster_id = await find_cluster_id(controllers, cluster.controller_quorum_request_timeout_ms)
+    previous_epoch = claimed.previous_broker_epoch()
+    bound = Bound(
+        node=node,
+        ports=ports,
+        identity=claimed.settle(cluster_id),
+        store=store,
+        store_events=events,
+        topics=topics,
+        reconfiguration=reconfiguration,
+    )
     directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
-    member = Member(_link_settings(bound, cluster), cluster, directory_ids, bound.node.on_end)
+    settings = _link_settings(bound, cluster, controllers, previous_epoch)
+    member = Member(settings, cluster, directory_ids, node.on_end)
+    member.when_registered = partial(setattr, store, "broker_epoch")
     ending.callback(member.close)
     await member.join()
-    return member
+    return bound, member
 
 
 def deciding_of(member: Member) -> Deciding:
@@ -287,7 +318,9 @@ def deciding_of(member: Member) -> Deciding:
     )
 
 
-def _link_settings(bound: Bound, cluster: ClusterConfig) -> LinkSettings:
+def _link_settings(
+    bound: Bound, cluster: ClusterConfig, controllers: Sequence[Controller], previous_epoch: int
+) -> LinkSettings:
     node, identity = bound.node, bound.identity
     directory_ids = [uuid_from_text(text) for text in identity.directory_ids.values()]
     registration = BrokerRegistrationRequest(
@@ -301,9 +334,10 @@ def _link_settings(bound: Bound, cluster: ClusterConfig) -> LinkSettings:
         ],
         rack=cluster.broker_rack,
         log_dirs=sorted(directory_ids),
+        previous_broker_epoch=previous_epoch,
     )
     return LinkSettings(
-        bootstrap=[Controller(one.id, one.host, one.port) for one in cluster.controllers],
+        bootstrap=controllers,
         cluster_id=identity.cluster_id,
         node_id=node.id,
         registration=registration,

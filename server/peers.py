@@ -95,8 +95,7 @@ class Peer(asyncio.BufferedProtocol):
 
     # For the transport
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: Any) -> None:
         self._transport = transport
         connected = transport.get_extra_info("socket")
         if connected is not None:

@@ -20,6 +20,10 @@ def test_a_bug_can_be_planted(bug):
     module, _ = BUGS[bug]
     environment = {**os.environ, "ODRADEK_PLANTED_BUG": bug, "PYTHONPATH": str(PLANTED)}
     done = subprocess.run(
-        [sys.executable, "-c", f"import {module}"], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", f"import {module}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr

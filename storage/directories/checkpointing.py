@@ -69,11 +69,14 @@ class Checkpointing:
             if home.failure is not None or not home.was_opened:
                 continue
             yield from self.noting(home, *names)
-            try:
-                yield home.write
-            except OSError as error:
-                # The next start then reads more of the logs; the time after the next it may be written.
-                self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
+            yield from self._writing(home)
+
+    def _writing(self, home: DataDirectory) -> Work[None]:
+        try:
+            yield home.write
+        except OSError as error:
+            # The next start then reads more of the logs; the time after the next it may be written.
+            self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
     def noting(self, home: DataDirectory, *names: str) -> Work[None]:
         """Have these checkpoints of a directory say how things are; all, when none is named."""
@@ -90,6 +93,24 @@ class Checkpointing:
             if number % NOTED_PER_STEP == 0:
                 yield None
         home.want(*names)
+
+    def writing_high_watermarks(self) -> Work[None]:
+        """The high watermarks alone, of partitions with several replicas: a start cannot find these again.
+        Kafka writes them each `replica.high.watermark.checkpoint.interval.ms`. Nothing is written as long as
+        there are no such partitions.
+        """
+        homes: dict[DataDirectory, None] = {}
+        for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
+            partition = place.partition
+            if partition is not None and partition.is_replicated and partition.is_available:
+                place.home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
+                homes[place.home] = None
+            if number % NOTED_PER_STEP == 0:
+                yield None
+        for home in homes:
+            if home.failure is None and home.was_opened:
+                home.want(HIGH_WATERMARKS)
+                yield from self._writing(home)
 
     def close_one(self, key: Key, place: Place) -> None:
         """Close a partition; the next `noting` has what a start after a crash may go by. Raises as

@@ -141,5 +141,7 @@ class FailingDisks:
             self._opening.take_in(key, place, recovered)
         else:
             place.home.scan_checkpoints.pop(key, None)
-            partition.reopen(recovered.log, recovered.log_start_offset)
+            # Records at its end may be gone, so no flush of it is an answer to whoever has committed before.
+            partition.availability.come_back()
+            partition.replace_log(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)

@@ -13,7 +13,7 @@ until somebody deletes it, sets it aside or imports it.
 from functools import partial
 
 from odradek.storage import checkpoints
-from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
+from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.config import LONG_MAX
 from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.places import (
@@ -36,6 +36,14 @@ from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
+
+_FOUND_AGAIN = "what it said is found again in the logs."
+_INSTEAD = {
+    SCAN_CHECKPOINTS: "more is read in the logs.",
+    END_CHECKPOINTS: "more is read in the logs.",
+    HIGH_WATERMARKS: "of partitions with several replicas nothing can be read until their leader says how far "
+    "they are replicated.",
+}
 
 
 class DirectoryInUse(Exception):
@@ -74,12 +82,9 @@ class Opening:
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
         for damaged in home.read_checkpoints():
-            instead = (
-                "more is read"
-                if damaged in (SCAN_CHECKPOINTS, END_CHECKPOINTS)
-                else "what it said is found again"
+            self._places.listener.damage(
+                f"{directory}/{damaged} is damaged: {_INSTEAD.get(damaged, _FOUND_AGAIN)}"
             )
-            self._places.listener.damage(f"{directory}/{damaged} is damaged: {instead} in the logs.")
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.
             remove_files(disk, directory)
@@ -266,6 +271,7 @@ class Opening:
         if topic_id is None and disk.exists(path):
             listener.damage(f"{path} is damaged: {place.name} is taken for one of the topic of today.")
         place.failure = None
+        is_replicated = self._places.replicated_for(*key)
         place.partition = Partition(
             topic,
             index,
@@ -273,6 +279,7 @@ class Opening:
             recovered.log.config,
             recovered.log,
             log_start_offset=recovered.log_start_offset,
+            high_watermark=place.home.offset(HIGH_WATERMARKS, key) if is_replicated else None,
             leader_epoch=max(recovered.log.leader_epochs.latest, self._places.leader_epoch_for(*key)),
             on_trouble=self._places.report_trouble,
         )

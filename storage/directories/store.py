@@ -43,6 +43,7 @@ from odradek.storage.directories.places import (
     default_config,
     first_leader_epoch,
     key_of,
+    never_replicated,
     topic_id_in,
     unknown_topic_id,
 )
@@ -95,6 +96,8 @@ class LogStore:
     """See the module. `config_for` gives the settings of a topic that is found on the disk, `topic_id_for`
     the id of the topic that a partition belongs to, None when there is none, `leader_epoch_for` the least
     epoch in which a partition may go on: its log, all of which may be deleted, need not know.
+    `replicated_for` says whether a partition has other replicas: then its high watermark is where the
+    checkpoint says, else at the end of the log.
 
     When a directory with another topic id is loaded, it is renamed, as by Kafka's LogManager, an empty
     partition takes its place, and `listener.stray` is called. The calls of `maintaining` in
@@ -111,6 +114,7 @@ class LogStore:
         config_for: Callable[[str], LogConfig] = default_config,
         topic_id_for: Callable[[str, int], bytes | None] = unknown_topic_id,
         leader_epoch_for: Callable[[str, int], int] = first_leader_epoch,
+        replicated_for: Callable[[str, int], bool] = never_replicated,
         listener: StoreListener | None = None,
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
@@ -134,6 +138,7 @@ class LogStore:
             config_for=config_for,
             topic_id_for=topic_id_for,
             leader_epoch_for=leader_epoch_for,
+            replicated_for=replicated_for,
             listener=self.listener,
             new_id=new_id,
             gate=new_lock(),
@@ -286,9 +291,11 @@ class LogStore:
         config: LogConfig,
         *,
         leader_epoch: int = 0,
+        is_replicated: bool | None = None,
         now_ms: int | None = None,
     ) -> Partition:
-        """The partition, made if it does not exist. One that exists takes these settings.
+        """The partition, made if it does not exist. One that exists takes these settings. Without
+        `is_replicated` a new one is what `replicated_for` says, and one that exists stays what it is.
 
         Refuses with INCONSISTENT_TOPIC_ID when it exists and belongs to another topic of the same name, with
         KAFKA_STORAGE_ERROR when the disk does not answer.
@@ -309,6 +316,8 @@ class LogStore:
         if partition.config is not config:
             partition.set_config(config)
         partition.follow_leader_epoch(leader_epoch)
+        if is_replicated is not None:
+            partition.set_replicated(is_replicated)
         return partition
 
     def _check_before_adopting(self, topic: str, index: int, topic_id: bytes) -> None:

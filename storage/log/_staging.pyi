@@ -234,8 +234,8 @@ class Appender:
     log_start_offset: int
     leader_epoch: int
     failure: str | None
-    is_sole_replica: bool
-    """Whether nobody follows: then the high watermark is where the log ends."""
+    is_replicated: bool
+    """Whether there are other replicas: if there are none, the high watermark is where the log ends."""
     inspects_records: bool
     log_append_time: bool
     packs_anew: bool
@@ -249,8 +249,11 @@ class Appender:
         buffer: AppendBuffer,
         commit_whole: Callable[[], None],
         commit_failed: Callable[[OSError], NoReturn],
+        high_watermark: int | None = None,
     ) -> None:
-        """`commit_whole` commits what is not plain, `commit_failed` takes all of it back and raises."""
+        """`commit_whole` commits what is not plain, `commit_failed` takes all of it back and raises.
+        `high_watermark` is for one of several replicas; None means that there are no others.
+        """
     def commit(self) -> None:
         """Write what is staged and let readers see it.
 

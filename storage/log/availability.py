@@ -68,7 +68,7 @@ class Availability:
 
     def take_offline(self, reason: str, *, is_reported: bool = False) -> None:
         """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
-        until `Partition.reopen`. No change when it has been deleted or closed. `is_reported`: without
+        until `come_back`. No change when it has been deleted or closed. `is_reported`: without
         `on_trouble`.
         """
         if self._appender.failure is None:

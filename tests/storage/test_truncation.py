@@ -149,7 +149,7 @@ def test_who_waits_for_what_was_cut_gets_an_error_and_who_waits_for_less_goes_on
     _, store, partition = begun()
     append(partition, 6)
     partition = store.get("t", 0)
-    partition.appender.is_sole_replica = False
+    partition.set_replicated(True)
     append(partition, 4)
     called = []
     for offset in (7, 8, 9, 10):
@@ -167,7 +167,7 @@ def test_who_waits_for_what_was_cut_gets_an_error_and_who_waits_for_less_goes_on
 def test_the_high_watermark_stays_where_it_is_if_that_is_before_the_end():
     _, store, partition = begun()
     append(partition, 6)
-    partition.appender.is_sole_replica = False
+    partition.set_replicated(True)
     append(partition, 4)
     cut(store, partition, 8)
     assert (partition.high_watermark, partition.log_end_offset) == (6, 8)

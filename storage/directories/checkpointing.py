@@ -86,7 +86,8 @@ class Checkpointing:
             if partition is not None and home in place.homes and by_key.get(key) is place:
                 # What is deleted stays deleted, whatever has become of the rest.
                 _note_start(key, place)
-                if place.home is home and not partition.availability.is_broken:
+                is_known = not (partition.availability.is_broken or partition.availability.is_paused)
+                if place.home is home and is_known:
                     home.offsets[RECOVERY_POINTS][key] = partition.log.durability.recovery_checkpoint
                     home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
                     _note_end_checkpoint(key, place)
@@ -286,6 +287,8 @@ def _note_end_checkpoint(key: Key, place: Place) -> None:
 def _note_start(key: Key, place: Place) -> None:
     partition = place.partition
     assert partition is not None
+    if partition.availability.is_paused:
+        return  # it may be about to begin elsewhere
     for home in place.homes:
         starts = home.offsets[LOG_STARTS]
         if partition.log_start_offset > 0:

@@ -41,8 +41,7 @@ _FOUND_AGAIN = "what it said is found again in the logs."
 _INSTEAD = {
     SCAN_CHECKPOINTS: "more is read in the logs.",
     END_CHECKPOINTS: "more is read in the logs.",
-    HIGH_WATERMARKS: "of partitions with several replicas nothing can be read until their leader says how far "
-    "they are replicated.",
+    HIGH_WATERMARKS: "the high watermarks of partitions with several replicas begin at the log starts.",
 }
 
 
@@ -253,6 +252,7 @@ class Opening:
             log_start_offset=home.offset(LOG_STARTS, key),
             now_ms=self._places.now_ms,
             gaps_until=gaps_until,
+            may_skip=self._places.replicated_for(*key),
             producer_expiration_ms=self._places.producer_expiration_ms,
             scan_checkpoint=home.scan_checkpoints.get(key),
             end_checkpoint=end if end is not None and end.matches_checkpoint(recovery_point) else None,

@@ -467,17 +467,28 @@ class LogStore:
 
     def truncating(self, partition: Partition, offset: int) -> Work[bool]:
         """Cut a log: the batch that holds `offset` goes, and all after it. False where it ends before. What
-        is staged is refused, and the high watermark is lowered where it is after the end.
+        is staged is refused, and the high watermark is lowered where it is after the end. A log that begins
+        after `offset` begins anew there (`restarting`). Meanwhile appends are refused with
+        KAFKA_STORAGE_ERROR, and readers for a moment.
 
         Refuses with KAFKA_STORAGE_ERROR when it is offline or the disk does not play along, and then it is
-        offline; with OFFSET_OUT_OF_RANGE what is before the first segment; with REASSIGNMENT_IN_PROGRESS
-        while it is on its way to another directory.
+        offline; with REASSIGNMENT_IN_PROGRESS while it is on its way to another directory.
         """
+        self._check_stays(partition)
+        return (yield from self._truncation.truncating(partition, offset))
+
+    def restarting(self, partition: Partition, offset: int) -> Work[None]:
+        """Drop all of a log, which begins anew at `offset`, and with it the high watermark; no producers and
+        no leader epochs are left. In all else as `truncating`. Kafka: `truncateFullyAndStartAt`.
+        """
+        self._check_stays(partition)
+        yield from self._truncation.restarting(partition, offset)
+
+    def _check_stays(self, partition: Partition) -> None:
         key = (partition.topic, partition.index)
         place = self.places.by_key.get(key)
         if self.relocation.is_moved(key) or (place is not None and place.old_home is not None):
             raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{partition.name} is being moved.")
-        return (yield from self._truncation.truncating(partition, offset))
 
     # Compaction
 

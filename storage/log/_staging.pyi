@@ -95,8 +95,14 @@ class ProducerTable:
     """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there is
     another now; (producer id, None, None) where there was none."""
     @property
-    def ended(self) -> list[int]:
-        """First offsets of the transactions whose end is staged."""
+    def ended(self) -> list[tuple[int, int]]:
+        """The transactions whose end is staged: first offset, offset of the marker."""
+    @property
+    def unreplicated(self) -> list[tuple[int, int]]:
+        """The same of those whose end is in the log and, as far as is known, not on all replicas; in the
+        order of the markers."""
+    is_replicated: bool
+    """Whether there are other replicas, which have to have a marker before it counts."""
     order: deque[int] | None
     """The offsets of `open`, ascending, and among them some that are not open any more. None where no
     transaction has been open: a deque takes more memory than all else here."""

@@ -191,6 +191,8 @@ cdef class ProducerTable:
     cdef readonly dict open
     cdef public list undo
     cdef readonly list ended
+    cdef readonly list unreplicated
+    cdef public bint is_replicated
     cdef public object order
 
     def __init__(self, dict producers):
@@ -199,6 +201,7 @@ cdef class ProducerTable:
         self.open = {}
         self.undo = []
         self.ended = []
+        self.unreplicated = []
         for producer_id, entry in self.producers.items():
             if entry.current_txn_first_offset >= 0:
                 self.open[entry.current_txn_first_offset] = producer_id
@@ -245,6 +248,8 @@ cdef class ProducerTable:
         if self.undo:
             self.undo = []
         if self.ended:
+            if self.is_replicated:
+                self.unreplicated += self.ended
             self.ended.clear()
 
     def commit(self):

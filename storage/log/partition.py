@@ -134,6 +134,7 @@ class Partition:
         self.retention = Retention(name, log, self.appender, self.availability)
         self.search = TimestampSearch(log, self.appender, self.availability)
         self.set_config(config)
+        log.producers.set_replicated(high_watermark is not None)
         _check_order(self)
 
     def __repr__(self) -> str:
@@ -165,7 +166,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where READ_COMMITTED ends: where the earliest open transaction begins, else the high watermark.
+        """Where READ_COMMITTED ends: where the earliest open transaction begins, else the high watermark. A
+        transaction is open until the marker that ends it is on all replicas, as in Kafka.
 
         Retention and DeleteRecords may take the first records of a transaction that is open: then it is where
         the log begins, as in Kafka.
@@ -268,6 +270,7 @@ class Partition:
         self.flushing.log = self.retention.log = self.search.log = log
         appender.buffer = log.buffer
         appender.log_start_offset = log_start_offset
+        log.producers.set_replicated(appender.is_replicated)
         self.set_config(self.config)
         # Where the log begins after it, nothing that somebody waits for is in the log.
         is_before_start = high_watermark.offset < log_start_offset
@@ -310,7 +313,7 @@ class Partition:
         To find them the headers of batches are read. A `prompt` question raises `WouldWait` where that would
         have to wait for the disk.
         """
-        if self.availability.is_broken:
+        if self.availability.is_unreadable:
             raise self.availability.unavailable()
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
@@ -375,7 +378,12 @@ class Partition:
         """Whether there are other replicas. If so, only `advance_high_watermark` moves the high watermark; if
         not, it is at the end of the log, now and after each commit.
         """
+        if self.appender.is_replicated and not is_replicated:
+            # A start after a crash takes offsets that are missing after the recovery point for a loss, unless
+            # a leader may have sent what is there.
+            self.log.durability.want_flush()
         self.appender.is_replicated = is_replicated
+        self.log.producers.set_replicated(is_replicated)
         if not is_replicated:
             self.advance_high_watermark(self.log_end_offset)
 
@@ -383,7 +391,9 @@ class Partition:
         """All replicas in sync have what is before `offset`, or before the end of this log. No change where
         it is there already. Without other replicas each commit advances it to the end of the log.
         """
-        self.appender.high_watermark.advance(min(offset, self.log_end_offset))
+        offset = min(offset, self.log_end_offset)
+        self.log.producers.replicated_until(offset)
+        self.appender.high_watermark.advance(offset)
 
     def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
         """Call `done` once the high watermark is at `offset` or after it, perhaps at once; with an error

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.places import StoreListener
 from odradek.storage.log.appends import Origin
 from odradek.storage.log.partition import READ_LOG_END
 from odradek.wire.compression import Compression
@@ -203,6 +204,29 @@ def test_any_topic_takes_the_gaps_of_its_leader_and_a_start_keeps_them(policy, s
     assert offsets_in(partition) == [2, 5, 6, *batches]
     with pytest.raises(KafkaError):
         replicate(partition, sent(57))
+
+
+@pytest.mark.parametrize("flushed", [1, 2, 5])
+@pytest.mark.parametrize("skipped", [1, 2, 100])
+@pytest.mark.parametrize("is_after_stop", [False, True])
+def test_a_gap_behind_what_was_flushed_is_no_damage(flushed, skipped, is_after_stop):
+    disk, told = MemoryDisk(), []
+    store, partition = followed(disk)
+    replicate(partition, sent(*range(flushed)))
+    if is_after_stop:
+        store.close(NOW_MS)
+        disk.held.clear()
+        _, partition = followed(disk)
+    else:
+        partition.flush()
+        finish(store.checkpointing.writing())
+    replicate(partition, sent(flushed + skipped))
+    disk.held.clear()
+    listener = StoreListener()
+    listener.damage = told.append
+    again = open_store(disk, replicated_for=lambda topic, index: True, listener=listener).get("t", 0)
+    assert again.log_end_offset == flushed + skipped + 1
+    assert told == []
 
 
 def test_a_loss_of_power_leaves_no_hole_in_a_log_with_gaps():

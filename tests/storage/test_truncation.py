@@ -475,6 +475,8 @@ def test_all_of_a_log_goes_and_it_begins_anew_at_an_offset(offset, is_replicated
     append(partition, 10)
     producer.end(commit=False)
     partition.advance_high_watermark(7)
+    partition.retention.delete_records(6)
+    finish(store.checkpointing.saving_starts([partition]))
     called = []
     for wanted in range(8, 14):
         partition.when_high_watermark(wanted, lambda error: called.append(error and error.code))

@@ -559,6 +559,37 @@ def test_a_loss_of_power_at_any_point_leaves_the_old_log_or_the_new_one_and_the_
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.parametrize("offset", [3, 40])
+def test_checkpoints_that_are_written_meanwhile_say_nothing_of_the_old_log(offset):
+    disk, store, partition = begun()
+    append(partition, 12)
+    partition.retention.delete_records(6)
+    finish(store.checkpointing.saving_starts([partition]))
+    for _ in steps_of(store.restarting(partition, offset)):
+        write_checkpoints(store)
+        finish(store.checkpointing.saving_starts([partition]))
+        finish(store.checkpointing.writing_high_watermarks())
+    for seed in range(5):
+        _, _, again = begun(disk=disk.lose_power(seed))
+        assert (again.log_start_offset, again.log_end_offset) == (offset, offset)
+
+
+@pytest.mark.parametrize("change", [cut_at_8, lambda store, partition: store.restarting(partition, 8)])
+def test_checkpoints_that_are_written_meanwhile_vouch_for_nothing_that_comes_later(change):
+    disk, store, partition = begun()
+    append(partition, 40)
+    partition.flush()
+    for _ in steps_of(change(store, partition)):
+        write_checkpoints(store)
+    append(partition, 20, size_bytes=60)
+    ends = set()
+    for seed in range(60):
+        _, _, again = begun(disk=disk.lose_power(seed))
+        assert offsets_of(again) == list(range(again.log_start_offset, again.log_end_offset))
+        ends.add(again.log_end_offset)
+    assert len(ends) > 3
+
+
 def test_the_flush_journal_brings_back_nothing_of_a_log_that_began_anew_though_segments_have_the_same_names():
     disk, store, partition = begun(LogConfig())
     append(partition, 6)

@@ -545,15 +545,15 @@ def _check_segment(
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
             # The point is the end, or one before it (`Durability.recovery_checkpoint`).
-            is_known_end = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
-            # What was not flushed may well have skipped offsets.
-            is_known_end = is_known_end and not (may_skip and expected >= recovery_point)
+            # Where offsets may be missing, a later base offset is no damage.
+            is_known_end = not may_skip and counted != batch.last_offset + 1
+            is_known_end = is_known_end and counted - 1 <= recovery_point <= counted
             expected = batch.last_offset + 1
             position = batch.end_position
         if position == size_bytes:
             break
         following = next(scan(segment.file.read, position, size_bytes, verify=True), None)
-        if following is not None and following.base_offset == counted < expected:
+        if following is not None and following.base_offset == counted < expected and not may_skip:
             # It is the batch before this one whose base offset has grown.
             expected = counted
             continue

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,10 @@ from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_whole_batches
 from odradek.wire.work import finish
-from tests.storage.memory_disk import MemoryDisk
+from tests.storage.memory_disk import MemoryDisk, PowerLost
 from tests.storage.stores import NOW_MS, append, open_store
 from tests.storage.transacting import Producer, check_transactions, committed
-from tests.tiers import examples
+from tests.tiers import examples, seeds
 
 TOPIC_ID = b"1" * 16
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
@@ -242,6 +243,69 @@ def test_a_loss_of_power_leaves_no_hole_in_a_log_with_gaps():
         assert left == offsets[: len(left)]
         seen.add(len(left))
     assert len(seen) > 2
+
+
+class Followed:
+    """A follower of a log with gaps, and what it has promised."""
+
+    def __init__(self, disk):
+        self.disk = disk
+        self.config = LogConfig(segment_bytes=300, index_interval_bytes=100)
+        self.offsets, self.flushed, self.replicated = [], 0, 0
+        self.store, self.partition = followed(disk, self.config)
+
+    def play(self, seed, steps):
+        chance = random.Random(seed)
+        for _ in range(steps):
+            getattr(self, chance.choice(("fetch", "fetch", "fetch", "flush", "checkpoint", "cut")))(chance)
+
+    def fetch(self, chance):
+        end = self.partition.log_end_offset
+        for _ in range(chance.randint(1, 3)):
+            self.offsets.append(end + chance.choice((0, 0, 1, 3, 50)))
+            end = self.offsets[-1] + 1
+        replicate(
+            self.partition, sent(*[one for one in self.offsets if one >= self.partition.log_end_offset])
+        )
+        self.partition.advance_high_watermark(chance.randint(self.replicated, end))
+        self.replicated = self.partition.high_watermark
+
+    def flush(self, chance):
+        self.partition.flush()
+        self.flushed = len(self.offsets)
+
+    def checkpoint(self, chance):
+        finish(self.store.checkpointing.writing())
+
+    def cut(self, chance):
+        """To what is replicated, as after the election of a leader that has no more."""
+        self.flushed = min(self.flushed, len([one for one in self.offsets if one < self.replicated]))
+        finish(self.store.truncating(self.partition, self.replicated))
+        self.offsets = [one for one in self.offsets if one < self.replicated]
+        # It ends with a batch, though offsets may be missing behind that.
+        self.replicated = self.partition.high_watermark
+
+
+@pytest.mark.parametrize("seed", seeds(20, fast=2))
+def test_a_follower_loses_nothing_by_a_kill_and_by_a_loss_of_power_only_what_was_not_flushed(seed):
+    whole = Followed(MemoryDisk())
+    whole.play(seed, 25)
+    whole.disk.held.clear()
+    assert offsets_in(followed(whole.disk, whole.config)[1]) == whole.offsets
+    for operation in range(1, whole.disk.operations):
+        disk = MemoryDisk()
+        one = Followed(disk)
+        disk.lose_power_at = operation
+        if operation <= disk.operations:
+            continue
+        with suppress(PowerLost):
+            one.play(seed, 25)
+        _, again = followed(disk.lose_power(operation), one.config)
+        found = offsets_in(again)
+        assert found == one.offsets[: len(found)]
+        assert len(found) >= one.flushed
+        assert again.high_watermark <= again.log_end_offset
+        assert again.high_watermark <= one.replicated
 
 
 def test_a_log_with_gaps_is_flushed_before_a_start_may_take_them_for_losses():

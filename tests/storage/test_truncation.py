@@ -559,6 +559,22 @@ def test_a_loss_of_power_at_any_point_leaves_the_old_log_or_the_new_one_and_the_
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.parametrize(
+    "change", [lambda store, log: store.truncating(log, 5), lambda store, log: store.restarting(log, 5)]
+)
+def test_a_start_believes_in_no_high_watermark_of_what_was_cut(change):
+    disk, store, partition = begun()
+    partition.set_replicated(True)
+    append(partition, 9)
+    partition.advance_high_watermark(9)
+    finish(store.checkpointing.writing_high_watermarks())
+    finish(change(store, partition))
+    append(partition, 4)
+    disk.held.clear()
+    store = open_store(disk, replicated_for=lambda topic, index: True)
+    assert (store.get("t", 0).high_watermark, store.get("t", 0).log_end_offset) == (5, 9)
+
+
 @pytest.mark.parametrize("offset", [3, 40])
 def test_checkpoints_that_are_written_meanwhile_say_nothing_of_the_old_log(offset):
     disk, store, partition = begun()

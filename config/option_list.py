@@ -343,8 +343,7 @@ BROKER = (
     Option("num.replica.fetchers", IN_CLUSTER, INT, 1, low=1, dynamic=CLUSTER_WIDE,
            doc="Connections of a follower to each leader."),
     Option("replica.high.watermark.checkpoint.interval.ms", IN_CLUSTER, LONG, 5000,
-           doc="How often high watermarks are written; a node alone writes them whenever logs are "
-               "looked after."),
+           doc="How often the high watermarks of partitions with several replicas are written."),
     Option("replica.selector.class", IN_CLUSTER, STRING, None,
            choices=("org.apache.kafka.common.replica.LeaderSelector",
                     "org.apache.kafka.common.replica.RackAwareReplicaSelector"),

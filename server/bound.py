@@ -137,6 +137,7 @@ def _new_store(config: BrokerConfig, topics: TopicLookup, events: StoreEvents) -
         config_for=topics.config_of,
         topic_id_for=topics.id_of,
         leader_epoch_for=topics.leader_epoch_of,
+        replicated_for=topics.is_replicated,
         listener=events,
         checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
         start_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
 from odradek.storage.log.appends import Origin
@@ -105,7 +106,7 @@ class PartitionLog:
         except Exception as error:
             self._refuse(pending, error)
         else:
-            self._turn.add(self._partition, pending, appended.must_flush)
+            self._turn.add(self._partition, pending, self._until(appended))
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
@@ -116,7 +117,12 @@ class PartitionLog:
         except Exception as error:
             self._refuse(pending, error)
         else:
-            self._turn.add(self._partition, pending, appended.must_flush)
+            self._turn.add(self._partition, pending, self._until(appended))
+
+    def _until(self, appended: Appended) -> int:
+        """What the result of an append waits for: also for the other replicas, if there are any."""
+        until = FLUSHED if appended.must_flush else COMMITTED
+        return until | REPLICATED if self._partition.is_replicated else until
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster.publishing import NodeLogs
@@ -51,6 +52,10 @@ class TopicLookup:
         partition = self.current_view().partition(topic, index)
         return 0 if partition is None else partition.leader_epoch
 
+    def is_replicated(self, topic: str, index: int) -> bool:
+        partition = self.current_view().partition(topic, index)
+        return partition is not None and len(partition.replicas) > 1
+
 
 class TopicLogs(NodeLogs):
     """`absent_directories` are paths by id of log directories that this broker had, and that are not named
@@ -86,7 +91,7 @@ class TopicLogs(NodeLogs):
         """Partitions exist before a client can see them. The next start makes those that a kill prevented."""
         for number, (topic, partition) in enumerate(created, 1):
             if self._node_id in partition.replicas:
-                self._create_partition(topic, partition.index, partition.leader_epoch)
+                self._create_partition(topic, partition)
                 yield None
             if number % PARTITIONS_PER_LOAD == 0:
                 self._after_loading()
@@ -160,7 +165,7 @@ class TopicLogs(NodeLogs):
             return
         self._absent_directories = {}
         for topic, partition in missing:
-            self._create_partition(topic, partition.index, partition.leader_epoch)
+            self._create_partition(topic, partition)
 
     def note_directories(self, directory_ids: Mapping[str, str], failures: Mapping[str, str]) -> None:
         """Notes the directories for the next start. One that is not named any more is forgotten when nothing
@@ -206,19 +211,28 @@ class TopicLogs(NodeLogs):
                 ):
                     yield topic, partition
 
-    def _create_partition(self, topic: TopicView, index: int, leader_epoch: int) -> None:
+    def _create_partition(self, topic: TopicView, partition: PartitionView) -> None:
         """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
-        store = self._store
-        arguments = (topic.name, index, topic.topic_id, self._live.log_config(topic.configs))
+        index = partition.index
+        create = partial(
+            self._store.create,
+            topic.name,
+            index,
+            topic.topic_id,
+            self._live.log_config(topic.configs),
+            leader_epoch=partition.leader_epoch,
+            is_replicated=len(partition.replicas) > 1,
+            now_ms=self._now_ms(),
+        )
         try:
-            store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+            create()
         except KafkaError as error:
             if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
                 logger.error("cannot create %s-%d: %s", topic.name, index, error)
                 return
             try:
                 self._clear_place(topic.name, index)
-                store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+                create()
             except KafkaError as again:
                 logger.error("cannot create %s-%d: %s", topic.name, index, again)
 

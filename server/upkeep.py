@@ -25,6 +25,7 @@ logger = logging.getLogger("odradek.broker")
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 EXPIRY_INTERVAL_MS_MIN = 10
+HIGH_WATERMARKS_INTERVAL_MS_MIN = 10
 FLUSH_LOOK_INTERVAL_MS_MIN = 10
 FLUSH_LOOK_INTERVAL_MS_MAX = 1_000
 """Kafka's default would mean never, and `flush.ms` of a topic would have no effect."""
@@ -40,6 +41,7 @@ class Upkeep:
         self._schedule = schedule
         self._now_ms = now_ms
         self._is_expiring = False
+        self._is_checkpointing = False
 
     def start(self, config: BrokerConfig) -> list[Callable[[], None]]:
         every = self._schedule.timers.every
@@ -48,10 +50,14 @@ class Upkeep:
             MAINTENANCE_INTERVAL_MS_MIN,
         )
         expiry_ms = max(config.producer_id_expiration_check_interval_ms, EXPIRY_INTERVAL_MS_MIN)
+        high_watermarks_ms = max(
+            config.replica_high_watermark_checkpoint_interval_ms, HIGH_WATERMARKS_INTERVAL_MS_MIN
+        )
         return [
             self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
             every(expiry_ms, self._expire_producers),
             every(flush_look_interval_ms(config), self._flush_due),
+            every(high_watermarks_ms, self._checkpoint_high_watermarks),
             every(MOVE_INTERVAL_MS, self.move),
         ]
 
@@ -69,6 +75,19 @@ class Upkeep:
         if len(self._schedule.upkeep) == 0:
             work = self._store.maintaining(self._now_ms())
             self._schedule.upkeep.run(work, _ignore, partial(_log_failure, "retention and checkpoints"))
+
+    def _checkpoint_high_watermarks(self) -> None:
+        if not self._is_checkpointing:
+            self._is_checkpointing = True
+            work = self._store.checkpointing.writing_high_watermarks()
+            self._schedule.upkeep.run(work, self._high_watermarks_checkpointed, self._checkpoint_failed)
+
+    def _high_watermarks_checkpointed(self, _: object) -> None:
+        self._is_checkpointing = False
+
+    def _checkpoint_failed(self, error: Exception) -> None:
+        self._is_checkpointing = False
+        _log_failure("the checkpoint of high watermarks", error)
 
     def _expire_producers(self, *, only_late: bool = False) -> None:
         """Partitions in which something is staged at this moment are late: they follow a moment after."""

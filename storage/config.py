@@ -12,6 +12,7 @@ from odradek.wire.compression import Compression, compression_named
 
 CLEANING_STEP_BYTES = 65_536
 """A few milliseconds of compaction, when it has to be done between requests."""
+INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 

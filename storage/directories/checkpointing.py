@@ -69,11 +69,14 @@ class Checkpointing:
             if home.failure is not None or not home.was_opened:
                 continue
             yield from self.noting(home, *names)
-            try:
-                yield home.write
-            except OSError as error:
-                # The next start then reads more of the logs; the time after the next it may be written.
-                self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
+            yield from self._writing(home)
+
+    def _writing(self, home: DataDirectory) -> Work[None]:
+        try:
+            yield home.write
+        except OSError as error:
+            # The next start then reads more of the logs; the time after the next it may be written.
+            self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
     def noting(self, home: DataDirectory, *names: str) -> Work[None]:
         """Have these checkpoints of a directory say how things are; all, when none is named."""
@@ -83,13 +86,32 @@ class Checkpointing:
             if partition is not None and home in place.homes and by_key.get(key) is place:
                 # What is deleted stays deleted, whatever has become of the rest.
                 _note_start(key, place)
-                if place.home is home and not partition.availability.is_broken:
+                is_known = not (partition.availability.is_broken or partition.availability.is_paused)
+                if place.home is home and is_known:
                     home.offsets[RECOVERY_POINTS][key] = partition.log.durability.recovery_checkpoint
                     home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
                     _note_end_checkpoint(key, place)
             if number % NOTED_PER_STEP == 0:
                 yield None
         home.want(*names)
+
+    def writing_high_watermarks(self) -> Work[None]:
+        """The high watermarks alone, of partitions with several replicas: a start cannot find these again.
+        Kafka writes them each `replica.high.watermark.checkpoint.interval.ms`. Nothing is written as long as
+        there are no such partitions.
+        """
+        homes: dict[DataDirectory, None] = {}
+        for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
+            partition = place.partition
+            if partition is not None and partition.is_replicated and partition.is_available:
+                place.home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
+                homes[place.home] = None
+            if number % NOTED_PER_STEP == 0:
+                yield None
+        for home in homes:
+            if home.failure is None and home.was_opened:
+                home.want(HIGH_WATERMARKS)
+                yield from self._writing(home)
 
     def close_one(self, key: Key, place: Place) -> None:
         """Close a partition; the next `noting` has what a start after a crash may go by. Raises as
@@ -265,6 +287,8 @@ def _note_end_checkpoint(key: Key, place: Place) -> None:
 def _note_start(key: Key, place: Place) -> None:
     partition = place.partition
     assert partition is not None
+    if partition.availability.is_paused:
+        return  # it may be about to begin elsewhere
     for home in place.homes:
         starts = home.offsets[LOG_STARTS]
         if partition.log_start_offset > 0:

@@ -87,6 +87,7 @@ class Creating:
             topic_id,
             config,
             log,
+            high_watermark=0 if places.replicated_for(topic, index) else None,
             leader_epoch=places.leader_epoch_for(topic, index),
             on_trouble=places.report_trouble,
         )

@@ -104,9 +104,14 @@ class FailingDisks:
         else:
             # For whoever waits for it, and since a flush in its thread has only said so.
             partition.availability.take_offline("its disk has failed", is_reported=True)
-            if partition.flushing.is_running or partition.flushing.is_being_journaled:
-                # Either would count records as flushed that the rescan may have cut off meanwhile.
-                # And what such a block has would stand in the way of what follows it in the flush journal.
+            if (
+                partition.availability.is_paused
+                or partition.flushing.is_running
+                or partition.flushing.is_being_journaled
+            ):
+                # Somebody else is changing the files. The other two would count records as flushed that the
+                # rescan may have cut off meanwhile. And what such a block has would stand in the way of what
+                # follows it in the flush journal.
                 places.has_broken = True
                 return
             look = partial(
@@ -117,6 +122,7 @@ class FailingDisks:
                 topic_id=partition.topic_id,
                 log_start_offset=partition.log_start_offset,
                 now_ms=places.now_ms,
+                may_skip=partition.is_replicated,
                 producer_expiration_ms=places.producer_expiration_ms,
                 scan_checkpoint=place.home.scan_checkpoints.get(key),
             )
@@ -141,5 +147,7 @@ class FailingDisks:
             self._opening.take_in(key, place, recovered)
         else:
             place.home.scan_checkpoints.pop(key, None)
-            partition.reopen(recovered.log, recovered.log_start_offset)
+            # Records at its end may be gone, so no flush of it is an answer to whoever has committed before.
+            partition.availability.come_back()
+            partition.replace_log(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)

@@ -13,7 +13,7 @@ until somebody deletes it, sets it aside or imports it.
 from functools import partial
 
 from odradek.storage import checkpoints
-from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
+from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.config import LONG_MAX
 from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.places import (
@@ -37,6 +37,13 @@ from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
+
+_FOUND_AGAIN = "what it said is found again in the logs."
+_INSTEAD = {
+    SCAN_CHECKPOINTS: "more is read in the logs.",
+    END_CHECKPOINTS: "more is read in the logs.",
+    HIGH_WATERMARKS: "the high watermarks of partitions with several replicas begin at the log starts.",
+}
 
 
 class DirectoryInUse(Exception):
@@ -75,12 +82,9 @@ class Opening:
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
         for damaged in home.read_checkpoints():
-            instead = (
-                "more is read"
-                if damaged in (SCAN_CHECKPOINTS, END_CHECKPOINTS)
-                else "what it said is found again"
+            self._places.listener.damage(
+                f"{directory}/{damaged} is damaged: {_INSTEAD.get(damaged, _FOUND_AGAIN)}"
             )
-            self._places.listener.damage(f"{directory}/{damaged} is damaged: {instead} in the logs.")
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.
             remove_files(disk, directory)
@@ -250,6 +254,7 @@ class Opening:
             log_start_offset=home.offset(LOG_STARTS, key),
             now_ms=self._places.now_ms,
             gaps_until=gaps_until,
+            may_skip=self._places.replicated_for(*key),
             producer_expiration_ms=self._places.producer_expiration_ms,
             scan_checkpoint=home.scan_checkpoints.get(key),
             end_checkpoint=end if end is not None and end.matches_checkpoint(recovery_point) else None,
@@ -268,6 +273,7 @@ class Opening:
         if topic_id is None and disk.exists(path):
             listener.damage(f"{path} is damaged: {place.name} is taken for one of the topic of today.")
         place.failure = None
+        is_replicated = self._places.replicated_for(*key)
         place.partition = Partition(
             topic,
             index,
@@ -275,6 +281,7 @@ class Opening:
             recovered.log.config,
             recovered.log,
             log_start_offset=recovered.log_start_offset,
+            high_watermark=place.home.offset(HIGH_WATERMARKS, key) if is_replicated else None,
             leader_epoch=max(recovered.log.leader_epochs.latest, self._places.leader_epoch_for(*key)),
             on_trouble=self._places.report_trouble,
         )

@@ -108,8 +108,14 @@ def first_leader_epoch(topic: str, index: int) -> int:
     return 0
 
 
+def never_replicated(topic: str, index: int) -> bool:
+    return False
+
+
 class Places:
-    """See the module. `config_for`, `topic_id_for` and `leader_epoch_for` are those of `LogStore`."""
+    """See the module. `config_for`, `topic_id_for`, `leader_epoch_for` and `replicated_for` are those of
+    `LogStore`.
+    """
 
     def __init__(
         self,
@@ -120,6 +126,7 @@ class Places:
         config_for: Callable[[str], LogConfig],
         topic_id_for: Callable[[str, int], bytes | None],
         leader_epoch_for: Callable[[str, int], int],
+        replicated_for: Callable[[str, int], bool],
         listener: StoreListener,
         new_id: Callable[[], str],
         gate: AbstractContextManager,
@@ -132,6 +139,7 @@ class Places:
         self.config_for = config_for
         self.topic_id_for = topic_id_for
         self.leader_epoch_for = leader_epoch_for
+        self.replicated_for = replicated_for
         self.listener = listener
         self.new_id = new_id
         self.gate = gate

@@ -88,6 +88,7 @@ class Relocation:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Nothing is moved while {failed} is offline.")
         partition = self._get(topic, index)
         assert partition is not None
+        partition.availability.check_serving()
         future = f"{directory}/{place.name}.{places.new_id()}{FUTURE_SUFFIX}"
         self._moves[key] = Move(partition, target, future)
 

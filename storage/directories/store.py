@@ -43,6 +43,7 @@ from odradek.storage.directories.places import (
     default_config,
     first_leader_epoch,
     key_of,
+    never_replicated,
     topic_id_in,
     unknown_topic_id,
 )
@@ -95,6 +96,8 @@ class LogStore:
     """See the module. `config_for` gives the settings of a topic that is found on the disk, `topic_id_for`
     the id of the topic that a partition belongs to, None when there is none, `leader_epoch_for` the least
     epoch in which a partition may go on: its log, all of which may be deleted, need not know.
+    `replicated_for` says whether a partition has other replicas: then its high watermark is where the
+    checkpoint says, else at the end of the log.
 
     When a directory with another topic id is loaded, it is renamed, as by Kafka's LogManager, an empty
     partition takes its place, and `listener.stray` is called. The calls of `maintaining` in
@@ -111,6 +114,7 @@ class LogStore:
         config_for: Callable[[str], LogConfig] = default_config,
         topic_id_for: Callable[[str, int], bytes | None] = unknown_topic_id,
         leader_epoch_for: Callable[[str, int], int] = first_leader_epoch,
+        replicated_for: Callable[[str, int], bool] = never_replicated,
         listener: StoreListener | None = None,
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
@@ -134,6 +138,7 @@ class LogStore:
             config_for=config_for,
             topic_id_for=topic_id_for,
             leader_epoch_for=leader_epoch_for,
+            replicated_for=replicated_for,
             listener=self.listener,
             new_id=new_id,
             gate=new_lock(),
@@ -288,9 +293,11 @@ class LogStore:
         config: LogConfig,
         *,
         leader_epoch: int = 0,
+        is_replicated: bool | None = None,
         now_ms: int | None = None,
     ) -> Partition:
-        """The partition, made if it does not exist. One that exists takes these settings.
+        """The partition, made if it does not exist. One that exists takes these settings. Without
+        `is_replicated` a new one is what `replicated_for` says, and one that exists stays what it is.
 
         Refuses with INCONSISTENT_TOPIC_ID when it exists and belongs to another topic of the same name, with
         KAFKA_STORAGE_ERROR when the disk does not answer.
@@ -311,6 +318,8 @@ class LogStore:
         if partition.config is not config:
             partition.set_config(config)
         partition.follow_leader_epoch(leader_epoch)
+        if is_replicated is not None:
+            partition.set_replicated(is_replicated)
         return partition
 
     def _check_before_adopting(self, topic: str, index: int, topic_id: bytes) -> None:
@@ -460,17 +469,28 @@ class LogStore:
 
     def truncating(self, partition: Partition, offset: int) -> Work[bool]:
         """Cut a log: the batch that holds `offset` goes, and all after it. False where it ends before. What
-        is staged is refused, and the high watermark is lowered where it is after the end.
+        is staged is refused, and the high watermark is lowered where it is after the end. A log that begins
+        after `offset` begins anew there (`restarting`). Meanwhile appends are refused with
+        KAFKA_STORAGE_ERROR, and readers for a moment.
 
         Refuses with KAFKA_STORAGE_ERROR when it is offline or the disk does not play along, and then it is
-        offline; with OFFSET_OUT_OF_RANGE what is before the first segment; with REASSIGNMENT_IN_PROGRESS
-        while it is on its way to another directory.
+        offline; with REASSIGNMENT_IN_PROGRESS while it is on its way to another directory.
         """
+        self._check_stays(partition)
+        return (yield from self._truncation.truncating(partition, offset))
+
+    def restarting(self, partition: Partition, offset: int) -> Work[None]:
+        """Drop all of a log, which begins anew at `offset`, and with it the high watermark; no producers and
+        no leader epochs are left. In all else as `truncating`. Kafka: `truncateFullyAndStartAt`.
+        """
+        self._check_stays(partition)
+        yield from self._truncation.restarting(partition, offset)
+
+    def _check_stays(self, partition: Partition) -> None:
         key = (partition.topic, partition.index)
         place = self.places.by_key.get(key)
         if self.relocation.is_moved(key) or (place is not None and place.old_home is not None):
             raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{partition.name} is being moved.")
-        return (yield from self._truncation.truncating(partition, offset))
 
     # Compaction
 

@@ -1,9 +1,13 @@
-"""Truncation: everything at an offset and after it goes, as a leader of a later epoch wants it of a follower.
+"""Truncation: everything at an offset and after it goes, as a leader of a later epoch wants it of a follower;
+or everything goes, and the log begins anew where its leader's does.
 
 It goes by whole batches: the log ends before the batch that holds the offset, which can then be fetched anew.
-(Kafka's log says an end within that batch, see `LocalLog.truncateTo`.) While it happens nothing else may
-change the files. It waits until no flush is under way, no block is on its way to the flush journal and no
-compaction is swapping segments. A compaction of the old segments comes to nothing: the log has others then.
+(Kafka's log says an end within that batch, see `LocalLog.truncateTo`.) From the beginning on nothing is
+appended: what is staged, or comes, is refused with KAFKA_STORAGE_ERROR, and nothing is flushed, retained,
+compacted or moved. Readers go on until files change their names; from then on they are refused, too. It waits
+until no flush is under way, no block is on its way to the flush journal and no compaction is swapping
+segments. A compaction of the old segments comes to nothing: the log has others then. What takes long, copying
+and reading, is done in a worker.
 
 A crash may come at any point. So it is done in this order:
 1. The checkpoints on the disk stop vouching for what is going to be cut, and the part of the last segment
@@ -13,27 +17,42 @@ A crash may come at any point. So it is done in this order:
    that holds the offset: readers have the old file mapped, and it must not shrink.
 4. The log is opened anew as after a crash: indexes, transaction index, leader epochs and producers are made
    of what is left. The directory is synced, so that no snapshot of what was cut comes back.
+
+Where all goes, nothing is copied, and the checkpoint of log starts says where the log is going to begin.
+Before the segments go the leader epochs and the snapshots of the producers: a crash may leave the old log
+without these, and finds them in its batches. It does not leave them beside the new log.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple, cast
 
-from odradek.storage.checkpoints import FIRST_DIRTY, RECOVERY_POINTS
+from odradek.storage.checkpoints import (
+    FIRST_DIRTY,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+)
 from odradek.storage.config import LONG_MAX
 from odradek.storage.directories.places import Place, Places
-from odradek.storage.disk import Disk, write_all
+from odradek.storage.disk import Disk, File, write_all
 from odradek.storage.log.flush_journal import FlushJournal
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.segment import Segment, segment_holding
-from odradek.storage.log.segment_paths import LOG
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import LOG, SNAPSHOT
 from odradek.storage.recovery.recovery import Recovered, open_log
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
 COPY = ".log.tmp"
 """What a crash leaves under that name goes at the next start."""
-COPIED_BYTES = 1_048_576
+COPIED_BYTES = 4_194_304
+"""By one step in the worker."""
+RENAMED_PER_STEP = 4
 
 
 class Cut(NamedTuple):
@@ -48,6 +67,31 @@ class Cut(NamedTuple):
     def is_within(self) -> bool:
         """Whether that segment loses something."""
         return self.position < self.segment.size_bytes
+
+
+class _Held:
+    """A partition whose files somebody changes: nobody else does, but it may be deleted at any time."""
+
+    def __init__(self, places: Places, place: Place, partition: Partition) -> None:
+        from odradek.storage.recovery.rescan import DiskWhileHeld  # few brokers ever cut a log
+
+        self.place = place
+        self.partition = partition
+        self.directory = partition.directory
+        self._places = places
+        disk = DiskWhileHeld(places.disk, places.gate, lambda: self.is_held)
+        self.disk = cast(Disk, disk)
+        """For a worker."""
+
+    @property
+    def is_held(self) -> bool:
+        return self._places.place_of(self.partition) is self.place
+
+    def check(self) -> None:
+        """Refuse with KAFKA_STORAGE_ERROR where the partition is gone or offline."""
+        availability = self.partition.availability
+        if not self.is_held or availability.is_broken or not availability.is_paused:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.partition.failure)
 
 
 class Truncation:
@@ -67,92 +111,166 @@ class Truncation:
 
     def truncating(self, partition: Partition, offset: int) -> Work[bool]:
         """See `LogStore.truncating`."""
-        while self._is_busy(partition):
-            yield None
-        place = self._place_of(partition)
-        partition.availability.refuse_staged()
-        if offset >= partition.log_end_offset:
-            return False
-        try:
+        doing = f"Truncating {partition.directory} to {offset}"
+        with self._holding(partition, doing) as held:
+            yield from self._waiting(held)
+            partition.availability.refuse_staged()
+            if offset >= partition.log_end_offset:
+                return False
+            if offset < partition.log.bases[0]:
+                yield from self._restarting(held, offset)
+                return True
             cut = find_cut(partition.log, offset)
-            self._lower_checkpoints(place, partition, cut)
+            _lower_checkpoints(held, cut.end_offset)
+            yield held.place.home.write
             if cut.is_within:
-                _copy(partition.log.files.disk, cut.segment, cut.position)
-        except OSError as error:
-            sentence = f"Truncating {partition.directory} to {offset} failed: {error}"
-            partition.availability.on_trouble(error, sentence)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
-        try:
-            deleted, recovered = self._cut(place, partition, cut)
-        except OSError as error:
-            partition.availability.take_offline(f"truncating it to {offset} failed: {error}")
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure) from error
-        partition.replace_log(recovered.log, recovered.log_start_offset)
-        self._remove_segments(deleted, self._places.now_ms + partition.config.file_delete_delay_ms)
+                yield from _copying(held, cut.segment, cut.position)
+            first_gone = partition.log.segments[cut.place + 1 :]
+            end = (cut.segment.base_offset, cut.position, cut.end_offset)
+            log_start_offset = min(partition.log_start_offset, cut.end_offset)
+            yield from self._replacing(
+                held, end, first_gone, cut.segment if cut.is_within else None, log_start_offset
+            )
         return True
 
-    def _is_busy(self, partition: Partition) -> bool:
-        place = self._place_of(partition)
-        return (
-            partition.flushing.is_running
-            or partition.flushing.is_being_journaled
-            or self._is_compacting(partition)
-            or any(journal.is_writing for journal in self._journals_of(place))
-        )
+    def restarting(self, partition: Partition, offset: int) -> Work[None]:
+        """See `LogStore.restarting`."""
+        with self._holding(partition, f"Beginning {partition.directory} anew at {offset}") as held:
+            yield from self._waiting(held)
+            partition.availability.refuse_staged()
+            yield from self._restarting(held, offset)
 
-    def _place_of(self, partition: Partition) -> Place:
-        place = self._places.place_of(partition)
+    def _restarting(self, held: _Held, offset: int) -> Work[None]:
+        key, home = (held.partition.topic, held.partition.index), held.place.home
+        _lower_checkpoints(held, offset)
+        home.offsets[LOG_STARTS][key] = offset
+        home.want(LOG_STARTS)
+        yield home.write
+        log = held.partition.log
+        # No segment of the new log is one that the flush journal knows.
+        first_offset = min(offset, log.bases[0])
+        yield partial(_remove_state, held.disk, held.directory)
+        yield from self._replacing(held, (first_offset, 0, first_offset), log.segments, None, offset)
+
+    # Step by step
+
+    @contextmanager
+    def _holding(self, partition: Partition, doing: str) -> Iterator[_Held]:
+        """Have nobody else change the files of a partition. An error of the disk is a refusal, and takes the
+        partition offline once its files are not what the log believes.
+        """
+        place, availability = self._places.place_of(partition), partition.availability
         if place is None or not partition.is_available:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.failure)
-        return place
+        held = _Held(self._places, place, partition)
+        availability.pause(f"{doing} is under way.")
+        try:
+            yield held
+        except OSError as error:
+            sentence = f"{doing} failed: {error}"
+            if held.is_held and not availability.is_unreadable:
+                availability.on_trouble(error, sentence)
+            elif held.is_held:
+                availability.take_offline(f"{doing} failed: {error}")
+                sentence = partition.failure or sentence
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
+        except BaseException as error:
+            if held.is_held and availability.is_unreadable:
+                availability.take_offline(f"{doing} came to no end: {error!r}")
+            raise
+        finally:
+            availability.resume()
 
-    def _journals_of(self, place: Place) -> list[FlushJournal]:
-        return [journal for journal in self._journals() if journal.directory == place.home.path]
+    def _waiting(self, held: _Held) -> Work[None]:
+        flushing = held.partition.flushing
+        while (
+            flushing.is_running
+            or flushing.is_being_journaled
+            or self._is_compacting(held.partition)
+            or self._is_journal_writing(held)
+        ):
+            yield None
+            held.check()
 
-    def _lower_checkpoints(self, place: Place, partition: Partition, cut: Cut) -> None:
-        home, key = place.home, (partition.topic, partition.index)
-        home.offsets[RECOVERY_POINTS][key] = min(partition.log.durability.recovery_checkpoint, cut.end_offset)
-        if key in home.offsets[FIRST_DIRTY]:
-            home.offsets[FIRST_DIRTY][key] = min(home.offsets[FIRST_DIRTY][key], cut.end_offset)
-        home.scan_checkpoints.pop(key, None)
-        home.end_checkpoints.pop(key, None)
-        home.want(RECOVERY_POINTS, FIRST_DIRTY)
-        home.write()
+    def _journals_of(self, held: _Held) -> list[FlushJournal]:
+        return [journal for journal in self._journals() if journal.directory == held.place.home.path]
 
-    def _cut(self, place: Place, partition: Partition, cut: Cut) -> tuple[list[Segment], Recovered]:
-        log = partition.log
-        disk, directory = log.files.disk, log.files.directory
-        for journal in self._journals_of(place):
-            journal.cut(partition.flushing.identity, cut.segment.base_offset, cut.position, cut.end_offset)
-        deleted = _mark_deleted(log.segments[cut.place + 1 :])
-        if cut.is_within:
-            disk.rename(_copy_path(cut.segment), cut.segment.paths.path(LOG))
-        disk.sync_directory(directory)
+    def _is_journal_writing(self, held: _Held) -> bool:
+        return any(journal.is_writing for journal in self._journals_of(held))
+
+    def _replacing(
+        self,
+        held: _Held,
+        end: tuple[int, int, int],
+        gone: Sequence[Segment],
+        copied: Segment | None,
+        log_start_offset: int,
+    ) -> Work[None]:
+        """The files change. `end`: base offset of a segment, position in it and offset, for the flush
+        journal; `gone`: the segments that go; `copied`: the one that its copy takes the place of.
+        """
+        held.check()
+        while self._is_journal_writing(held):
+            yield None
+            held.check()
+        partition, log, disk = held.partition, held.partition.log, self._places.disk
+        partition.availability.refuse_readers()
+        for journal in self._journals_of(held):
+            journal.cut(partition.flushing.identity, *end)
+        deleted = []
+        # The last one first: a crash leaves a log without a gap.
+        for number, segment in enumerate(reversed(gone), 1):
+            segment.paths.mark_deleted()
+            deleted.append(segment)
+            if number % RENAMED_PER_STEP == 0:
+                yield None
+                held.check()
+        if copied is not None:
+            disk.rename(_copy_path(copied), copied.paths.path(LOG))
+        yield partial(disk.sync_directory, held.directory)
+        held.check()
         log.files.close()
+        recovered: Recovered = yield partial(self._open, held, end[2], log_start_offset)
+        self._take_over(held, recovered)
+        self._remove_segments(deleted, self._places.now_ms + partition.config.file_delete_delay_ms)
+
+    def _open(self, held: _Held, end_offset: int, log_start_offset: int) -> Recovered:
+        """In a worker."""
+        partition, config = held.partition, held.partition.config
         recovered = open_log(
-            self._places.pool,
-            directory,
-            partition.config,
+            FilePool(held.disk, 1),
+            held.directory,
+            config,
             clean=False,
-            recovery_point=min(log.durability.recovery_checkpoint, cut.end_offset),
-            log_start_offset=min(partition.log_start_offset, cut.end_offset),
+            recovery_point=min(partition.log.durability.recovery_checkpoint, end_offset),
+            log_start_offset=log_start_offset,
             now_ms=self._places.now_ms,
-            gaps_until=LONG_MAX if partition.config.is_compacted else 0,
+            gaps_until=LONG_MAX if config.is_compacted else 0,
+            may_skip=partition.is_replicated,
             producer_expiration_ms=self._places.producer_expiration_ms,
             is_rescan=True,
         )
         recovered.log.durability.save_leader_epochs()
-        disk.sync_directory(directory)
-        return deleted, recovered
+        held.disk.sync_directory(held.directory)
+        return recovered
+
+    def _take_over(self, held: _Held, recovered: Recovered) -> None:
+        from odradek.storage.recovery.rescan import take_over  # as in `_Held`
+
+        try:
+            held.check()
+        except KafkaError:
+            recovered.log.files.close()
+            raise
+        take_over(recovered.log, self._places.pool)
+        held.partition.availability.resume()
+        held.partition.replace_log(recovered.log, recovered.log_start_offset)
 
 
 def find_cut(log: Log, offset: int) -> Cut:
-    """Where the log has to end. Refuses with OFFSET_OUT_OF_RANGE what is before the first segment."""
+    """Where the log has to end; `offset` is not before its first segment. Raises `OSError`."""
     place = segment_holding(log.bases, offset)
-    if place < 0:
-        raise KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.files.directory} begins at {log.bases[0]}, after {offset}."
-        )
+    assert place >= 0
     segment = log.segments[place]
     position, end_offset = 0, segment.base_offset
     for batch in segment.batches(segment.indexes.lookup(offset - 1)):
@@ -162,31 +280,54 @@ def find_cut(log: Log, offset: int) -> Cut:
     return Cut(place, segment, position, end_offset)
 
 
-def _mark_deleted(segments: Sequence[Segment]) -> list[Segment]:
-    """The last one first: a crash leaves a log without a gap."""
-    deleted = []
-    for segment in reversed(segments):
-        segment.paths.mark_deleted()
-        deleted.append(segment)
-    return deleted
+def _lower_checkpoints(held: _Held, end_offset: int) -> None:
+    """Have the next write of the checkpoints say no more than that the log ends there."""
+    home, partition = held.place.home, held.partition
+    key = (partition.topic, partition.index)
+    home.offsets[RECOVERY_POINTS][key] = min(partition.log.durability.recovery_checkpoint, end_offset)
+    home.offsets[HIGH_WATERMARKS][key] = min(partition.high_watermark, end_offset)
+    if key in home.offsets[FIRST_DIRTY]:
+        home.offsets[FIRST_DIRTY][key] = min(home.offsets[FIRST_DIRTY][key], end_offset)
+    home.scan_checkpoints.pop(key, None)
+    home.end_checkpoints.pop(key, None)
+    home.want(RECOVERY_POINTS, HIGH_WATERMARKS, FIRST_DIRTY)
+
+
+def _remove_state(disk: Disk, directory: str) -> None:
+    """Leader epochs and producers, for good. In a worker."""
+    for name in disk.list(directory):
+        if name == LEADER_EPOCHS or name.endswith(SNAPSHOT):
+            disk.remove(f"{directory}/{name}")
+    disk.sync_directory(directory)
 
 
 def _copy_path(segment: Segment) -> str:
     return f"{segment.paths.path(LOG).removesuffix(LOG)}{COPY}"
 
 
-def _copy(disk: Disk, segment: Segment, size_bytes: int) -> None:
+def _copying(held: _Held, segment: Segment, size_bytes: int) -> Work[None]:
     """Put a flushed copy of a segment's beginning beside it."""
-    path = _copy_path(segment)
-    copy = disk.open(path, create=True)
+    disk, path = held.disk, _copy_path(segment)
+    source = disk.open(segment.paths.path(LOG))
     try:
-        copy.truncate(0)
-        for position in range(0, size_bytes, COPIED_BYTES):
-            part = segment.file.read(position, min(COPIED_BYTES, size_bytes - position))
-            write_all(copy, position, [part], len(part))
-        copy.sync()
-    except OSError:
-        disk.remove(path)
-        raise
+        copy = disk.open(path, create=True)
+        try:
+            copy.truncate(0)
+            for position in range(0, size_bytes, COPIED_BYTES):
+                yield partial(_copy, source, copy, position, min(COPIED_BYTES, size_bytes - position))
+            yield copy.sync
+        except OSError:
+            disk.remove(path)
+            raise
+        finally:
+            copy.close()
     finally:
-        copy.close()
+        source.close()
+
+
+def _copy(source: File, copy: File, position: int, size_bytes: int) -> None:
+    """In a worker."""
+    part = source.read(position, size_bytes)
+    if len(part) < size_bytes:
+        raise OSError(f"it has become shorter than {position + size_bytes} bytes")
+    write_all(copy, position, [part], len(part))

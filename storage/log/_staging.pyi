@@ -95,8 +95,14 @@ class ProducerTable:
     """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there is
     another now; (producer id, None, None) where there was none."""
     @property
-    def ended(self) -> list[int]:
-        """First offsets of the transactions whose end is staged."""
+    def ended(self) -> list[tuple[int, int]]:
+        """The transactions whose end is staged: first offset, offset of the marker."""
+    @property
+    def unreplicated(self) -> list[tuple[int, int]]:
+        """The same of those whose end is in the log and, as far as is known, not on all replicas; in the
+        order of the markers."""
+    is_replicated: bool
+    """Whether there are other replicas, which have to have a marker before it counts."""
     order: deque[int] | None
     """The offsets of `open`, ascending, and among them some that are not open any more. None where no
     transaction has been open: a deque takes more memory than all else here."""
@@ -234,8 +240,8 @@ class Appender:
     log_start_offset: int
     leader_epoch: int
     failure: str | None
-    is_sole_replica: bool
-    """Whether nobody follows: then the high watermark is where the log ends."""
+    is_replicated: bool
+    """Whether there are other replicas: if there are none, the high watermark is where the log ends."""
     inspects_records: bool
     log_append_time: bool
     packs_anew: bool
@@ -249,8 +255,11 @@ class Appender:
         buffer: AppendBuffer,
         commit_whole: Callable[[], None],
         commit_failed: Callable[[OSError], NoReturn],
+        high_watermark: int | None = None,
     ) -> None:
-        """`commit_whole` commits what is not plain, `commit_failed` takes all of it back and raises."""
+        """`commit_whole` commits what is not plain, `commit_failed` takes all of it back and raises.
+        `high_watermark` is for one of several replicas; None means that there are no others.
+        """
     def commit(self) -> None:
         """Write what is staged and let readers see it.
 

@@ -191,6 +191,8 @@ cdef class ProducerTable:
     cdef readonly dict open
     cdef public list undo
     cdef readonly list ended
+    cdef readonly list unreplicated
+    cdef public bint is_replicated
     cdef public object order
 
     def __init__(self, dict producers):
@@ -199,6 +201,7 @@ cdef class ProducerTable:
         self.open = {}
         self.undo = []
         self.ended = []
+        self.unreplicated = []
         for producer_id, entry in self.producers.items():
             if entry.current_txn_first_offset >= 0:
                 self.open[entry.current_txn_first_offset] = producer_id
@@ -245,6 +248,8 @@ cdef class ProducerTable:
         if self.undo:
             self.undo = []
         if self.ended:
+            if self.is_replicated:
+                self.unreplicated += self.ended
             self.ended.clear()
 
     def commit(self):
@@ -631,7 +636,7 @@ cdef class Appender:
     cdef public int64_t log_start_offset
     cdef public int64_t leader_epoch
     cdef public object failure
-    cdef public bint is_sole_replica
+    cdef public bint is_replicated
     cdef public bint inspects_records
     cdef public bint log_append_time
     cdef public bint packs_anew
@@ -641,10 +646,10 @@ cdef class Appender:
     cdef object _commit_whole
     cdef object _commit_failed
 
-    def __init__(self, AppendBuffer buffer not None, commit_whole, commit_failed):
+    def __init__(self, AppendBuffer buffer not None, commit_whole, commit_failed, high_watermark=None):
         self.buffer = buffer
-        self.high_watermark = HighWatermark(buffer.log_end_offset)
-        self.is_sole_replica = True
+        self.is_replicated = high_watermark is not None
+        self.high_watermark = HighWatermark(high_watermark if self.is_replicated else buffer.log_end_offset)
         self._commit_whole = commit_whole
         self._commit_failed = commit_failed
 
@@ -671,7 +676,7 @@ cdef class Appender:
     cdef _committed(self):
         cdef HighWatermark high_watermark = self.high_watermark
         assert self.log_start_offset <= self.buffer.log_end_offset
-        if self.is_sole_replica:
+        if not self.is_replicated:
             high_watermark._advance(self.buffer.log_end_offset)
         if high_watermark._end_watchers:
             _wake_all(high_watermark._end_watchers)

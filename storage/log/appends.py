@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import partial
 
-from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.config import INT_MAX, LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log._staging import Appended, Appender
 from odradek.storage.log.batches import LOG_APPEND_TIME, BatchMemory
@@ -28,7 +28,20 @@ from odradek.storage.log.validation import (
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import BatchHeader, iter_batches, verify_crc
+from odradek.wire.records import BatchHeader, iter_batches, iter_whole_batches, verify_crc
+
+
+class BatchHoldsStart(KafkaError):
+    """The log is empty, and begins within the first batch of the leader: records of that batch were deleted
+    (KAFKA-6975). After `LogStore.restarting` at `offset` the same batches can be appended.
+    """
+
+    def __init__(self, name: str, offset: int, log_start_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{name} begins at {log_start_offset}; the first batch of its leader begins at {offset}.",
+        )
+        self.offset = offset
 
 
 class Origin(Enum):
@@ -76,20 +89,25 @@ class Appends:
         magic_limit: int = 2,
         transactions: Verified | None = None,
         prompt: bool = False,
+        leader_epoch_max: int = INT_MAX,
     ) -> Appended:
         """Judge `records`, or what `preparing` has made of them, and stage all or none of them. Refuses with
         `KafkaError`.
 
-        Of a client exactly one batch is expected, of the others one or more. `magic_limit` is the record
-        format of a client's request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below 2 message sets of
-        the old formats are converted. A `prompt` append raises `TakesLong` where the records take long to
-        prepare.
+        Of a client exactly one batch is expected, of a coordinator one or more, of a leader any number.
+        `magic_limit` is the record format of a client's request: 0 in Produce 0 and 1, 1 in Produce 2, else
+        2. Below 2 message sets of the old formats are converted. A `prompt` append raises `TakesLong` where
+        the records take long to prepare.
 
         The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
         verification that still holds; that of a coordinator may come without any.
 
-        A leader's batches keep their offsets and leader epochs. They have to begin where the log ends; after
-        it only in a compacted topic, whose leader may have dropped the records in between.
+        A leader's batches keep their offsets and leader epochs, whatever their size is. Their offsets rise,
+        from the end of the log on; some may be missing, as compaction has removed records. A last batch that
+        is cut off is left out. So is, with all that follow it, a batch of a leader epoch after
+        `leader_epoch_max`, the one of the request: its leader may have sent other batches before it
+        (KAFKA-18723). Refuses with CORRUPT_MESSAGE, with UNKNOWN_SERVER_ERROR where an offset does not rise,
+        and with `BatchHoldsStart`.
         """
         if isinstance(records, list):
             batches = records
@@ -105,8 +123,10 @@ class Appends:
             if origin is Origin.CLIENT:
                 prepares = prepare_quickly if prompt else prepare
                 batches = prepares(records, magic_limit, self._config, self._rules, now_ms, self._name)
+            elif origin is Origin.COORDINATOR:
+                batches = self._coordinators_batches(records, now_ms)
             else:
-                batches = self._batches_of(records, now_ms, origin)
+                batches = _leaders_batches(records, leader_epoch_max)
         return self._check_and_stage(batches, now_ms, origin, transactions)
 
     def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], list[Batch]]:
@@ -117,25 +137,23 @@ class Appends:
             prepare, memoryview(records), magic_limit, self._config, self._rules, now_ms, self._name
         )
 
-    def _batches_of(self, records: memoryview, now_ms: int, origin: Origin) -> list[Batch]:
-        """What a coordinator or a leader has sent, as it will stand in the log."""
+    def _coordinators_batches(self, records: memoryview, now_ms: int) -> list[Batch]:
+        """What a coordinator has sent, as it will stand in the log."""
         batches = [
             Batch(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)
         ]
         if not batches:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self._name}.")
         for batch, header in batches:
-            if origin is Origin.COORDINATOR:
-                check_size(header.size_bytes, self._config, self._name)
+            check_size(header.size_bytes, self._config, self._name)
             verify_crc(batch, 0, header)
-            if header.is_control and origin is Origin.COORDINATOR:
+            if header.is_control:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD, f"A control batch for {self._name} came as records."
                 )
-        if origin is Origin.COORDINATOR:
-            batches = [in_stored_codec(batch, self._config, self._name) for batch in batches]
-            if self._appender.log_append_time:
-                batches = [with_append_time(batch, now_ms) for batch in batches]
+        batches = [in_stored_codec(batch, self._config, self._name) for batch in batches]
+        if self._appender.log_append_time:
+            batches = [with_append_time(batch, now_ms) for batch in batches]
         return batches
 
     def _check_and_stage(
@@ -199,12 +217,13 @@ class Appends:
         )
 
     def _check_offsets(self, batches: list[Batch]) -> None:
-        """A leader's batches go on where the log ends. A gap would pass for a loss at the next recovery
-        where compaction makes none.
-        """
-        expected, may_skip = self.log.next_offset, self._config.is_compacted
+        """The offsets of a leader's batches rise from the end of the log on."""
+        expected, start_offset = self.log.next_offset, self._appender.log_start_offset
+        first_offset, last_offset = batches[0].header.base_offset, batches[-1].header.last_offset
+        if first_offset < start_offset == expected <= last_offset:
+            raise BatchHoldsStart(self._name, first_offset, start_offset)
         for _, header in batches:
-            if header.base_offset < expected or (header.base_offset > expected and not may_skip):
+            if header.base_offset < expected:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"{self._name} cannot append offset {header.base_offset} after {expected - 1}.",
@@ -242,3 +261,15 @@ class Appends:
     def _check_available(self) -> None:
         if self._appender.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure)
+
+
+def _leaders_batches(records: memoryview, leader_epoch_max: int) -> list[Batch]:
+    """The whole batches that a leader has sent, up to the first one of a later leader epoch."""
+    batches = []
+    for at, header in iter_whole_batches(records):
+        if header.leader_epoch > leader_epoch_max:
+            break
+        batch = Batch(records[at : at + header.size_bytes], header)
+        verify_crc(batch.content, 0, header)
+        batches.append(batch)
+    return batches

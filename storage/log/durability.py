@@ -24,6 +24,7 @@ class Durability:
         "_leader_epochs",
         "_waiting_from",
         "_waiting_since_ms",
+        "_wanted_until",
         "directory_is_synced",
         "files",
         "has_moved",
@@ -48,6 +49,7 @@ class Durability:
         self._directory_is_new = not self.directory_is_synced
         # Moved to a directory whose name a loss of power may undo, until a flush.
         self.has_moved = False
+        self._wanted_until = -1
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
 
@@ -195,6 +197,10 @@ class Durability:
             return None
         return EndCheckpoint(active.base_offset, active.size_bytes, buffer.log_end_offset)
 
+    def want_flush(self) -> None:
+        """Have all that is committed flushed soon."""
+        self._wanted_until = self._buffer.log_end_offset
+
     def wants_flush(self, now_ms: int, asked_ms: int, flush_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records would have waited for longer than
         `flush_ms` at the next call. The last call was at `asked_ms`.
@@ -203,7 +209,7 @@ class Durability:
             return True
         if self.recovery_point >= self._buffer.log_end_offset:
             return False
-        if self.recovery_point < self.files.active.base_offset:
+        if self.recovery_point < max(self.files.active.base_offset, self._wanted_until):
             return True
         if self._buffer.durable_offset >= self._buffer.log_end_offset:
             return False

@@ -57,6 +57,16 @@ class ReadResult:
     aborted: list[tuple[int, int]] | None = None
 
 
+def _check_order(partition: "Partition") -> None:
+    assert (
+        0
+        <= partition.log_start_offset
+        <= partition.last_stable_offset
+        <= partition.high_watermark
+        <= partition.log_end_offset
+    ), f"{partition!r}: high watermark {partition.high_watermark}"
+
+
 class Partition:
     """See the module. One thread owns it; `flush` alone may run in another.
 
@@ -95,21 +105,23 @@ class Partition:
         *,
         log_start_offset: int = 0,
         leader_epoch: int = 0,
-        is_sole_replica: bool = True,
+        high_watermark: int | None = None,
         on_trouble: Callable[["Partition", OSError, str], None] = _unreported,
     ) -> None:
-        """The high watermark of a sole replica is where the log ends. `on_trouble`: see `Availability`, here
-        with the partition.
+        """A `high_watermark` is for one of several replicas; where it is not in the log, the nearer end of
+        the log takes its place. None means that there are no others (`set_replicated`). `on_trouble`: see
+        `Availability`, here with the partition.
         """
         self.topic = topic
         self.index = index
         self.name = name = f"{topic}-{index}"
         self.topic_id = topic_id
         self.log = log
-        self.appender = Appender(log.buffer, self._commit_whole, self._commit_failed)
+        if high_watermark is not None:
+            high_watermark = min(max(high_watermark, log_start_offset), log.log_end_offset)
+        self.appender = Appender(log.buffer, self._commit_whole, self._commit_failed, high_watermark)
         self.appender.leader_epoch = leader_epoch
         self.appender.log_start_offset = log_start_offset
-        self.appender.is_sole_replica = is_sole_replica
         self.commit = self.appender.commit
         self.appends = Appends(name, log, self.appender)
         self.append_ordinary = self.appends.append_ordinary
@@ -122,7 +134,8 @@ class Partition:
         self.retention = Retention(name, log, self.appender, self.availability)
         self.search = TimestampSearch(log, self.appender, self.availability)
         self.set_config(config)
-        self._check_order()
+        log.producers.set_replicated(high_watermark is not None)
+        _check_order(self)
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index} [{self.log_start_offset}, {self.log_end_offset}))"
@@ -153,7 +166,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where READ_COMMITTED ends: where the earliest open transaction begins, else the high watermark.
+        """Where READ_COMMITTED ends: where the earliest open transaction begins, else the high watermark. A
+        transaction is open until the marker that ends it is on all replicas, as in Kafka.
 
         Retention and DeleteRecords may take the first records of a transaction that is open: then it is where
         the log begins, as in Kafka.
@@ -181,15 +195,6 @@ class Partition:
         self.config = config
         self.appends.set_config(config)
         self.log.set_config(config)
-
-    def _check_order(self) -> None:
-        assert (
-            0
-            <= self.log_start_offset
-            <= self.last_stable_offset
-            <= self.high_watermark
-            <= self.log_end_offset
-        ), f"{self!r}: high watermark {self.high_watermark}"
 
     # Appending
 
@@ -229,7 +234,7 @@ class Partition:
         except OSError as error:
             self._commit_failed(error)
         self.appender.committed()
-        self._check_order()
+        _check_order(self)
 
     def _commit_failed(self, error: OSError) -> NoReturn:
         self.log.rollback()
@@ -254,16 +259,9 @@ class Partition:
         self.availability.fail_waiting()
         return scan_checkpoint
 
-    def reopen(self, log: Log, log_start_offset: int) -> None:
-        """Go on with the log that a rescan has found; records at its end may be gone, so no flush of it is an
-        answer to whoever has committed to the one before.
-        """
-        self.availability.come_back()
-        self.replace_log(log, log_start_offset)
-
     def replace_log(self, log: Log, log_start_offset: int) -> None:
-        """Go on with another log, which has what this one had or the beginning of it. The high watermark is
-        not after its end; who waits for more gets an error, watchers are woken.
+        """Go on with another log, which has what this one had or the beginning of it, or nothing. The high
+        watermark is moved into it; who waits for what it does not have gets an error, watchers are woken.
         """
         assert not self.log.has_staged
         self.log.files.close()
@@ -272,14 +270,16 @@ class Partition:
         self.flushing.log = self.retention.log = self.search.log = log
         appender.buffer = log.buffer
         appender.log_start_offset = log_start_offset
+        log.producers.set_replicated(appender.is_replicated)
         self.set_config(self.config)
+        # Where the log begins after it, nothing that somebody waits for is in the log.
+        is_before_start = high_watermark.offset < log_start_offset
         high_watermark.lower(
-            log.log_end_offset,
+            high_watermark.offset if is_before_start else log.log_end_offset,
             KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was cut at {log.log_end_offset}."),
         )
-        if appender.is_sole_replica:
-            self.advance_high_watermark(log.log_end_offset)
-        self._check_order()
+        high_watermark.advance(log_start_offset if appender.is_replicated else log.log_end_offset)
+        _check_order(self)
 
     def moved_to_deletion(self, directory: str) -> None:
         """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
@@ -313,7 +313,7 @@ class Partition:
         To find them the headers of batches are read. A `prompt` question raises `WouldWait` where that would
         have to wait for the disk.
         """
-        if self.availability.is_broken:
+        if self.availability.is_unreadable:
             raise self.availability.unavailable()
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
@@ -369,11 +369,31 @@ class Partition:
 
     # The high watermark
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether there are other replicas: see `set_replicated`."""
+        return self.appender.is_replicated
+
+    def set_replicated(self, is_replicated: bool) -> None:
+        """Whether there are other replicas. If so, only `advance_high_watermark` moves the high watermark; if
+        not, it is at the end of the log, now and after each commit.
+        """
+        if self.appender.is_replicated and not is_replicated:
+            # A start after a crash takes offsets that are missing after the recovery point for a loss, unless
+            # a leader may have sent what is there.
+            self.log.durability.want_flush()
+        self.appender.is_replicated = is_replicated
+        self.log.producers.set_replicated(is_replicated)
+        if not is_replicated:
+            self.advance_high_watermark(self.log_end_offset)
+
     def advance_high_watermark(self, offset: int) -> None:
         """All replicas in sync have what is before `offset`, or before the end of this log. No change where
-        it is there already. Of a sole replica each commit advances it to the log's end.
+        it is there already. Without other replicas each commit advances it to the end of the log.
         """
-        self.appender.high_watermark.advance(min(offset, self.log_end_offset))
+        offset = min(offset, self.log_end_offset)
+        self.log.producers.replicated_until(offset)
+        self.appender.high_watermark.advance(offset)
 
     def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
         """Call `done` once the high watermark is at `offset` or after it, perhaps at once; with an error

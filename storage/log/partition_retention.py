@@ -100,6 +100,19 @@ class Retention:
             self._start_at(offset)
         return self._appender.log_start_offset
 
+    def follow_start(self, offset: int) -> int:
+        """Let the log start where that of its leader does, or at the high watermark if that is before it;
+        returns where it starts now. No change where it starts later. As `delete_records` in all else.
+
+        Kafka's follower fails for good where its leader's start is after its own high watermark. That is so
+        for a moment when records are deleted while the leader answers a fetch: the next answer goes on.
+        """
+        self._availability.check_online()
+        offset = min(offset, self._appender.high_watermark.offset)
+        if offset > self._appender.log_start_offset:
+            self._start_at(offset)
+        return self._appender.log_start_offset
+
     def expire_producers(self, now_ms: int, expiration_ms: int) -> bool:
         """Forget producers that have been silent for so long; False while something is staged, which may be
         theirs.

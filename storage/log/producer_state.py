@@ -48,15 +48,27 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction begins whose end is not committed here."""
+        """Where the earliest transaction begins whose end is not committed here, or not replicated."""
         table = self.table
-        if not table.order and not table.ended:
+        if not table.order and not table.ended and not table.unreplicated:
             return None
         first_offset = self._first_open()
-        if not table.ended:
+        if not table.ended and not table.unreplicated:
             return first_offset
-        ended = min(table.ended)
+        ended = min(first for first, _ in (*table.unreplicated, *table.ended))
         return ended if first_offset is None else min(first_offset, ended)
+
+    def set_replicated(self, is_replicated: bool) -> None:
+        """Whether a transaction counts as open until its marker is on all replicas (`replicated_until`)."""
+        self.table.is_replicated = is_replicated
+        if not is_replicated:
+            self.table.unreplicated.clear()
+
+    def replicated_until(self, high_watermark: int) -> None:
+        """All replicas in sync have the markers before it. Kafka: `removeUnreplicatedTransactions`."""
+        unreplicated = self.table.unreplicated
+        if unreplicated and unreplicated[0][1] < high_watermark:
+            unreplicated[:] = [one for one in unreplicated if one[1] >= high_watermark]
 
     def _first_open(self) -> int | None:
         """The earliest one without a marker, be it only staged."""
@@ -257,7 +269,7 @@ class ProducerState:
         if first_offset < 0:
             return None
         table = self.table
-        table.ended.append(first_offset)
+        table.ended.append((first_offset, offset))
         table.open.pop(first_offset, None)
         following = self._first_open()
         order = table.order

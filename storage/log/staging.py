@@ -109,15 +109,23 @@ class Staging:
     ) -> None:
         """Roll if the batch does not belong into the newest segment."""
         stage = self._buffer.stage
-        if stage.size_bytes and (
-            stage.size_bytes + size_bytes > self._buffer.segment_bytes
-            or (stage.index_room <= 0 and self._indexes_are_full(stage))
-            or last_offset - stage.base_offset > RELATIVE_OFFSET_MAX
-            or (
-                max_timestamp > stage.roll_after_ms and self._waited_long_enough(stage, max_timestamp, now_ms)
+        is_too_far = last_offset - stage.base_offset > RELATIVE_OFFSET_MAX
+        if is_too_far or (
+            stage.size_bytes
+            and (
+                stage.size_bytes + size_bytes > self._buffer.segment_bytes
+                or (stage.index_room <= 0 and self._indexes_are_full(stage))
+                or (
+                    max_timestamp > stage.roll_after_ms
+                    and self._waited_long_enough(stage, max_timestamp, now_ms)
+                )
             )
         ):
-            stage = self._stage_roll(first_offset, now_ms)
+            # The offset after the last one, though a leader's batch may begin later: a start after a crash
+            # takes what is missing between two segments for a loss, and within one for compaction.
+            next_offset = self._buffer.next_offset
+            is_within_reach = last_offset - next_offset <= RELATIVE_OFFSET_MAX
+            stage = self._stage_roll(next_offset if is_within_reach else first_offset, now_ms)
         if stage.size_bytes == 0:
             stage.first_timestamp_ms = max_timestamp
             stage.roll_after_ms = -2

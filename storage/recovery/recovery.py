@@ -72,6 +72,7 @@ def open_log(
     log_start_offset: int,
     now_ms: int,
     gaps_until: int = 0,
+    may_skip: bool = False,
     producer_expiration_ms: int = EXPIRATION_MS,
     is_rescan: bool = False,
     scan_checkpoint: ScanCheckpoint | None = None,
@@ -79,8 +80,9 @@ def open_log(
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `scan_checkpoint` and
     `end_checkpoint` are the checkpoints', or 0 and None. Where it is not known any more what was
-    flushed, `gaps_until` says up to where offsets may be missing because of compaction. `is_rescan`: what
-    can be read of files may not be on the disk, and the log files have been written again.
+    flushed, `gaps_until` says up to where offsets may be missing because of compaction. `may_skip`: the log
+    has been a follower's, so within a segment offsets may be missing anywhere, as they are at the leader.
+    `is_rescan`: what can be read of files may not be on the disk, and the log files have been written again.
     """
     names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
     opening = _Opening(
@@ -91,6 +93,7 @@ def open_log(
         recovery_point,
         log_start_offset,
         gaps_until,
+        may_skip,
         scan_checkpoint,
         end_checkpoint,
     )
@@ -125,6 +128,7 @@ class _Opening:
         recovery_point: int,
         log_start_offset: int,
         gaps_until: int,
+        may_skip: bool,
         scan_checkpoint: ScanCheckpoint | None,
         end_checkpoint: EndCheckpoint | None,
     ) -> None:
@@ -136,6 +140,7 @@ class _Opening:
             gaps_until,
             scan_checkpoint,
         )
+        self.may_skip = may_skip
         self.end_checkpoint = end_checkpoint
         self.log_start_offset = log_start_offset
         self.segments: list[Segment] = []
@@ -186,6 +191,7 @@ class _Opening:
             recovery_point,
             self.gaps_until,
             restored,
+            may_skip=self.may_skip,
             takes_place=takes_place,
         )
         self.cut_bytes += cut_bytes
@@ -456,6 +462,7 @@ def _recover(
     gaps_until: int,
     restored: RestoredSegment | None = None,
     *,
+    may_skip: bool = False,
     takes_place: bool = False,
 ) -> tuple[int, int | None]:
     """Check everything after the recovery point, or after the scan checkpoint that fits; cut at the first
@@ -481,6 +488,7 @@ def _recover(
             recovery_point,
             gaps_until,
             restored if place == first else None,
+            may_skip=may_skip,
             takes_place=takes_place,
         )
         if valid_bytes < segment.size_bytes:
@@ -507,9 +515,12 @@ def _check_segment(
     gaps_until: int,
     restored: RestoredSegment | None,
     *,
+    may_skip: bool,
     takes_place: bool,
 ) -> tuple[int, int, bool]:
-    """Read a segment with checksums, from its scan checkpoint on if that fits, and rebuild its indexes.
+    """Read a segment with checksums, from its scan checkpoint on if that fits, and rebuild its indexes. With
+    `may_skip` the offset of a batch may be any later one: no loss of power takes bytes from between two
+    batches.
 
     Returns where the part ends that stays, the offset there, and whether that had to be taken from the
     recovery point or the scan checkpoint, since the last batch is damaged.
@@ -526,19 +537,23 @@ def _check_segment(
         is_known_end = checkpoint.position == size_bytes
     while True:
         for batch in scan(segment.file.read, position, size_bytes, window_bytes=1_048_576, verify=True):
-            if not expected <= batch.base_offset <= max(expected, recovery_point, gaps_until):
+            if batch.base_offset < expected:
+                break
+            if not may_skip and batch.base_offset > max(expected, recovery_point, gaps_until):
                 break
             segment.indexes.add(batch, config.index_interval_bytes)
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
             # The point is the end, or one before it (`Durability.recovery_checkpoint`).
-            is_known_end = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
+            # Where offsets may be missing, a later base offset is no damage.
+            is_known_end = not may_skip and counted != batch.last_offset + 1
+            is_known_end = is_known_end and counted - 1 <= recovery_point <= counted
             expected = batch.last_offset + 1
             position = batch.end_position
         if position == size_bytes:
             break
         following = next(scan(segment.file.read, position, size_bytes, verify=True), None)
-        if following is not None and following.base_offset == counted < expected:
+        if following is not None and following.base_offset == counted < expected and not may_skip:
             # It is the batch before this one whose base offset has grown.
             expected = counted
             continue

@@ -83,10 +83,12 @@ def rescan(
     log_start_offset: int,
     now_ms: int,
     producer_expiration_ms: int,
+    may_skip: bool = False,
     scan_checkpoint: ScanCheckpoint | None = None,
 ) -> Recovered:
     """The log anew, from files that the disk has for sure. `OSError`: it has not, and nothing is lost by
-    trying again. `scan_checkpoint` is the one of the checkpoint, which does not hold any more then.
+    trying again. `scan_checkpoint` is the one of the checkpoint, which does not hold any more then; for
+    `may_skip` see `open_log`.
 
     Nobody else may write to the partition meanwhile, nor may a block with something of it be on its way to
     the flush journal; runs in any thread, and for seconds where segments are large. The new log opens its
@@ -108,7 +110,7 @@ def rescan(
             disk.remove(segment.paths.path(LOG))
             cut_bytes += segment.size_bytes
         else:
-            cut_bytes += _copy_over(disk, segment, recovery_point)
+            cut_bytes += _copy_over(disk, segment, recovery_point, may_skip=may_skip)
     disk.sync_directory(directory)
     recovered = open_log(
         pool,
@@ -118,6 +120,7 @@ def rescan(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         now_ms=now_ms,
+        may_skip=may_skip,
         producer_expiration_ms=producer_expiration_ms,
         is_rescan=True,
         scan_checkpoint=scan_checkpoint,
@@ -153,7 +156,7 @@ def take_over(log: Log, pool: FilePool) -> None:
     log.files.pool = pool
 
 
-def _copy_over(disk: Disk, segment: Segment, recovery_point: int) -> int:
+def _copy_over(disk: Disk, segment: Segment, recovery_point: int, *, may_skip: bool) -> int:
     """Put a flushed copy of what is sound in the place of a segment's file; returns how many bytes were
     not.
     """
@@ -161,7 +164,7 @@ def _copy_over(disk: Disk, segment: Segment, recovery_point: int) -> int:
     copy_path = f"{path.removesuffix(LOG)}{COPY}"
     source = disk.open(path)
     try:
-        size_bytes = _sound_bytes(source, segment, recovery_point)
+        size_bytes = _sound_bytes(source, segment, recovery_point, may_skip=may_skip)
         copy = disk.open(copy_path, create=True)
         try:
             copy.truncate(0)
@@ -183,12 +186,12 @@ def _copy_over(disk: Disk, segment: Segment, recovery_point: int) -> int:
     return segment.size_bytes - size_bytes
 
 
-def _sound_bytes(file: File, segment: Segment, recovery_point: int) -> int:
+def _sound_bytes(file: File, segment: Segment, recovery_point: int, *, may_skip: bool) -> int:
     """How far a segment is what it should be. What was flushed is, or cannot be read."""
     expected, size_bytes = segment.base_offset, 0
     for batch in scan(file.read, 0, segment.size_bytes, window_bytes=COPIED_BYTES, verify=True):
-        # Only what is not flushed has no gaps of compaction.
-        if batch.base_offset > max(expected, recovery_point):
+        # Only what is not flushed has no gaps of compaction, unless it came from a leader.
+        if batch.base_offset > max(expected, recovery_point) and not may_skip:
             break
         expected, size_bytes = batch.last_offset + 1, batch.end_position
     if size_bytes < segment.size_bytes and expected < recovery_point:

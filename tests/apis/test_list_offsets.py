@@ -66,6 +66,23 @@ def test_the_special_timestamps(timed):
     assert found(timed, -1, isolation=1) == (4, -1, 0)
 
 
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_what_is_not_replicated_is_not_found(timed, isolation):
+    log = timed.partition("t")
+    log.set_replicated(True)
+    log.append(timed.batch(b"e", timestamp=9000), now_ms=timed.loop.now_ms)
+    log.commit()
+    assert found(timed, -1, isolation=isolation) == (4, -1, 0)
+    assert found(timed, 2500, isolation=isolation) == (2, 3000, 0)
+    # The latest of all records counts, as in Kafka, not the latest of those that can be read.
+    assert found(timed, -3, isolation=isolation) == (-1, -1, -1)
+    assert found(timed, 3001, isolation=isolation) == (-1, -1, -1)
+    assert only(timed.ask(list_offsets(-1, max_num_offsets=9), 0)).old_style_offsets == [4, 0]
+    log.advance_high_watermark(5)
+    assert found(timed, -1, isolation=isolation) == (5, -1, 0)
+    assert found(timed, -3, isolation=isolation) == found(timed, 3001, isolation=isolation) == (4, 9000, 0)
+
+
 def test_an_empty_log(node):
     node.create("t")
     assert found(node, -1) == (0, -1, 0)

@@ -195,7 +195,7 @@ def test_with_acks_all_the_answer_waits_until_the_replicas_have_it(node, remembe
     two = tuple(partition._replace(replicas=(1, 2), isr=(1, 2)) for partition in topic.partitions)
     node.machine.publisher.view = replace(view, topics={"t": replace(topic, partitions=two)})
     log = node.partition("t")
-    log.appender.is_sole_replica = False
+    log.set_replicated(True)
     now_ms = node.loop.now_ms
     connections = wired(
         node.apis, node.loop, lambda: now_ms, lambda: node.machine.view, with_prefixes=remembers

@@ -192,3 +192,44 @@ def test_refused_records_and_markers_are_told_in_their_turn(partition):
 
     told, _ = play(partition, story)
     assert told == ["in 7", "late INVALID_PRODUCER_EPOCH", "late marker INVALID_PRODUCER_EPOCH", "marker"]
+
+
+@pytest.mark.parametrize("flush_messages", [1, 1000])
+def test_what_other_replicas_have_to_have_is_settled_when_they_have_it_and_in_order(
+    partition, flush_messages
+):
+    partition.set_config(LogConfig(flush_messages=flush_messages))
+    partition.set_replicated(True)
+
+    async def act():
+        loop = asyncio.get_running_loop()
+        turn = Turn(loop)
+        log = PartitionLog(partition, turn, lambda: NOW_MS, loop)
+        told = []
+
+        async def settle():
+            async with asyncio.timeout(10):
+                while not turn.is_idle:
+                    await asyncio.sleep(0.001)
+
+        for name in ("first", "second"):
+            log.append([(b"k", name.encode(), NOW_MS)], lambda error, name=name: told.append((name, error)))
+            await settle()
+        log.append_marker(EndMarker(7, 0, 0, True, 1), lambda error: told.append(("marker", error)))
+        await settle()
+        assert told == []
+        assert [value for _, value, _ in list(log.read_all())[:2]] == [b"first", b"second"]
+        seen = []
+        for high_watermark in (1, 2, 3):
+            partition.advance_high_watermark(high_watermark)
+            seen.append([name for name, error in told if error is None])
+        assert seen == [["first"], ["first", "second"], ["first", "second", "marker"]]
+        log.append([(b"k", b"4", NOW_MS)], lambda error: told.append(("fourth", error.code)))
+        await settle()
+        refused = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leads it now")
+        partition.appender.high_watermark.fail(refused)
+        assert told[3:] == [("fourth", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        assert not log.pending
+        turn.close()
+
+    asyncio.run(act())

@@ -31,6 +31,7 @@ FIRST_CHORES = "log.initial.task.delay.ms"
 RECOVERY = "log.flush.offset.checkpoint.interval.ms"
 STARTS = "log.flush.start.offset.checkpoint.interval.ms"
 FLUSH = "log.flush.scheduler.interval.ms"
+HIGH_WATERMARKS = "replica.high.watermark.checkpoint.interval.ms"
 PRODUCERS = "producer.id.expiration.check.interval.ms"
 CLEANER = "log.cleaner.backoff.ms"
 IDLE = "connections.max.idle.ms"
@@ -43,6 +44,7 @@ TASKS = {
     RETENTION: (7_000, [0, 7, 14, 21, 28]),
     RECOVERY: (7_000, [7, 14, 21, 28]),
     STARTS: (7_000, [7, 14, 21, 28]),
+    HIGH_WATERMARKS: (7_000, [7, 14, 21, 28]),
     PRODUCERS: (7_000, [7, 14, 21, 28]),
     CLEANER: (7_000, [7, 14, 21, 28]),
     # Who has been silent for so long is gone with the next look, which are four in that time.
@@ -112,6 +114,7 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
     checkpoint_of = {RECOVERY: RECOVERY_POINTS, STARTS: LOG_STARTS}
     noting(Retention, "maintaining", RETENTION)
     noting(Checkpointing, "writing")
+    noting(Checkpointing, "writing_high_watermarks", HIGH_WATERMARKS)
     noting(Retention, "expire_producers", PRODUCERS)
     noting(cleaner_module._Lane, "_look", CLEANER)
     noting(Connections, "forget", IDLE)
@@ -161,7 +164,15 @@ def test_the_first_delay_is_one_of_retention_and_checkpoints_alone(tmp_path, mon
     often = dict.fromkeys(TASKS, 2_000)
     ran = run_for_half_a_minute(tmp_path, monkeypatch, {**often, FIRST_CHORES: 15_000})
     first = {name: times[0] for name, times in ran.items()}
-    assert first == {RETENTION: 15, RECOVERY: 15, STARTS: 15, PRODUCERS: 2, CLEANER: 2, IDLE: 2.5}
+    assert first == {
+        RETENTION: 15,
+        RECOVERY: 15,
+        STARTS: 15,
+        HIGH_WATERMARKS: 2,
+        PRODUCERS: 2,
+        CLEANER: 2,
+        IDLE: 2.5,
+    }
 
 
 def test_a_look_for_flushes_waits_for_nothing_else(tmp_path, monkeypatch):

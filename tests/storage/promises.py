@@ -9,8 +9,9 @@ compacted. Like the broker, a start makes the topics that it knows and finishes 
 Two producers of each have transactions. Whether these are what the log says is asked of `transacting.py`;
 that a marker is there which was promised is a matter of records like any other.
 
-A file is cut by `truncate`, as a leader wants it of a follower; where a commit that has failed is taken back;
-and by recovery, where power is lost or a process has died in the midst of a write (`tear`).
+A file is cut by `truncate`, or all of them go by `begin_anew`, as a leader wants it of a follower; where a
+commit that has failed is taken back; and by recovery, where power is lost or a process has died in the midst
+of a write (`tear`).
 """
 
 import random
@@ -416,6 +417,26 @@ class World:
         book.may_be_cleaned = {one for one in book.may_be_cleaned if one < end_offset}
         self._learn_sequences(book)
 
+    def begin_anew(self, chance: random.Random) -> None:
+        """All goes, as a follower drops it whose leader begins later; nothing may bring any of it back."""
+        book = self._some_book(chance)
+        if book is None:
+            return
+        partition = self._partition(book)
+        if not partition.is_available:
+            return
+        offset = chance.randint(0, partition.log_end_offset + 20)
+        book.committed.clear()
+        book.flushed_end = 0
+        book.safe_start = min(book.safe_start, offset)
+        finish(self.store.restarting(partition, offset))
+        assert partition.log_start_offset == partition.log_end_offset == partition.high_watermark == offset
+        book.flushed_end = book.safe_start = offset
+        book.sent.clear()
+        book.owners.clear()
+        book.may_be_cleaned.clear()
+        self._learn_sequences(book)
+
     def compact(self, chance: random.Random) -> None:
         book = self.books.get("compacted")
         if book is None or book not in self._live_books():
@@ -662,6 +683,7 @@ WEIGHTS = {
     "make_scan_checkpoints": 2,
     "delete_records": 1,
     "truncate": 2,
+    "begin_anew": 1,
     "compact": 2,
     "create": 2,
     "delete": 1,
@@ -723,6 +745,8 @@ EVERY_OPERATION = [
     ("append", 17),
     ("truncate", 4),
     ("append", 17),
+    ("begin_anew", 5),
+    ("append", 5),
     ("kill", 0),
     ("pass_by", 1),
     ("pass_by", 4),

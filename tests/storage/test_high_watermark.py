@@ -2,12 +2,15 @@
 
 import pytest
 
+from odradek.storage.checkpoints import HIGH_WATERMARKS
 from odradek.storage.config import LogConfig
-from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, Partition
+from odradek.storage.directories.places import StoreListener
+from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import finish
 from tests.storage.memory_disk import MemoryDisk
-from tests.storage.stores import NOW_MS, append, open_store
+from tests.storage.stores import NOW_MS, append, offsets_of, open_store
 
 
 def sole():
@@ -17,7 +20,8 @@ def sole():
 def led():
     """One that others follow: a commit alone does not move its high watermark."""
     partition = sole()
-    return Partition("t", 0, bytes(16), LogConfig(), partition.log, is_sole_replica=False)
+    partition.set_replicated(True)
+    return partition
 
 
 def size_read(partition, isolation):
@@ -134,3 +138,126 @@ def test_who_waits_for_a_partition_that_goes_away_gets_an_error_and_watchers_wak
     assert woken == ["high watermark", "log end"]
     partition.when_high_watermark(0, errors.append)
     assert isinstance(errors[1], KafkaError)
+
+
+def test_with_a_second_replica_the_high_watermark_stays_and_without_it_goes_to_the_log_end():
+    partition, called = sole(), []
+    append(partition, 2)
+    partition.set_replicated(True)
+    append(partition, 2)
+    assert (partition.is_replicated, partition.high_watermark) == (True, 2)
+    partition.when_high_watermark(4, called.append)
+    partition.watch(lambda: called.append("woken"))
+    partition.set_replicated(False)
+    assert (partition.is_replicated, partition.high_watermark) == (False, 4)
+    assert called == [None, "woken"]
+    append(partition)
+    assert partition.high_watermark == 5
+
+
+class Told(StoreListener):
+    def __init__(self):
+        self.damaged = []
+
+    def damage(self, sentence):
+        self.damaged.append(sentence)
+
+
+def opened(disk, *, replicated=True, **options):
+    return open_store(disk, replicated_for=lambda topic, index: replicated, **options)
+
+
+def begun(disk, count, high_watermark):
+    store = opened(disk)
+    partition = store.create("t", 0, b"1" * 16, LogConfig(segment_bytes=400))
+    append(partition, count)
+    partition.advance_high_watermark(high_watermark)
+    return store, partition
+
+
+def left_behind(disk, store, stop):
+    if stop == "clean stop":
+        store.close(NOW_MS)
+    else:
+        finish(store.checkpointing.writing_high_watermarks())
+        store.get("t", 0).flush()
+    disk.held.clear()
+    return disk
+
+
+@pytest.mark.parametrize("stop", ["clean stop", "kill"])
+@pytest.mark.parametrize(
+    ("high_watermark", "replicated", "expected"), [(4, True, 4), (4, False, 9), (9, True, 9)]
+)
+def test_a_start_finds_the_high_watermark_of_a_replicated_partition_in_the_checkpoint(
+    stop, high_watermark, replicated, expected
+):
+    disk = MemoryDisk()
+    store, _ = begun(disk, 9, high_watermark)
+    again = opened(left_behind(disk, store, stop), replicated=replicated).get("t", 0)
+    assert (again.high_watermark, again.log_end_offset) == (expected, 9)
+    assert offsets_of(again) == list(range(expected))
+
+
+def test_a_checkpointed_high_watermark_after_the_log_end_is_the_log_end():
+    disk = MemoryDisk()
+    store, partition = begun(disk, 3, 3)
+    partition.flush()
+    append(partition, 6)
+    partition.advance_high_watermark(9)
+    finish(store.checkpointing.writing_high_watermarks())
+    ends = set()
+    for seed in range(20):
+        again = opened(disk.lose_power(seed)).get("t", 0)
+        assert again.high_watermark == again.log_end_offset
+        ends.add(again.log_end_offset)
+    assert min(ends) < 9
+
+
+def test_a_checkpointed_high_watermark_before_the_log_start_is_the_log_start():
+    disk = MemoryDisk()
+    store, partition = begun(disk, 9, 2)
+    finish(store.checkpointing.writing_high_watermarks())
+    partition.advance_high_watermark(7)
+    partition.retention.delete_records(6)
+    finish(store.checkpointing.saving_starts([partition]))
+    disk.held.clear()
+    again = opened(disk).get("t", 0)
+    assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (6, 6, 9)
+
+
+@pytest.mark.parametrize("content", [None, b"0\n1\nt 0 not a number\n"])
+def test_a_high_watermark_that_nobody_knows_is_the_log_start_and_damage_is_told(content):
+    disk = MemoryDisk()
+    store, _ = begun(disk, 9, 9)
+    store.close(NOW_MS)
+    path = f"data/{HIGH_WATERMARKS}"
+    disk.remove(path)
+    if content is not None:
+        disk.open(path, create=True).write(0, [content])
+    told = Told()
+    again = opened(disk, listener=told).get("t", 0)
+    assert (again.high_watermark, again.log_end_offset) == (0, 9)
+    assert [path in sentence for sentence in told.damaged] == ([] if content is None else [True])
+
+
+def test_a_new_partition_is_replicated_if_its_maker_says_so_and_an_old_one_follows_its_maker():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, b"1" * 16, LogConfig(), is_replicated=True)
+    append(partition, 3)
+    assert store.create("t", 0, b"1" * 16, LogConfig()).high_watermark == 0
+    assert store.create("t", 0, b"1" * 16, LogConfig(), is_replicated=False).high_watermark == 3
+
+
+def test_high_watermarks_alone_are_written_only_for_replicated_partitions():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, b"1" * 16, LogConfig())
+    append(partition, 3)
+    operations = disk.operations
+    finish(store.checkpointing.writing_high_watermarks())
+    assert disk.operations == operations
+    partition.set_replicated(True)
+    finish(store.checkpointing.writing_high_watermarks())
+    assert disk.operations > operations
+    assert b"t 0 3" in disk.open(f"data/{HIGH_WATERMARKS}").read(0, 1000)

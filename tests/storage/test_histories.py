@@ -135,7 +135,10 @@ class HistoryMachine(RuleBasedStateMachine):
     def look_after(self, operation, number):
         self.run_one(operation, number)
 
-    @rule(operation=st.sampled_from(("delete_records", "compact", "create", "delete")), number=NUMBERS)
+    @rule(
+        operation=st.sampled_from(("delete_records", "begin_anew", "compact", "create", "delete")),
+        number=NUMBERS,
+    )
     def change(self, operation, number):
         self.run_one(operation, number)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.storage.config import LogConfig
+from odradek.storage.log.appends import BatchHoldsStart, Origin
 from odradek.storage.log.flush_journal import FlushJournal
 from odradek.storage.log.partition import Partition
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -149,7 +150,7 @@ def test_who_waits_for_what_was_cut_gets_an_error_and_who_waits_for_less_goes_on
     _, store, partition = begun()
     append(partition, 6)
     partition = store.get("t", 0)
-    partition.appender.is_sole_replica = False
+    partition.set_replicated(True)
     append(partition, 4)
     called = []
     for offset in (7, 8, 9, 10):
@@ -167,7 +168,7 @@ def test_who_waits_for_what_was_cut_gets_an_error_and_who_waits_for_less_goes_on
 def test_the_high_watermark_stays_where_it_is_if_that_is_before_the_end():
     _, store, partition = begun()
     append(partition, 6)
-    partition.appender.is_sole_replica = False
+    partition.set_replicated(True)
     append(partition, 4)
     cut(store, partition, 8)
     assert (partition.high_watermark, partition.log_end_offset) == (6, 8)
@@ -175,7 +176,7 @@ def test_the_high_watermark_stays_where_it_is_if_that_is_before_the_end():
     assert (partition.high_watermark, partition.log_end_offset) == (3, 3)
 
 
-def test_a_cut_before_the_logs_start_takes_the_start_along_and_none_goes_before_the_first_segment():
+def test_a_cut_before_the_logs_start_takes_the_start_along_and_one_before_the_first_segment_takes_all():
     _, store, partition = begun()
     append(partition, 12)
     partition.retention.delete_records(3)
@@ -185,9 +186,10 @@ def test_a_cut_before_the_logs_start_takes_the_start_along_and_none_goes_before_
     partition.retention.delete_records(-1)
     store.maintain(NOW_MS + 10_000)
     assert partition.log.bases[0] > 0
-    with pytest.raises(KafkaError) as refused:
-        cut(store, partition, 0)
-    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cut(store, partition, 1)
+    assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (1, 1, 1)
+    append(partition, 3)
+    assert offsets_of(partition) == [1, 2, 3]
 
 
 def test_a_flush_that_is_under_way_is_waited_for():
@@ -349,12 +351,321 @@ def test_an_error_of_the_disk_at_any_point_takes_it_offline_and_a_rescan_brings_
     raise AssertionError("it never came to its end")
 
 
+def restart(store, partition, offset):
+    finish(store.restarting(partition, offset))
+
+
+def cut_at_8(store, partition):
+    return store.truncating(partition, 8)
+
+
+def begin_anew_at_100(store, partition):
+    return store.restarting(partition, 100)
+
+
+CHANGES = [cut_at_8, begin_anew_at_100]
+
+
+def steps_of(work):
+    """Do a work step by step; in between, before each function that a worker would call, comes its name."""
+    step = next(work)
+    while True:
+        yield getattr(step, "__name__", None) or getattr(getattr(step, "func", None), "__name__", None)
+        try:
+            result = None if step is None else step()
+        except OSError as error:
+            step = work.throw(error)
+            continue
+        try:
+            step = work.send(result)
+        except StopIteration:
+            return
+
+
+def refusal_of(act):
+    try:
+        act()
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_while_a_log_is_changed_appends_are_refused_and_readers_wait_only_for_the_end_of_it(change):
+    _, store, partition = begun(LogConfig(segment_bytes=400, retention_ms=1))
+    append(partition, 12)
+    partition.flush()
+    readable = []
+    for _ in steps_of(change(store, partition)):
+        assert refusal_of(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert refusal_of(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert store.flush_due(NOW_MS + 10_000) == []
+        store.maintain(NOW_MS + 10_000)
+        assert partition.log_start_offset == 0
+        finish(store.checkpointing.writing())
+        readable.append(refusal_of(lambda: partition.read(0, max_bytes=100)) is None)
+    assert readable == sorted(readable, reverse=True)
+    assert readable[0]
+    assert not readable[-1]
+    assert partition.is_available
+    end = partition.log_end_offset
+    append(partition, 2)
+    assert offsets_of(partition, end) == [end, end + 1]
+
+
+def test_what_takes_long_is_done_in_a_worker():
+    _, store, partition = begun(LogConfig(index_interval_bytes=0))
+    append(partition, 9)
+    steps = list(steps_of(store.truncating(partition, 8)))
+    assert steps == ["write", "_copy", "sync", "sync_directory", "_open"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_partition_that_is_deleted_meanwhile_and_made_anew_is_left_alone(change):
+    for number in range(100):
+        _, store, partition = begun()
+        append(partition, 12)
+        work = steps_of(change(store, partition))
+        try:
+            for _ in range(number + 1):
+                next(work)
+        except StopIteration:
+            assert number > 3
+            return
+        store.delete("t", 0)
+        another = store.create("t", 0, b"2" * 16, SMALL)
+        append(another, 12)
+        assert refusal_of(lambda work=work: list(work)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert offsets_of(another) == list(range(12))
+        assert not store.failing_disks.needs_attention
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_work_that_is_ended_leaves_a_log_as_a_crash_would_and_a_rescan_brings_it_back(change):
+    for number in range(100):
+        _, store, partition = begun()
+        append(partition, 12)
+        work = change(store, partition)
+        try:
+            step = next(work)
+            for _ in range(number):
+                step = work.send(step() if step is not None else None)
+        except StopIteration:
+            assert number > 3
+            return
+        work.close()
+        for _ in range(3):
+            finish(store.failing_disks.attending(NOW_MS + 100_000))
+        assert partition.is_available
+        offsets = offsets_of(partition)
+        assert offsets == list(range(12))[: len(offsets)]
+        append(partition, 2)
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("offset", [0, 3, 7, 12, 13, 5_000_000_000])
+@pytest.mark.parametrize("is_replicated", [False, True])
+def test_all_of_a_log_goes_and_it_begins_anew_at_an_offset(offset, is_replicated):
+    disk, store, partition = begun()
+    partition.set_replicated(is_replicated)
+    producer = Producer(partition, 1)
+    partition.follow_leader_epoch(4)
+    producer.send(b"a")
+    append(partition, 10)
+    producer.end(commit=False)
+    partition.advance_high_watermark(7)
+    partition.retention.delete_records(6)
+    finish(store.checkpointing.saving_starts([partition]))
+    called = []
+    for wanted in range(8, 14):
+        partition.when_high_watermark(wanted, lambda error: called.append(error and error.code))
+    settled = sum(one is None for one in called)
+    restart(store, partition, offset)
+    assert called == [None] * settled + [ErrorCode.NOT_LEADER_OR_FOLLOWER] * (6 - settled)
+    seen = [partition]
+    for stop in ("kill", "power loss", "clean stop"):
+        if stop == "clean stop":
+            store.close(NOW_MS)
+        disk = disk.lose_power(1) if stop == "power loss" else disk
+        disk.held.clear()
+        _, store, again = begun(disk=disk)
+        again.set_replicated(is_replicated)
+        seen.append(again)
+    for one in seen:
+        assert (one.log_start_offset, one.high_watermark, one.log_end_offset) == (offset, offset, offset)
+        assert one.last_stable_offset == offset
+        assert one.producers() == []
+        assert one.log.leader_epochs.entries() == []
+        assert one.log.bases == [offset]
+    append(again, 3)
+    again.advance_high_watermark(offset + 3)
+    assert offsets_of(again) == [offset, offset + 1, offset + 2]
+
+
+def test_a_log_whose_start_is_within_the_first_batch_of_its_leader_begins_with_that_batch():
+    """KAFKA-6975: records of the batch were deleted at the leader, and a new follower begins there."""
+    _, store, partition = begun()
+    partition.set_replicated(True)
+    restart(store, partition, 15)
+    records = [Record(place, NOW_MS, b"k", b"v") for place in range(10, 20)]
+    batches = build_batch(records, leader_epoch=3)
+    with pytest.raises(BatchHoldsStart) as refused:
+        partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert refused.value.offset == 10
+    restart(store, partition, refused.value.offset)
+    partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.commit()
+    partition.advance_high_watermark(20)
+    assert partition.retention.follow_start(15) == 15
+    assert (partition.log_start_offset, partition.log_end_offset) == (15, 20)
+    assert partition.log.leader_epochs.entries() == [(3, 15)]
+    # One that has records refuses such a batch, and so does one that begins after it.
+    for begins in (b"", build_batch([Record(0, NOW_MS, b"k", b"v")])):
+        partition.append(begins, now_ms=NOW_MS) if begins else restart(store, partition, 20)
+        with pytest.raises(KafkaError) as refused:
+            partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("offset", [0, 2, 5, 9, 11, 30])
+def test_a_loss_of_power_at_any_point_leaves_the_old_log_or_the_new_one_and_the_new_one_once_it_said_so(
+    offset,
+):
+    for number in range(1, 1000):
+        disk = MemoryDisk()
+        store, partition = filled(disk)
+        disk.lose_power_at = disk.operations + number
+        is_new = is_over = False
+        try:
+            restart(store, partition, offset)
+            is_new = True
+            append(partition, 1, size_bytes=150)
+            is_over = disk.operations < disk.lose_power_at
+        except PowerLost:
+            pass
+        for seed in range(3):
+            again = begun(SEVERAL, disk.lose_power(3 * number + seed))[2]
+            start, end = again.log_start_offset, again.log_end_offset
+            assert offsets_of(again) == list(range(start, end))
+            assert again.high_watermark == end
+            if is_new:
+                assert start == offset
+                assert end == offset or size_at(again, offset) >= 150
+            else:
+                assert (start == 0 and end <= 11) or start == offset
+        if is_over:
+            return
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize(
+    "change", [lambda store, log: store.truncating(log, 5), lambda store, log: store.restarting(log, 5)]
+)
+def test_a_start_believes_in_no_high_watermark_of_what_was_cut(change):
+    disk, store, partition = begun()
+    partition.set_replicated(True)
+    append(partition, 9)
+    partition.advance_high_watermark(9)
+    finish(store.checkpointing.writing_high_watermarks())
+    finish(change(store, partition))
+    append(partition, 4)
+    disk.held.clear()
+    store = open_store(disk, replicated_for=lambda topic, index: True)
+    assert (store.get("t", 0).high_watermark, store.get("t", 0).log_end_offset) == (5, 9)
+
+
+@pytest.mark.parametrize("offset", [3, 40])
+def test_checkpoints_that_are_written_meanwhile_say_nothing_of_the_old_log(offset):
+    disk, store, partition = begun()
+    append(partition, 12)
+    partition.retention.delete_records(6)
+    finish(store.checkpointing.saving_starts([partition]))
+    for _ in steps_of(store.restarting(partition, offset)):
+        write_checkpoints(store)
+        finish(store.checkpointing.saving_starts([partition]))
+        finish(store.checkpointing.writing_high_watermarks())
+    for seed in range(5):
+        _, _, again = begun(disk=disk.lose_power(seed))
+        assert (again.log_start_offset, again.log_end_offset) == (offset, offset)
+
+
+@pytest.mark.parametrize("change", [cut_at_8, lambda store, partition: store.restarting(partition, 8)])
+def test_checkpoints_that_are_written_meanwhile_vouch_for_nothing_that_comes_later(change):
+    disk, store, partition = begun()
+    append(partition, 40)
+    partition.flush()
+    for _ in steps_of(change(store, partition)):
+        write_checkpoints(store)
+    append(partition, 20, size_bytes=60)
+    ends = set()
+    for seed in range(60):
+        _, _, again = begun(disk=disk.lose_power(seed))
+        assert offsets_of(again) == list(range(again.log_start_offset, again.log_end_offset))
+        ends.add(again.log_end_offset)
+    assert len(ends) > 3
+
+
+def test_the_flush_journal_brings_back_nothing_of_a_log_that_began_anew_though_segments_have_the_same_names():
+    disk, store, partition = begun(LogConfig())
+    append(partition, 6)
+    partition.log.roll(NOW_MS)
+    partition.flush()
+    (journal,) = store.flush_journals = [FlushJournal(disk, "data", file_bytes=1 << 16)]
+    journal.prepare()
+    append(partition, 3)
+    journaled(store, partition, journal)
+    restart(store, partition, 4)
+    append(partition, 2, size_bytes=150)
+    partition.log.roll(NOW_MS)
+    assert partition.log.bases == [4, 6]
+    for seed in range(30):
+        _, _, again = begun(LogConfig(), disk.lose_power(seed))
+        assert again.log_start_offset == 4
+        assert again.log_end_offset <= 6
+        assert offsets_of(again) == list(range(4, again.log_end_offset))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("offset", [4, 11, 30])
+def test_an_error_of_the_disk_while_it_begins_anew_leaves_the_old_log_the_new_one_or_an_empty_one(
+    code, offset
+):
+    for number in range(200):
+        disk = MemoryDisk()
+        store, partition = filled(disk)
+        count = [0]
+
+        def fail(done, path, count=count, number=number):
+            count[0] += 1
+            return code if count[0] == number + 1 else None
+
+        disk.fail = fail
+        with suppress(KafkaError):
+            restart(store, partition, offset)
+        disk.fail = lambda done, path: None
+        for _ in range(3):
+            finish(store.failing_disks.attending(NOW_MS + 100_000))
+        back = store.get("t", 0)
+        assert back.is_available
+        offsets = offsets_of(back)
+        assert offsets == list(range(11))[: len(offsets)]
+        if not store.flush_journals[0].has_failed:
+            restart(store, back, offset)
+            append(back, 2)
+            assert offsets_of(back) == [offset, offset + 1]
+        if count[0] <= number:
+            return
+    raise AssertionError("it never came to its end")
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(
     steps=st.lists(
         st.one_of(
             st.integers(1, 5).map(lambda count: ("append", count)),
             st.integers(0, 40).map(lambda offset: ("cut", offset)),
+            st.integers(0, 40).map(lambda offset: ("restart log", offset)),
             st.just(("flush", 0)),
             st.just(("roll", 0)),
             st.just(("checkpoint", 0)),
@@ -366,14 +677,18 @@ def test_an_error_of_the_disk_at_any_point_takes_it_offline_and_a_rescan_brings_
 )
 def test_a_log_is_what_a_list_is_whatever_is_cut(steps):
     disk, store, partition = begun()
-    model = 0
+    start = end = 0
     for name, number in steps:
         if name == "append":
             append(partition, number)
-            model += number
+            end += number
         elif name == "cut":
             cut(store, partition, number)
-            model = min(model, number)
+            end = min(end, number)
+            start = min(start, end)
+        elif name == "restart log":
+            restart(store, partition, number)
+            start = end = number
         elif name == "flush":
             partition.flush()
         elif name == "roll":
@@ -385,5 +700,6 @@ def test_a_log_is_what_a_list_is_whatever_is_cut(steps):
                 store.close(NOW_MS)
             disk.held.clear()
             _, store, partition = begun(disk=disk)
-        assert offsets_of(partition) == list(range(model))
+        assert partition.log_start_offset == start
+        assert offsets_of(partition) == list(range(start, end))
         assert isinstance(partition, Partition)

@@ -38,6 +38,7 @@ from odradek.wire.messages.metadata_records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
+    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ClientQuotaRecord,
@@ -148,10 +149,7 @@ class _Brokers:
         cordoned = record.cordoned_log_dirs
         broker = Broker(
             record.broker_id,
-            {
-                one.name: Endpoint(one.host, one.port, SECURITY_PROTOCOLS[one.security_protocol])
-                for one in record.end_points
-            },
+            {one.name: _endpoint(one) for one in record.end_points},
             record.rack,
             record.broker_epoch,
             record.incarnation_id,
@@ -297,6 +295,13 @@ class _Contents:
 
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
+
+
+def _endpoint(record: BrokerEndpoint) -> Endpoint:
+    number = record.security_protocol
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise InconsistentMetadata(f"listener {record.name} has the security protocol {number}")
+    return Endpoint(record.host, record.port, SECURITY_PROTOCOLS[number])
 
 
 class MetadataImage:

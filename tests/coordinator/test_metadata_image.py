@@ -1,6 +1,7 @@
 """The image of a cluster's metadata: rules of single records, and views that are the same by every way."""
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from odradek.coordinator.cluster.metadata_image import ACLS, InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import ClusterView, Endpoint
 from odradek.wire.messages.metadata_records import (
+    CONTROL_RECORDS,
+    RECORDS,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
@@ -289,6 +292,19 @@ def test_batches_are_joined_into_one_view(image):
 def test_records_that_do_not_fit_are_named(image, records, words):
     with pytest.raises(InconsistentMetadata, match=words):
         played(image, *records)
+
+
+@pytest.mark.parametrize("cls", [*RECORDS.values(), *CONTROL_RECORDS.values()], ids=lambda cls: cls.__name__)
+def test_every_record_is_taken_in_or_does_not_fit(image, cls):
+    with suppress(InconsistentMetadata):
+        played(image, cls())
+
+
+def test_a_security_protocol_that_is_not_known_is_named(image):
+    record = broker(1)
+    record.end_points[0].security_protocol = 4
+    with pytest.raises(InconsistentMetadata, match="OUT has the security protocol 4"):
+        played(image, record)
 
 
 # What a subscriber learns

@@ -213,8 +213,8 @@ WRITTEN_CONTROL = [
     ("00000005", "0000 0001 00", KRaftVersionRecord(kraft_version=1)),
     (
         "00000006",
-        "0000 02 00000001 07990a6ffd734b9982d92ebb04177389 02 0b434f4e54524f4c4c4552 0a3132372e302e302e31 a9fb"
-        "00 0000 0001 00 00 00",
+        "0000 02 00000001 07990a6ffd734b9982d92ebb04177389 02 0b434f4e54524f4c4c4552 0a3132372e302e302e31"
+        "a9fb 00 0000 0001 00 00 00",
         VotersRecord(
             voters=[
                 VoterWithEndpoints(

@@ -564,7 +564,7 @@ def frame_of(value: Buffer) -> RecordFrame:
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord:
     """The record in a value. Raises UnknownMetadataRecord, which names type and version, for one that this
-    node cannot know, and MalformedMessage for bytes that are none.
+    node cannot know, and MalformedMessage for bytes that are none. The record keeps nothing of the buffer.
     """
     record_type, version, start = frame_of(value)
     cls = RECORDS.get(record_type)
@@ -574,7 +574,7 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
         raise UnknownMetadataRecord(
             f"{cls.__name__} (metadata record of type {record_type}) has no version {version} here"
         )
-    return _decoded(cls, version, value[start:])
+    return _decoded(cls, version, bytes(value[start:]))
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
@@ -597,7 +597,7 @@ def decode_control_record(key: Buffer, value: Buffer) -> ControlRecord:
         raise UnknownMetadataRecord(
             f"{cls.__name__} (control record of type {control_type}) has no version {version} here"
         )
-    return _decoded(cls, version, value)
+    return _decoded(cls, version, bytes(value))
 
 
 def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:

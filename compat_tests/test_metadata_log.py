@@ -50,12 +50,10 @@ from odradek.wire.messages import (
 )
 from odradek.wire.messages.metadata_records import (
     ControlRecord,
-    MetadataRecord,
-    decode_control_record,
-    decode_metadata_record,
     encode_control_record,
     encode_metadata_record,
     frame_of,
+    records_of_batch,
 )
 from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.schema import BYTES, UUID, Array, Primitive, fields_of, uuid_to_text
@@ -138,7 +136,7 @@ class Observer:
         for header, batch in batches_of(bytes(data.records or b"")):
             if header.last_offset >= data.high_watermark:
                 break
-            for record in decoded(header, batch):
+            for record in records_of_batch(batch, header):
                 self.image.replay(record)
             self.image.end_batch(header.last_offset)
             self._next_offset = header.last_offset + 1
@@ -174,7 +172,7 @@ class Observer:
             content += bytes(got.unaligned_records)
         self.image.begin_snapshot()
         for header, batch in batches_of(content):
-            for record in decoded(header, batch):
+            for record in records_of_batch(batch, header):
                 self.image.replay(record)
         self.image.end_batch(snapshot_id.end_offset - 1)
         self.snapshots += 1
@@ -463,21 +461,13 @@ def batches_of(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
         yield header, content[position : position + header.size_bytes]
 
 
-def decoded(header: BatchHeader, batch: bytes) -> Iterator[MetadataRecord | ControlRecord]:
-    for record in iter_records(batch, header):
-        if header.is_control:
-            yield decode_control_record(record.key or b"", record.value or b"")
-        else:
-            yield decode_metadata_record(record.value or b"")
-
-
 def image_of(*contents: bytes, until: int | None = None) -> MetadataImage:
     """The image that the batches make, up to an offset."""
     image = MetadataImage(OURS, "")
     for header, batch in (one for content in contents for one in batches_of(content)):
         if until is not None and header.last_offset >= until:
             break
-        for record in decoded(header, batch):
+        for record in records_of_batch(batch, header):
             image.replay(record)
         image.end_batch(header.last_offset)
     image.publish()
@@ -528,7 +518,7 @@ def test_every_record_comes_back_as_the_bytes_that_kafka_wrote(written: Written)
     types = set()
     for path in (written.log, *written.snapshots):
         for header, batch in batches_of(path.read_bytes()):
-            pairs = zip(decoded(header, batch), iter_records(batch, header), strict=True)
+            pairs = zip(records_of_batch(batch, header), iter_records(batch, header), strict=True)
             for record, stored in pairs:
                 types.add(type(record))
                 if isinstance(record, ControlRecord):
@@ -648,7 +638,9 @@ def test_kafkas_tool_reads_in_the_log_what_we_read(written: Written) -> None:
     for path, told in zip(paths, dumped(paths), strict=True):
         records = []
         for header, batch in batches_of(path.read_bytes()):
-            for record, stored in zip(decoded(header, batch), iter_records(batch, header), strict=True):
+            for record, stored in zip(
+                records_of_batch(batch, header), iter_records(batch, header), strict=True
+            ):
                 version = 0 if header.is_control else frame_of(stored.value or b"").version
                 records.append((record, version))
         check_records(records, told)

@@ -37,13 +37,13 @@ from odradek.wire.messages.metadata_records import (
     TOPIC_RESOURCE,
     AbortTransactionRecord,
     AccessControlEntryRecord,
+    AnyRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
-    ControlRecord,
     DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -224,7 +224,7 @@ class _Contents:
     def is_in_transaction(self) -> bool:
         return self._held is not None
 
-    def replay(self, record: MetadataRecord | ControlRecord) -> None:
+    def replay(self, record: AnyRecord) -> None:
         if isinstance(record, BeginTransactionRecord):
             if self._held is not None:
                 raise InconsistentMetadata(f"{record}: a transaction is open already")
@@ -254,7 +254,7 @@ class _Contents:
         for kind, names in owners.items():
             self.configs.touched.update((kind, name) for name in names)
 
-    def _handlers(self) -> dict[type[MetadataRecord | ControlRecord], Callable[[Any], None]]:
+    def _handlers(self) -> dict[type[AnyRecord], Callable[[Any], None]]:
         topics, brokers, kept = self.topics, self.brokers, self.kept
         return {
             AccessControlEntryRecord: kept.set_entry,
@@ -331,7 +331,7 @@ class MetadataImage:
     def is_in_transaction(self) -> bool:
         return self._contents.is_in_transaction
 
-    def replay(self, record: MetadataRecord | ControlRecord) -> None:
+    def replay(self, record: AnyRecord) -> None:
         """Take in a record. Raises InconsistentMetadata for one that does not fit to those before it."""
         self._contents.replay(record)
 
@@ -391,7 +391,7 @@ WITHOUT_EFFECT = (
 """Who follows the log reads leader and voters himself; the rest is of controllers alone."""
 
 
-def _ignore(record: MetadataRecord | ControlRecord) -> None:
+def _ignore(record: AnyRecord) -> None:
     pass
 
 

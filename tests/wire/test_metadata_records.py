@@ -28,7 +28,9 @@ from odradek.wire.messages.metadata_records import (
     encode_control_record,
     encode_metadata_record,
     frame_of,
+    records_of_batch,
 )
+from odradek.wire.records import Record, build_batch
 from tests.wire.message_samples import Samples
 
 TOPIC_ID = bytes(range(16))
@@ -126,6 +128,16 @@ def test_a_control_record_that_cannot_be_read_is_named(key, value, error, words)
 def test_control_records_say_their_type_in_the_key():
     assert encode_control_record(LeaderChangeMessage(leader_id=3))[0] == bytes([0, 0, 0, 2])
     assert encode_control_record(VotersRecord())[0] == bytes([0, 0, 0, 6])
+
+
+def test_a_batch_has_control_records_or_others():
+    topic = TopicRecord(name="t", topic_id=TOPIC_ID)
+    values = [encode_metadata_record(one, 0) for one in (topic, NoOpRecord())]
+    batch = build_batch([Record(offset, 1, None, value) for offset, value in enumerate(values)])
+    assert list(records_of_batch(memoryview(batch))) == [topic, NoOpRecord()]
+    leader = LeaderChangeMessage(leader_id=3)
+    batch = build_batch([Record(0, 1, *encode_control_record(leader))], control=True)
+    assert list(records_of_batch(batch)) == [leader]
 
 
 # Bytes that Kafka 4.3.1 wrote

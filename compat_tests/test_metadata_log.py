@@ -482,14 +482,24 @@ class Written(NamedTuple):
     log: pathlib.Path
     snapshots: list[pathlib.Path]
     """Without the one that formatting makes."""
+
+
+class Observed(NamedTuple):
+    written: Written
     view: ClusterView
     """What an observer has seen at the end,"""
     offset: int
     """of the records up to this one."""
 
 
+def copied(directory: pathlib.Path, to: pathlib.Path) -> Written:
+    shutil.copytree(directory, to)
+    snapshots = [path for path in sorted(to.glob("*.checkpoint")) if int(path.stem.partition("-")[0])]
+    return Written(to / f"{0:020}.log", snapshots)
+
+
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
     """The metadata log of a cluster in which all of that has happened."""
     directory = tmp_path_factory.mktemp("metadata") / "__cluster_metadata-0"
     with reference.Kafka(properties=PROPERTIES, jvm=reference.SMALL_JVM) as kafka:
@@ -509,12 +519,48 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         view = ours.observer.view()
         assert comparable(late.view()) == comparable(view)
         kafka.stop()
-        shutil.copytree(kafka.data_dir / directory.name, directory)
-    snapshots = sorted(directory.glob("*.checkpoint"))[1:]
-    return Written(directory / f"{0:020}.log", snapshots, view, ours.observer.image.offset)
+        written = copied(kafka.data_dir / directory.name, directory)
+    return Observed(written, view, ours.observer.image.offset)
 
 
-def test_every_record_comes_back_as_the_bytes_that_kafka_wrote(written: Written) -> None:
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """The metadata log of Kafka 3.9 that began with the oldest metadata.version of KRaft, and went to the
+    newest that 3.9 has.
+    """
+    directory = tmp_path_factory.mktemp("old") / "__cluster_metadata-0"
+    properties = {"metadata.log.max.record.bytes.between.snapshots": "500"}
+    with reference.Kafka(
+        reference.OLDER, properties, formatting=("--release-version", "3.3-IV3"), jvm=reference.SMALL_JVM
+    ) as kafka:
+        with RawClient(kafka.port) as client:
+            create(client, "before", [[KAFKA], [KAFKA]], retention_ms="5000")
+            set_configs(client, 4, "1", "log.cleaner.threads", "2")
+            key = update_features.FeatureUpdateKey(feature="metadata.version", max_version_level=21)
+            answer = client.ask(update_features.UpdateFeaturesRequest(feature_updates=[key]), 1)
+            assert answer.error_code == 0, answer
+            create(client, "after", [[KAFKA]])
+            for number in range(20):
+                set_configs(client, 2, "before", "retention.ms", str(6000 + number))
+        kafka.stop()
+        return copied(kafka.data_dir / directory.name, directory)
+
+
+@pytest.fixture(params=[reference.CURRENT, reference.OLDER])
+def version(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def written(version: str, request: pytest.FixtureRequest) -> Written:
+    """The log of one of the two clusters."""
+    if version == reference.OLDER:
+        return request.getfixturevalue("upgraded")  # type: ignore[no-any-return]
+    return request.getfixturevalue("observed").written  # type: ignore[no-any-return]
+
+
+def test_every_record_comes_back_as_the_bytes_that_kafka_wrote(written: Written, version: str) -> None:
     types = set()
     for path in (written.log, *written.snapshots):
         for header, batch in batches_of(path.read_bytes()):
@@ -524,8 +570,10 @@ def test_every_record_comes_back_as_the_bytes_that_kafka_wrote(written: Written)
                 if isinstance(record, ControlRecord):
                     assert encode_control_record(record) == (stored.key, stored.value)
                 else:
-                    version = frame_of(stored.value or b"").version
-                    assert encode_metadata_record(record, version) == stored.value
+                    frame = frame_of(stored.value or b"")
+                    assert encode_metadata_record(record, frame.version) == stored.value
+    if version == reference.OLDER:
+        return
     known = {*metadata_records.RECORDS.values(), *metadata_records.CONTROL_RECORDS.values()}
     assert {one.__name__ for one in known - types} == {
         "AbortTransactionRecord",
@@ -549,14 +597,24 @@ def test_snapshots_make_the_view_that_the_log_makes(written: Written) -> None:
             assert getattr(by_snapshot.kept, kept) == getattr(by_log.kept, kept)
 
 
-def test_the_log_makes_the_view_that_an_observer_saw(written: Written) -> None:
-    view = image_of(written.log.read_bytes(), until=written.offset + 1).view
-    assert comparable(view) == comparable(written.view)
+def test_the_log_makes_the_view_that_an_observer_saw(observed: Observed) -> None:
+    view = image_of(observed.written.log.read_bytes(), until=observed.offset + 1).view
+    assert comparable(view) == comparable(observed.view)
     assert view.topics.keys() == {"plain", "short-lived", "both", "theirs", "led"}
     assert view.unenforced == {"ACLs", "client quotas", "SCRAM credentials"}
     assert view.client_metrics_configs == {"watch": {"interval.ms": "60000"}}
     assert view.registrations[KAFKA].endpoints["PLAINTEXT"].security_protocol == "PLAINTEXT"
     assert view.features["kraft.version"] == view.features["group.version"] == 1
+
+
+def test_a_log_of_before_directories_has_partitions_on_the_way_to_them(upgraded: Written) -> None:
+    view = image_of(upgraded.log.read_bytes()).view
+    assert view.features["metadata.version"] == 21
+    assert "kraft.version" not in view.features
+    (directory,) = view.registrations[KAFKA].directories
+    assert view.topics["after"].partitions[0].directories == (directory,)
+    assert view.topics["before"].configs == {"retention.ms": "6019"}
+    assert [one.offline for one in view.topics["before"].partitions] == [(), ()]
 
 
 # --- Kafka's dump tool ---
@@ -641,8 +699,8 @@ def test_kafkas_tool_reads_in_the_log_what_we_read(written: Written) -> None:
             for record, stored in zip(
                 records_of_batch(batch, header), iter_records(batch, header), strict=True
             ):
-                version = 0 if header.is_control else frame_of(stored.value or b"").version
-                records.append((record, version))
+                of_record = 0 if header.is_control else frame_of(stored.value or b"").version
+                records.append((record, of_record))
         check_records(records, told)
 
 

@@ -15,11 +15,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.wire.codec import encode_message
 from odradek.wire.errors import ErrorCode, MalformedMessage, error_message
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import find
-from odradek.wire.messages.envelope import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from odradek.wire.messages.envelope import (
+    DefaultPrincipalData,
+    EnvelopeRequest,
+    EnvelopeResponse,
+    encode_principal,
+)
 from odradek.wire.schema import Message, fields_of
 
 if TYPE_CHECKING:
@@ -133,10 +137,8 @@ def _result(response: Any, name: str, start: dict[str, Any], code: ErrorCode) ->
 
 
 def _principal_data(principal: str) -> bytes:
-    """As Kafka's DefaultKafkaPrincipalBuilder writes it: the version, then the message."""
     kind, _, name = principal.partition(":")
-    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
-    return b"\0\0" + encode_message(data, 0)
+    return encode_principal(DefaultPrincipalData(type=kind, name=name, token_authenticated=False))
 
 
 def _address_bytes(host: str) -> bytes:

@@ -6,8 +6,7 @@ the request's own flag) exists when the answer is sent, so that no client has to
 exception is a deleted topic: the first request gets the error for an unknown topic, and the topic is created
 after the answer, as Kafka does each time. So a client that waits for a deletion sees it once.
 
-Not done yet: fenced brokers and controller endpoints (there are none), eligible leader replicas (always
-empty).
+Not done yet: fenced brokers and controller endpoints in DescribeCluster.
 
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse
 and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
@@ -404,8 +403,8 @@ def _described(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=list(partition.last_known_elr),
                 offline_replicas=_offline(partition, alive),
             )
         )

@@ -132,7 +132,7 @@ class Kafka:
     ) -> None:
         self.version = version
         self.port = free_port()
-        self._controller_port = free_port()
+        self.controller_port = free_port()
         self._properties = dict(properties or {})
         self._jvm, self._prefix = jvm, prefix
         self._formatting = formatting
@@ -207,9 +207,9 @@ class Kafka:
         more = {**(ONLY_CURRENT if current else {}), **self._properties}
         text = PROPERTIES.format(
             port=self.port,
-            controller=self._controller_port,
-            voters=f"1@127.0.0.1:{self._controller_port}",
-            advertised_controller=f",CONTROLLER://127.0.0.1:{self._controller_port}" if current else "",
+            controller=self.controller_port,
+            voters=f"1@127.0.0.1:{self.controller_port}",
+            advertised_controller=f",CONTROLLER://127.0.0.1:{self.controller_port}" if current else "",
             data=self.data_dir,
             more="\n".join(f"{name}={value}" for name, value in more.items()),
         )

@@ -14,13 +14,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from odradek.coordinator.cluster.image_topics import InconsistentMetadata
-from odradek.coordinator.cluster.metadata_image import MetadataImage
+from odradek.coordinator.cluster.metadata_image import InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import (
     BrokerLifecycle,
@@ -52,13 +51,8 @@ from odradek.wire.messages.fetch_snapshot import (
     SnapshotId,
     TopicSnapshot,
 )
-from odradek.wire.messages.metadata_records import (
-    ControlRecord,
-    MetadataRecord,
-    decode_control_record,
-    decode_metadata_record,
-)
-from odradek.wire.records import iter_records, iter_whole_batches
+from odradek.wire.messages.metadata_records import records_of_batch
+from odradek.wire.records import iter_whole_batches
 from odradek.wire.schema import Message
 
 __all__ = ["ControllerLink", "LinkListener", "LinkSettings", "NoController"]
@@ -298,11 +292,12 @@ class ControllerLink:
         if committed.is_snapshot:
             image.begin_snapshot()
         try:
-            for last_offset, record in _records(committed.batches):
-                if record is not None:
+            batches = memoryview(committed.batches)
+            for position, header in iter_whole_batches(batches):
+                for record in records_of_batch(batches[position : position + header.size_bytes], header):
                     image.replay(record)
-                elif not committed.is_snapshot:
-                    image.end_batch(last_offset)
+                if not committed.is_snapshot:
+                    image.end_batch(header.last_offset)
         except (MalformedMessage, InconsistentMetadata, KafkaError) as error:
             raise _Ended(f"the metadata of the cluster cannot be read: {error}") from error
         if committed.is_snapshot:
@@ -580,15 +575,3 @@ def _snapshot_answer(response: Any) -> SnapshotAnswer:
         piece.position,
         piece.unaligned_records or b"",
     )
-
-
-def _records(batches: bytes) -> Iterator[tuple[int, MetadataRecord | ControlRecord | None]]:
-    """The records of each batch, then None, with the last offset of the batch."""
-    view = memoryview(batches)
-    for position, header in iter_whole_batches(batches):
-        for record in iter_records(view[position : position + header.size_bytes], header):
-            if header.is_control:
-                yield header.last_offset, decode_control_record(record.key or b"", record.value or b"")
-            elif record.value is not None:
-                yield header.last_offset, decode_metadata_record(record.value)
-        yield header.last_offset, None

@@ -47,7 +47,7 @@ class KafkaOn(reference.Kafka):
 
     def _format(self, config: pathlib.Path) -> None:
         super()._format(config)
-        controller = f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        controller = f"CONTROLLER://127.0.0.1:{self.controller_port}"
         mapped = ",".join(f"{name}:PLAINTEXT" for name in ("CONTROLLER", *self.ports))
         lines = {
             "listeners": f"{listeners(self._hosts, self.ports)},{controller}",

@@ -97,7 +97,7 @@ class _ProxiedKafka(reference.Kafka):
         self._proxied_port = reference.free_port()
         self.proxy = Proxy(self._proxied_port)
         ours = f"PLAINTEXT://127.0.0.1:{self.port}"
-        controller = f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        controller = f"CONTROLLER://127.0.0.1:{self.controller_port}"
         advertised_controller = f",{controller}" if self.version == reference.CURRENT else ""
         self._properties |= {
             "listeners": f"{ours},PROXIED://127.0.0.1:{self._proxied_port},{controller}",

@@ -12,6 +12,9 @@ from typing import NamedTuple, TypeVar
 
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.cluster.view import (
+    LOST,
+    MIGRATING,
+    UNASSIGNED,
     Broker,
     ClusterView,
     PartitionChange,
@@ -34,9 +37,6 @@ from odradek.wire.messages.metadata_records import (
 )
 
 __all__ = ["Configs", "ConfigsTaken", "InconsistentMetadata", "Topics", "TopicsTaken"]
-
-MIGRATING, UNASSIGNED, LOST = (number.to_bytes(16, "big") for number in range(3))
-"""Ids that stand for no directory: not known yet, to be chosen by the broker, on a disk that has failed."""
 
 K = TypeVar("K")
 Settings = Mapping[str, str]
@@ -208,8 +208,7 @@ class Topics:
         if record.directories is not None:
             directories = _directories(record, record.directories, replicas)
         elif record.replicas is not None:
-            homes = dict(zip(before.replicas, before.directories, strict=True))
-            directories = tuple(homes.get(replica, MIGRATING) for replica in replicas)
+            directories = tuple(before.directory_of(replica) for replica in replicas)
         else:
             directories = before.directories
         recovery = record.leader_recovery_state

@@ -37,12 +37,13 @@ from odradek.wire.messages.metadata_records import (
     TOPIC_RESOURCE,
     AbortTransactionRecord,
     AccessControlEntryRecord,
+    AnyRecord,
     BeginTransactionRecord,
+    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
-    ControlRecord,
     DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -148,10 +149,7 @@ class _Brokers:
         cordoned = record.cordoned_log_dirs
         broker = Broker(
             record.broker_id,
-            {
-                one.name: Endpoint(one.host, one.port, SECURITY_PROTOCOLS[one.security_protocol])
-                for one in record.end_points
-            },
+            {one.name: _endpoint(one) for one in record.end_points},
             record.rack,
             record.broker_epoch,
             record.incarnation_id,
@@ -226,7 +224,7 @@ class _Contents:
     def is_in_transaction(self) -> bool:
         return self._held is not None
 
-    def replay(self, record: MetadataRecord | ControlRecord) -> None:
+    def replay(self, record: AnyRecord) -> None:
         if isinstance(record, BeginTransactionRecord):
             if self._held is not None:
                 raise InconsistentMetadata(f"{record}: a transaction is open already")
@@ -256,7 +254,7 @@ class _Contents:
         for kind, names in owners.items():
             self.configs.touched.update((kind, name) for name in names)
 
-    def _handlers(self) -> dict[type[MetadataRecord | ControlRecord], Callable[[Any], None]]:
+    def _handlers(self) -> dict[type[AnyRecord], Callable[[Any], None]]:
         topics, brokers, kept = self.topics, self.brokers, self.kept
         return {
             AccessControlEntryRecord: kept.set_entry,
@@ -299,6 +297,13 @@ class _Contents:
         self.next_producer_id = record.next_producer_id
 
 
+def _endpoint(record: BrokerEndpoint) -> Endpoint:
+    number = record.security_protocol
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise InconsistentMetadata(f"listener {record.name} has the security protocol {number}")
+    return Endpoint(record.host, record.port, SECURITY_PROTOCOLS[number])
+
+
 class MetadataImage:
     """The image of one node of a cluster, and the last view that it has published.
 
@@ -326,7 +331,7 @@ class MetadataImage:
     def is_in_transaction(self) -> bool:
         return self._contents.is_in_transaction
 
-    def replay(self, record: MetadataRecord | ControlRecord) -> None:
+    def replay(self, record: AnyRecord) -> None:
         """Take in a record. Raises InconsistentMetadata for one that does not fit to those before it."""
         self._contents.replay(record)
 
@@ -386,7 +391,7 @@ WITHOUT_EFFECT = (
 """Who follows the log reads leader and voters himself; the rest is of controllers alone."""
 
 
-def _ignore(record: MetadataRecord | ControlRecord) -> None:
+def _ignore(record: AnyRecord) -> None:
     pass
 
 

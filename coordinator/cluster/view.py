@@ -18,9 +18,12 @@ from typing import Any, NamedTuple
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
+    "LOST",
+    "MIGRATING",
     "NO_LEADER",
     "RECOVERED",
     "RECOVERING",
+    "UNASSIGNED",
     "Broker",
     "ClusterChange",
     "ClusterView",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 NO_LEADER = -1
+MIGRATING, UNASSIGNED, LOST = (number.to_bytes(16, "big") for number in range(3))
+"""Ids that stand for no directory: not known yet, to be chosen by the broker, on a disk that has failed."""
 RECOVERED, RECOVERING = 0, 1
 """States of recovery of a leader: after an unclean election it recovers until it has said that it has."""
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
@@ -92,6 +97,11 @@ class PartitionView(NamedTuple):
     directories: tuple[bytes, ...] = ()
     """Id of the log directory of each replica, in the order of the replicas; empty: not known."""
     leader_recovery_state: int = RECOVERED
+
+    def directory_of(self, node_id: int) -> bytes:
+        """Id of the directory of a broker's replica. MIGRATING: not known, or there is no such replica."""
+        homes = zip(self.replicas, self.directories, strict=False)
+        return next((directory for replica, directory in homes if replica == node_id), MIGRATING)
 
 
 @dataclass(frozen=True, slots=True)

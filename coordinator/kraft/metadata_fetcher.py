@@ -43,6 +43,11 @@ ELSEWHERE = frozenset(
 )
 """Another controller leads, or the same one in another epoch; the answer often says which."""
 
+NO_SNAPSHOT = frozenset(
+    {ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+"""The snapshot cannot be had from here. Kafka 4.3.1 says the last also for a wrong leader epoch."""
+
 
 class Controller(NamedTuple):
     """A controller's address; the id is -1 where it is not known."""
@@ -199,7 +204,7 @@ class MetadataFetcher:
 
     def snapshot_fetched(self, answer: SnapshotAnswer, now_ms: int) -> list[Committed]:
         """The whole snapshot, once it is there."""
-        if answer.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+        if answer.error in NO_SNAPSHOT:
             # A newer one has taken its place: the next fetch of the log names it.
             self._snapshot = None
             self._back_off(now_ms)

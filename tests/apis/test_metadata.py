@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis import operations, topic_creation
+from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.cluster.view import (
     Broker,
     Endpoint,
@@ -18,6 +19,12 @@ from odradek.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.metadata_records import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from odradek.wire.schema import ZERO_UUID
 
 ANY_VERSION = range(14)
@@ -289,6 +296,40 @@ def test_a_dead_leader_is_not_available_and_its_replica_offline(node):
     partition = node.ask(named("t"), 12).topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert partition.offline_replicas == [2]
+
+
+def test_replicas_of_a_cluster_are_offline_when_their_broker_or_their_directory_is(node):
+    directory, other, lost = b"d" * 16, b"e" * 16, bytes(15) + b"\x02"
+    topic_id = b"t" * 16
+    image = MetadataImage(1, "c")
+    for node_id, fenced in ((1, False), (2, True), (4, False), (5, False), (6, False)):
+        listener = BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)
+        image.replay(
+            RegisterBrokerRecord(
+                broker_id=node_id, end_points=[listener], fenced=fenced, log_dirs=[directory]
+            )
+        )
+    image.replay(TopicRecord(name="t", topic_id=topic_id))
+    image.replay(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=[1, 2, 3, 4, 5, 6],  # 2 is fenced, 3 is not registered
+            isr=[1, 6],
+            leader=1,
+            directories=[directory, directory, directory, lost, other, directory],
+            eligible_leader_replicas=[4],
+            last_known_elr=[5],
+        )
+    )
+    node.machine.view, _ = image.publish()
+    partition = node.ask(named("t"), 12).topics[0].partitions[0]
+    assert (partition.leader_id, partition.error_code) == (1, 0)
+    assert partition.offline_replicas == [2, 3, 4, 5]
+    described = node.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+    partition = described.topics[0].partitions[0]
+    assert partition.offline_replicas == [2, 3, 4, 5]
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([4], [5])
 
 
 def test_version_0_leaves_dead_replicas_out_and_says_so(node):

@@ -3,6 +3,7 @@
 import pytest
 
 from odradek.coordinator.kraft.metadata_fetcher import (
+    NO_SNAPSHOT,
     Controller,
     FetchAnswer,
     FetcherSettings,
@@ -107,7 +108,7 @@ def test_a_snapshot_is_fetched_in_parts_and_takes_the_place_of_the_log_before_it
     assert fetcher.next_request() == FetchLog(LEADER, 5, 90, 4, 90)
 
 
-@pytest.mark.parametrize("error", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])
+@pytest.mark.parametrize("error", sorted(NO_SNAPSHOT))
 def test_a_snapshot_that_is_gone_is_asked_for_anew_by_the_log(error):
     fetcher = following()
     fetcher.fetched(records(b"", -1)._replace(snapshot=(90, 4)), 0)

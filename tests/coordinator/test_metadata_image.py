@@ -1,13 +1,16 @@
 """The image of a cluster's metadata: rules of single records, and views that are the same by every way."""
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from odradek.coordinator.cluster.metadata_image import ACLS, InconsistentMetadata, MetadataImage
-from odradek.coordinator.cluster.view import ClusterView, Endpoint
+from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
 from odradek.wire.messages.metadata_records import (
+    CONTROL_RECORDS,
+    RECORDS,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
@@ -34,7 +37,6 @@ from tests.coordinator.metadata_histories import History, acl_record
 HERE = 1
 SEEDS = 300 if os.environ.get("ODRADEK_NIGHTLY") else 25
 TOPIC_ID = b"t" * 16
-MIGRATING, UNASSIGNED, LOST = (number.to_bytes(16, "big") for number in range(3))
 DISK, OTHER_DISK = b"d" * 16, b"e" * 16
 
 
@@ -105,6 +107,7 @@ def test_replicas_keep_their_directories_when_a_reassignment_does_not_name_any(i
     now = view.partition("t", 0)
     assert (now.replicas, now.directories) == ((3, 2), (MIGRATING, OTHER_DISK))
     assert (now.adding, now.removing) == ((3,), (1,))
+    assert [now.directory_of(node_id) for node_id in (1, 2, 3)] == [MIGRATING, OTHER_DISK, MIGRATING]
     view, _ = played(image, change(directories=[DISK, LOST], adding_replicas=[], removing_replicas=[]))
     now = view.partition("t", 0)
     assert (now.directories, now.adding, now.removing) == ((DISK, LOST), (), ())
@@ -289,6 +292,19 @@ def test_batches_are_joined_into_one_view(image):
 def test_records_that_do_not_fit_are_named(image, records, words):
     with pytest.raises(InconsistentMetadata, match=words):
         played(image, *records)
+
+
+@pytest.mark.parametrize("cls", [*RECORDS.values(), *CONTROL_RECORDS.values()], ids=lambda cls: cls.__name__)
+def test_every_record_is_taken_in_or_does_not_fit(image, cls):
+    with suppress(InconsistentMetadata):
+        played(image, cls())
+
+
+def test_a_security_protocol_that_is_not_known_is_named(image):
+    record = broker(1)
+    record.end_points[0].security_protocol = 4
+    with pytest.raises(InconsistentMetadata, match="OUT has the security protocol 4"):
+        played(image, record)
 
 
 # What a subscriber learns

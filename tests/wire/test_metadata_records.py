@@ -5,18 +5,32 @@ import pytest
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.messages import metadata_records
 from odradek.wire.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    Endpoint,
+    EntityData,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
     LeaderChangeMessage,
     NoOpRecord,
     PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    SnapshotHeaderRecord,
     TopicRecord,
     UnknownMetadataRecord,
+    Voter,
     VotersRecord,
+    VoterWithEndpoints,
     decode_control_record,
     decode_metadata_record,
     encode_control_record,
     encode_metadata_record,
     frame_of,
+    records_of_batch,
 )
+from odradek.wire.records import Record, build_batch
 from tests.wire.message_samples import Samples
 
 TOPIC_ID = bytes(range(16))
@@ -114,3 +128,139 @@ def test_a_control_record_that_cannot_be_read_is_named(key, value, error, words)
 def test_control_records_say_their_type_in_the_key():
     assert encode_control_record(LeaderChangeMessage(leader_id=3))[0] == bytes([0, 0, 0, 2])
     assert encode_control_record(VotersRecord())[0] == bytes([0, 0, 0, 6])
+
+
+def test_a_batch_has_control_records_or_others():
+    topic = TopicRecord(name="t", topic_id=TOPIC_ID)
+    values = [encode_metadata_record(one, 0) for one in (topic, NoOpRecord())]
+    batch = build_batch([Record(offset, 1, None, value) for offset, value in enumerate(values)])
+    assert list(records_of_batch(memoryview(batch))) == [topic, NoOpRecord()]
+    leader = LeaderChangeMessage(leader_id=3)
+    batch = build_batch([Record(0, 1, *encode_control_record(leader))], control=True)
+    assert list(records_of_batch(batch)) == [leader]
+
+
+# Bytes that Kafka 4.3.1 wrote
+
+DIRECTORY = bytes.fromhex("07990a6ffd734b9982d92ebb04177389")
+PLAIN = bytes.fromhex("72e8d7d658b9433fa45b3ee8a501b46b")
+REGISTERED = (
+    "010004 00000001 00 16401de26f2d49d28ff6addf98776d54 0000000000000012 02 0a504c41494e54455854"
+    "0a3132372e302e302e31 d013 0000 00 08 1073747265616d732e76657273696f6e 0000 0001 00"
+    "147472616e73616374696f6e2e76657273696f6e 0000 0002 00"
+    "21656c696769626c652e6c65616465722e7265706c696361732e76657273696f6e 0000 0001 00"
+    "116d657461646174612e76657273696f6e 0007 001e 00 0e73686172652e76657273696f6e 0000 0001 00"
+    "0e6b726166742e76657273696f6e 0000 0001 00 0e67726f75702e76657273696f6e 0000 0001 00"
+    "00 01 00 01 00 11 02 07990a6ffd734b9982d92ebb04177389"
+)
+WRITTEN = [
+    (
+        "010302 00000000 72e8d7d658b9433fa45b3ee8a501b46b 02 00000001 02 00000001 01 01 00000001 00000000"
+        "00000000 02 07990a6ffd734b9982d92ebb04177389 00",
+        2,
+        PartitionRecord(
+            partition_id=0,
+            topic_id=PLAIN,
+            replicas=[1],
+            isr=[1],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[DIRECTORY],
+        ),
+    ),
+    (
+        "0105020000000072e8d7d658b9433fa45b3ee8a501b46b04 02 09 03 00000002 00000001 03 05 02 00000001"
+        "04 05 02 00000002 08 21 03 00000000000000000000000000000001 07990a6ffd734b9982d92ebb04177389",
+        2,
+        PartitionChangeRecord(
+            partition_id=0,
+            topic_id=PLAIN,
+            replicas=[2, 1],
+            removing_replicas=[1],
+            adding_replicas=[2],
+            directories=[bytes(15) + b"\x01", DIRECTORY],
+        ),
+    ),
+    (
+        "011100 00000001 0000000000000012 01 00 01 ff",
+        0,
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=18, fenced=-1),
+    ),
+    (
+        "011103 00000001 0000000000000012 01 03 01 01",
+        3,
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=18, cordoned_log_dirs=[]),
+    ),
+    (
+        "010400 04 01 146d696e2e696e73796e632e7265706c69636173 0231 00",
+        0,
+        ConfigRecord(resource_type=4, name="min.insync.replicas", value="1"),
+    ),
+    (
+        "010e00 03 0a636c69656e742d6964 0262 00 0575736572 00 00 1370726f64756365725f627974655f72617465"
+        "4097700000000000 00 00",
+        0,
+        ClientQuotaRecord(
+            entity=[
+                EntityData(entity_type="client-id", entity_name="b"),
+                EntityData(entity_type="user", entity_name=None),
+            ],
+            key="producer_byte_rate",
+            value=1500.0,
+        ),
+    ),
+]
+WRITTEN_CONTROL = [
+    (
+        "00000002",
+        "0000 00000001 02 00000001 00 02 00000001 00 00",
+        LeaderChangeMessage(leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)]),
+    ),
+    (
+        "00000003",
+        "0000 000001a21a090aa5 00",
+        SnapshotHeaderRecord(last_contained_log_timestamp=1795733129893),
+    ),
+    ("00000005", "0000 0001 00", KRaftVersionRecord(kraft_version=1)),
+    (
+        "00000006",
+        "0000 02 00000001 07990a6ffd734b9982d92ebb04177389 02 0b434f4e54524f4c4c4552 0a3132372e302e302e31"
+        "a9fb 00 0000 0001 00 00 00",
+        VotersRecord(
+            voters=[
+                VoterWithEndpoints(
+                    voter_id=1,
+                    voter_directory_id=DIRECTORY,
+                    endpoints=[Endpoint(name="CONTROLLER", host="127.0.0.1", port=43515)],
+                    kraft_version_feature=KRaftVersionFeature(max_supported_version=1),
+                )
+            ]
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "version", "record"), WRITTEN)
+def test_a_record_of_kafka_is_read_and_written_alike(text, version, record):
+    value = bytes.fromhex(text)
+    assert decode_metadata_record(value) == record
+    assert encode_metadata_record(record, version) == value
+
+
+def test_a_registration_of_kafka_is_read_and_written_alike():
+    value = bytes.fromhex(REGISTERED)
+    record = decode_metadata_record(value)
+    assert isinstance(record, RegisterBrokerRecord)
+    assert (record.broker_id, record.broker_epoch, record.rack, record.fenced) == (1, 18, None, True)
+    assert [(one.name, one.port) for one in record.end_points] == [("PLAINTEXT", 53267)]
+    assert {one.name: one.max_supported_version for one in record.features}["metadata.version"] == 30
+    assert (record.log_dirs, record.cordoned_log_dirs) == ([DIRECTORY], None)
+    assert encode_metadata_record(record, 4) == value
+
+
+@pytest.mark.parametrize(("key", "value", "record"), WRITTEN_CONTROL)
+def test_a_control_record_of_kafka_is_read_and_written_alike(key, value, record):
+    pair = bytes.fromhex(key), bytes.fromhex(value)
+    assert decode_control_record(*pair) == record
+    assert encode_control_record(record) == pair

@@ -15,11 +15,13 @@ Sources: the schemas in Kafka's `metadata/src/main/resources/common/metadata`, `
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import MalformedMessage
+from odradek.wire.records import BatchHeader, iter_records, read_batch_header
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -74,6 +76,9 @@ class ControlRecord(Versioned):
         super().__init_subclass__(**arguments)  # type: ignore[arg-type]
         if control_type is not None:
             cls.control_type = control_type
+
+
+AnyRecord = MetadataRecord | ControlRecord
 
 
 class UnknownMetadataRecord(MalformedMessage):
@@ -564,7 +569,7 @@ def frame_of(value: Buffer) -> RecordFrame:
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord:
     """The record in a value. Raises UnknownMetadataRecord, which names type and version, for one that this
-    node cannot know, and MalformedMessage for bytes that are none.
+    node cannot know, and MalformedMessage for bytes that are none. The record keeps nothing of the buffer.
     """
     record_type, version, start = frame_of(value)
     cls = RECORDS.get(record_type)
@@ -574,7 +579,7 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
         raise UnknownMetadataRecord(
             f"{cls.__name__} (metadata record of type {record_type}) has no version {version} here"
         )
-    return _decoded(cls, version, value[start:])
+    return _decoded(cls, version, bytes(value[start:]))
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
@@ -597,7 +602,20 @@ def decode_control_record(key: Buffer, value: Buffer) -> ControlRecord:
         raise UnknownMetadataRecord(
             f"{cls.__name__} (control record of type {control_type}) has no version {version} here"
         )
-    return _decoded(cls, version, value)
+    return _decoded(cls, version, bytes(value))
+
+
+def records_of_batch(batch: Buffer, header: BatchHeader | None = None) -> Iterator[AnyRecord]:
+    """The records of a batch of the metadata log or of a snapshot; the header is read if it is not given.
+
+    Raises as the decoders do, and KafkaError for a batch that is not sound. Checksums are not looked at.
+    """
+    header = header or read_batch_header(batch)
+    for record in iter_records(batch, header):
+        if header.is_control:
+            yield decode_control_record(record.key or b"", record.value or b"")
+        else:
+            yield decode_metadata_record(record.value or b"")
 
 
 def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:

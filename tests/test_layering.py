@@ -31,6 +31,7 @@ MAY_IMPORT = {
 STORIES_MAY_IMPORT = {
     "coordinator.cluster": set(),
     "coordinator.groups": {"coordinator.cluster"},
+    "coordinator.replication": set(),
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},
     "storage.log": set(),

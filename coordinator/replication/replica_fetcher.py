@@ -8,7 +8,9 @@ the request (KAFKA-13207). Then, by the order of the rules:
    watermark, which is for another log (KAFKA-14704).
 2. Records: whole batches, up to the first with a later leader epoch than the request's, which another leader
    has written (KAFKA-18723). Offsets rise, perhaps with gaps. Checksums are checked by the append. A first
-   batch that begins before an empty log's start: the log begins there (KAFKA-6975).
+   batch that begins before an empty log's start: the log begins there (KAFKA-6975). One that begins before
+   the end of a log with records: these are no batches of the leader, and the log is cut there. (Kafka fails
+   the partition.)
 3. The high watermark is the leader's, at most the log's end, never less than before.
 4. The log start follows the leader's.
 
@@ -327,6 +329,8 @@ class ReplicaFetcher:
     def _replicate(self, one: Fetched, data: PartitionData) -> list[FetcherEffect]:
         log = one.log
         batches = whole_batches(data.records or b"", log, one.leader_epoch)
+        if batches.cut_at is not None:
+            return [self._truncate(one, batches.cut_at)]
         high_watermark = max(log.high_watermark, min(data.high_watermark, batches.next_offset))
         log_start_offset = max(log.log_start_offset, min(data.log_start_offset, high_watermark))
         if batches.records:
@@ -418,30 +422,35 @@ class ReplicaFetcher:
 
 
 class WholeBatches(NamedTuple):
-    """What of an answer may be appended, where the log then ends, and where it begins if it is empty."""
+    """What of an answer may be appended, and where the log then ends."""
 
     records: Records
     next_offset: int
-    begin_at: int | None
+    begin_at: int | None = None
+    """Where the log begins first, which is empty."""
+    cut_at: int | None = None
+    """Where the log is to be cut instead."""
 
 
 def whole_batches(records: Records, log: ReplicaLog, leader_epoch: int) -> WholeBatches:
     """Rule 2 of the module. Refuses with CORRUPT_MESSAGE what is no batch, and with UNKNOWN_SERVER_ERROR
-    offsets that do not rise, or are in the log.
+    batches that do not rise, or are all before the end of the log.
     """
     next_offset, end, begin_at = log.log_end_offset, 0, None
     for position, header in iter_whole_batches(records):
+        base_offset, last_offset = header.base_offset, header.last_offset
         if header.leader_epoch > leader_epoch:
             break
-        if header.base_offset < next_offset:
-            is_empty = log.log_start_offset == log.log_end_offset and position == 0
-            if not is_empty or header.last_offset < next_offset:
+        if base_offset < next_offset:
+            if position > 0 or last_offset < next_offset:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"The leader sent offset {header.base_offset} where {next_offset} comes next.",
+                    f"The leader sent offset {base_offset} where {next_offset} comes next.",
                 )
-            begin_at = header.base_offset
-        next_offset = header.last_offset + 1
+            if log.log_start_offset < log.log_end_offset:
+                return WholeBatches(b"", next_offset, cut_at=base_offset)
+            begin_at = base_offset
+        next_offset = last_offset + 1
         end = position + header.size_bytes
     return WholeBatches(records[:end], next_offset, begin_at)
 

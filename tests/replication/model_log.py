@@ -102,6 +102,12 @@ class ModelLog:
             return self.batches[place].leader_epoch, self.batches[place].value
         return None
 
+    def content_from(self, offset: int) -> tuple[list[Batch], list[tuple[int, int]]]:
+        """Batches, and epochs with their starts."""
+        epochs = LeaderEpochs(self.epochs.entries())
+        epochs.truncate_start(offset)
+        return self.batches[self.place_of(offset) :], epochs.entries()
+
     def truncate(self, offset: int) -> None:
         """By whole batches, as the storage does."""
         if offset < self.log_end_offset:

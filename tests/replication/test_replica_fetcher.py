@@ -258,7 +258,7 @@ def test_offsets_may_have_gaps():
 def test_offsets_that_are_in_the_log_fail_the_partition():
     follower = Follower(log_of(4, 4), log_of(4))
     good = data(Batch(1, 1, 5, 9), partition=1)
-    failed, effect = follower.answer(data(Batch(1, 2, 5, 8)), good)
+    failed, effect = follower.answer(data(Batch(0, 1, 5, 8)), good)
     assert isinstance(failed, Failed)
     assert effect.key == OTHER
 
@@ -279,6 +279,12 @@ def test_a_log_that_begins_within_a_batch_begins_with_that_batch():
     follower = Follower(log)
     (effect,) = follower.answer(data(Batch(3, 7, 4, 8), high_watermark=8, log_start=5))
     assert (effect.begin_at, effect.high_watermark, effect.log_start_offset) == (3, 8, 5)
+
+
+def test_a_batch_over_the_end_of_the_log_shows_that_the_logs_part_there():
+    """A leader whose log begins within a batch knows no epoch before it, so the cut came too late."""
+    follower = Follower(log_of(4, 4))
+    assert follower.answer(data(Batch(1, 3, 5, 8), high_watermark=4)) == [Truncate(KEY, 1)]
 
 
 def test_the_high_watermark_does_not_fall_without_a_cut():

@@ -32,6 +32,7 @@ STORIES_MAY_IMPORT = {
     "coordinator.cluster": set(),
     "coordinator.kraft": set(),
     "coordinator.groups": {"coordinator.cluster"},
+    "coordinator.replication": set(),
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},
     "storage.log": set(),

@@ -1,0 +1,96 @@
+"""The fetch session of a follower with one leader (KIP-227): what it has been told, and what is new.
+
+A request names the partitions that are new or have changed, in anything: offset, log start and leader epoch,
+which the session holds, too, and would be fenced by (KAFKA-9338). After an error or a lost answer the next
+request is a full one, and closes the session before it.
+
+Source: `FetchSessionHandler` of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+_MAX_INT32 = 0x7FFFFFFF
+
+PartitionId = tuple[bytes, int]
+"""Topic id and number."""
+
+
+class Asked(NamedTuple):
+    """A partition in a request."""
+
+    topic: str
+    partition: FetchPartition
+
+
+class SessionPart(NamedTuple):
+    """The part of a Fetch request that the session makes."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+
+
+class ReplicaFetchSession:
+    """See the module. `asked` is all that the last request asked for, also by not naming it."""
+
+    def __init__(self) -> None:
+        self.asked: dict[PartitionId, Asked] = {}
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+
+    def next_part(self, wanted: Mapping[PartitionId, Asked]) -> SessionPart:
+        """All others are forgotten."""
+        is_full = self._epoch == INITIAL_EPOCH
+        before = {} if is_full else self.asked
+        forgotten = [one for one in before if one not in wanted]
+        told = {one: asked for one, asked in wanted.items() if self._is_news(before.get(one), asked)}
+        self.asked = dict(wanted)
+        return SessionPart(self._id, self._epoch, _topics(told), _forgotten(forgotten))
+
+    def _is_news(self, before: Asked | None, asked: Asked) -> bool:
+        return before is None or before.partition != asked.partition
+
+    def answered(self, error_code: int, session_id: int) -> bool:
+        """Whether the answer counts. Without a session id in it there is no session: all is asked again."""
+        if error_code == ErrorCode.NONE:
+            has_session = session_id != NO_SESSION
+            self._id = session_id
+            self._epoch = _next_epoch(self._epoch) if has_session else INITIAL_EPOCH
+            return True
+        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        return False
+
+    def failed(self) -> None:
+        """No answer came: nobody knows what the leader's session holds."""
+        self._epoch = INITIAL_EPOCH
+
+
+def _next_epoch(epoch: int) -> int:
+    return 1 if epoch == _MAX_INT32 else epoch + 1
+
+
+def _topics(asked: Mapping[PartitionId, Asked]) -> list[FetchTopic]:
+    topics: dict[bytes, FetchTopic] = {}
+    for (topic_id, _), one in asked.items():
+        topic = topics.setdefault(topic_id, FetchTopic(topic=one.topic, topic_id=topic_id, partitions=[]))
+        topic.partitions.append(one.partition)
+    return list(topics.values())
+
+
+def _forgotten(partitions: list[PartitionId]) -> list[ForgottenTopic]:
+    topics: dict[bytes, ForgottenTopic] = {}
+    for topic_id, index in partitions:
+        topic = topics.setdefault(topic_id, ForgottenTopic(topic="", topic_id=topic_id, partitions=[]))
+        topic.partitions.append(index)
+    return list(topics.values())

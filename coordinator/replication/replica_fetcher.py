@@ -1,0 +1,463 @@
+"""The follower's side for one leader: which partitions to fetch, how to judge each answer, when to cut a log.
+
+One request is under way at a time: Fetch, or ListOffsets while some partition is out of the leader's range.
+A partition's answer counts only while its log ends where the request said and its leader epoch is the one of
+the request (KAFKA-13207). Then, by the order of the rules:
+
+1. A diverging epoch: the log is cut (`truncation.py`); nothing else in the answer counts, also not its high
+   watermark, which is for another log (KAFKA-14704).
+2. Records: whole batches, up to the first with a later leader epoch than the request's, which another leader
+   has written (KAFKA-18723). Offsets rise, perhaps with gaps. Checksums are checked by the append. A first
+   batch that begins before an empty log's start: the log begins there (KAFKA-6975). One that begins before
+   the end of a log with records: these are no batches of the leader, and the log is cut there. (Kafka fails
+   the partition.)
+3. The high watermark is the leader's, at most the log's end, never less than before.
+4. The log start follows the leader's.
+
+The last fetched epoch of a request is always read from the log, so that an answer without records cannot lose
+it (KAFKA-15510).
+
+OFFSET_OUT_OF_RANGE: if the leader's log ends earlier this one is cut there; if the leader's begins after the
+end of this one, this one begins anew there, with its high watermark (KAFKA-9491). It is never fatal
+(KAFKA-7414). An error of the disk or a bug takes out that partition alone, until its next leader epoch
+(KIP-461).
+
+Effects change logs, which may take long: their partition is busy, and left out of requests, until `done`. Who
+carries them out holds back views of a busy partition.
+
+OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part.
+
+Source: `AbstractFetcherThread`, `ReplicaFetcherThread` and `RemoteLeaderEndPoint` of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from odradek.coordinator.replication.fetch_session import Asked, PartitionId, ReplicaFetchSession
+from odradek.coordinator.replication.truncation import truncation_offset
+from odradek.coordinator.replication.values import UNKNOWN_EPOCH, ReplicaKey, ReplicaLog
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.records import iter_whole_batches
+from odradek.wire.schema import Records
+
+LATEST = -1
+EARLIEST = -2
+MAY_COME_RIGHT = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
+"""Of an append: the bytes were damaged on their way, or the leader's log was just being cut."""
+
+OF_THE_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+"""A full fetch makes them good at once; other errors of a whole answer do not go so soon."""
+
+
+class FetcherSettings(Protocol):
+    """`replica.fetch.*`, read each time."""
+
+    @property
+    def max_wait_ms(self) -> int: ...
+
+    @property
+    def min_bytes(self) -> int: ...
+
+    @property
+    def max_bytes(self) -> int: ...
+
+    @property
+    def partition_max_bytes(self) -> int: ...
+
+    @property
+    def backoff_ms(self) -> int: ...
+
+
+class Replicate(NamedTuple):
+    """Append `records`, if any, as replication; then the high watermark goes up to `high_watermark`, then the
+    log start to `log_start_offset`: neither ever down. With `begin_at` the log, which is empty, first begins
+    anew at that offset. When a step fails those after it are left out.
+    """
+
+    key: ReplicaKey
+    records: Records
+    begin_at: int | None
+    high_watermark: int
+    log_start_offset: int
+
+
+class Truncate(NamedTuple):
+    """End the log at `offset`, or at the batch that holds it. Leader epochs that begin there or later go,
+    also where the log is no longer than that: this node may have led without an append. The high watermark
+    is not after it: where it was, committed records go, after an unclean election (a line in the log).
+    """
+
+    key: ReplicaKey
+    offset: int
+
+
+class BeginAnew(NamedTuple):
+    """Drop all of the log. It begins at `offset`, empty: producers, leader epochs too; the high watermark is
+    there.
+    """
+
+    key: ReplicaKey
+    offset: int
+
+
+class Failed(NamedTuple):
+    """The partition is fetched no more in this leader epoch, for this reason: a line in the log."""
+
+    key: ReplicaKey
+    reason: str
+
+
+LogEffect = Replicate | Truncate | BeginAnew
+FetcherEffect = LogEffect | Failed
+"""All but `Failed` make their partition busy until `done`."""
+
+
+class Phase(Enum):
+    FETCHING = "fetching"
+    ASKING_LATEST = "asking where the leader's log ends"
+    ASKING_EARLIEST = "asking where the leader's log begins"
+    AWAITING_VIEW = "fenced"
+    FAILED = "failed"
+
+
+TIMESTAMPS = {Phase.ASKING_LATEST: LATEST, Phase.ASKING_EARLIEST: EARLIEST}
+
+
+@dataclass(slots=True)
+class Fetched:
+    """A partition that is fetched here."""
+
+    key: ReplicaKey
+    topic_id: bytes
+    leader_epoch: int
+    log: ReplicaLog
+    phase: Phase = Phase.FETCHING
+    delayed_until_ms: int | None = None
+    is_busy: bool = False
+
+    @property
+    def id(self) -> PartitionId:
+        return self.topic_id, self.key[1]
+
+    def is_ready(self, now_ms: int) -> bool:
+        return not self.is_busy and (self.delayed_until_ms is None or self.delayed_until_ms <= now_ms)
+
+
+class ReplicaFetcher:
+    """See the module. Call `next_request` after each other call, and at `wake_at_ms`. `broker_epoch` is this
+    node's own.
+    """
+
+    def __init__(
+        self, node_id: int, leader_id: int, broker_epoch: Callable[[], int], settings: FetcherSettings
+    ) -> None:
+        self.node_id = node_id
+        self.leader_id = leader_id
+        self.broker_epoch = broker_epoch
+        self.settings = settings
+        self.partitions: dict[ReplicaKey, Fetched] = {}
+        """The one that had records last is the last: others are served before it."""
+        self.session = ReplicaFetchSession()
+        self._in_flight: FetchRequest | ListOffsetsRequest | None = None
+
+    # Which partitions
+
+    def follow(
+        self, key: ReplicaKey, topic_id: bytes, leader_epoch: int, log: ReplicaLog
+    ) -> list[FetcherEffect]:
+        """Fetch in that leader epoch from now on; with the same one as before, go on."""
+        known = self.partitions.get(key)
+        if known is not None and known.leader_epoch == leader_epoch and known.topic_id == topic_id:
+            return []
+        assert known is None or not known.is_busy, f"{key} is still being changed"
+        fetched = self.partitions[key] = Fetched(key, topic_id, leader_epoch, log)
+        if log.latest_epoch == UNKNOWN_EPOCH and log.log_end_offset > log.high_watermark:
+            # Without epochs nobody can tell where the logs part: only what is committed is safe.
+            return [self._truncate(fetched, log.high_watermark)]
+        return []
+
+    def stop(self, key: ReplicaKey) -> None:
+        self.partitions.pop(key, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """It has no partition: its connection may be closed."""
+        return not self.partitions
+
+    # Requests
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When the first delayed partition is tried again."""
+        delays = (one.delayed_until_ms for one in self.partitions.values() if not one.is_busy)
+        return min((delay for delay in delays if delay is not None), default=None)
+
+    def next_request(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
+        """What to send to the leader now; None while a request is under way, or there is nothing to ask."""
+        if self._in_flight is not None:
+            return None
+        ready = [one for one in self.partitions.values() if one.is_ready(now_ms)]
+        for one in ready:
+            one.delayed_until_ms = None
+        asking = [one for one in ready if one.phase in TIMESTAMPS]
+        self._in_flight = self._list_offsets(asking) if asking else self._fetch(ready)
+        return self._in_flight
+
+    def _fetch(self, ready: Iterable[Fetched]) -> FetchRequest | None:
+        wanted = {one.id: Asked(one.key[0], self._asked(one)) for one in ready if one.phase is Phase.FETCHING}
+        if not wanted:
+            return None
+        part, settings = self.session.next_part(wanted), self.settings
+        return FetchRequest(
+            replica_id=self.node_id,
+            replica_state=ReplicaState(replica_id=self.node_id, replica_epoch=self.broker_epoch()),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=0,
+            session_id=part.session_id,
+            session_epoch=part.session_epoch,
+            topics=part.topics,
+            forgotten_topics_data=part.forgotten,
+            rack_id="",
+        )
+
+    def _asked(self, one: Fetched) -> FetchPartition:
+        log = one.log
+        return FetchPartition(
+            partition=one.key[1],
+            current_leader_epoch=one.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.latest_epoch,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=self.settings.partition_max_bytes,
+        )
+
+    def _list_offsets(self, asking: Iterable[Fetched]) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for one in asking:
+            name, index = one.key
+            topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[])).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=one.leader_epoch,
+                    timestamp=TIMESTAMPS[one.phase],
+                )
+            )
+        return ListOffsetsRequest(
+            replica_id=self.node_id, isolation_level=0, topics=list(topics.values()), timeout_ms=0
+        )
+
+    # Answers
+
+    def failed(self, request: FetchRequest | ListOffsetsRequest, now_ms: int) -> None:
+        """No answer came, or one that cannot be read: all wait for `replica.fetch.backoff.ms`."""
+        if request is not self._in_flight:
+            return
+        self._in_flight = None
+        if isinstance(request, FetchRequest):
+            self.session.failed()
+        self._back_off(self.partitions.values(), now_ms)
+
+    def fetch_answered(
+        self, request: FetchRequest, response: FetchResponse, now_ms: int
+    ) -> list[FetcherEffect]:
+        """An answer to a request that was given up is dropped."""
+        if request is not self._in_flight:
+            return []
+        self._in_flight = None
+        if not self.session.answered(response.error_code, response.session_id):
+            if response.error_code not in OF_THE_SESSION:
+                self._back_off(self.partitions.values(), now_ms)
+            return []
+        effects: list[FetcherEffect] = []
+        by_id = {one.id: one for one in self.partitions.values()}
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition_id = (topic.topic_id, data.partition_index)
+                one, asked = by_id.get(partition_id), self.session.asked.get(partition_id)
+                if one is not None and asked is not None and self._is_as_asked(one, asked.partition):
+                    effects += self._judge_alone(one, data, now_ms)
+        return effects
+
+    def _is_as_asked(self, one: Fetched, asked: FetchPartition) -> bool:
+        return (
+            one.phase is Phase.FETCHING
+            and not one.is_busy
+            and one.leader_epoch == asked.current_leader_epoch
+            and one.log.log_end_offset == asked.fetch_offset
+        )
+
+    def _judge_alone(self, one: Fetched, data: PartitionData, now_ms: int) -> list[FetcherEffect]:
+        """Whatever goes wrong is that partition's alone (KIP-461)."""
+        try:
+            return self._judge(one, data, now_ms)
+        except KafkaError as error:
+            return self._refused(one, error, now_ms)
+        except Exception as error:
+            return self._fail(one, f"{type(error).__name__}: {error}")
+
+    def _judge(self, one: Fetched, data: PartitionData, now_ms: int) -> list[FetcherEffect]:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            one.phase = Phase.ASKING_LATEST
+        elif data.error_code != ErrorCode.NONE:
+            self._refused_by_leader(one, data.error_code, now_ms)
+        elif data.diverging_epoch is not None:
+            diverging = data.diverging_epoch
+            return [self._truncate(one, truncation_offset(one.log, diverging.epoch, diverging.end_offset))]
+        else:
+            return self._replicate(one, data)
+        return []
+
+    def _replicate(self, one: Fetched, data: PartitionData) -> list[FetcherEffect]:
+        log = one.log
+        batches = whole_batches(data.records or b"", log, one.leader_epoch)
+        if batches.cut_at is not None:
+            return [self._truncate(one, batches.cut_at)]
+        high_watermark = max(log.high_watermark, min(data.high_watermark, batches.next_offset))
+        log_start_offset = max(log.log_start_offset, min(data.log_start_offset, high_watermark))
+        if batches.records:
+            self.partitions[one.key] = self.partitions.pop(one.key)
+        elif (high_watermark, log_start_offset) == (log.high_watermark, log.log_start_offset):
+            return []
+        one.is_busy = True
+        return [Replicate(one.key, batches.records, batches.begin_at, high_watermark, log_start_offset)]
+
+    def offsets_answered(
+        self, request: ListOffsetsRequest, response: ListOffsetsResponse, now_ms: int
+    ) -> list[FetcherEffect]:
+        if request is not self._in_flight:
+            return []
+        self._in_flight = None
+        asked = {
+            (topic.name, partition.partition_index): partition
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        effects: list[FetcherEffect] = []
+        for topic in response.topics:
+            for data in topic.partitions:
+                key = topic.name, data.partition_index
+                one = self.partitions.get(key)
+                if one is not None and key in asked and _is_still_asked(one, asked[key]):
+                    if data.error_code == ErrorCode.NONE:
+                        effects += self._find_place(one, data.offset)
+                    else:
+                        self._refused_by_leader(one, data.error_code, now_ms)
+        return effects
+
+    def _find_place(self, one: Fetched, leader_offset: int) -> list[FetcherEffect]:
+        """The leader's log ends, or begins, at that offset."""
+        log = one.log
+        if one.phase is Phase.ASKING_LATEST:
+            if leader_offset < log.log_end_offset:
+                one.phase = Phase.FETCHING
+                return [self._truncate(one, leader_offset)]
+            one.phase = Phase.ASKING_EARLIEST
+            return []
+        one.phase = Phase.FETCHING
+        if leader_offset <= log.log_end_offset:
+            return []
+        one.is_busy = True
+        return [BeginAnew(one.key, leader_offset)]
+
+    # Trouble
+
+    def done(self, key: ReplicaKey, error: Exception | None, now_ms: int) -> list[FetcherEffect]:
+        """The effect on that partition's log has been carried out, or has failed."""
+        one = self.partitions.get(key)
+        if one is None:
+            return []
+        one.is_busy = False
+        if isinstance(error, KafkaError):
+            return self._refused(one, error, now_ms)
+        return [] if error is None else self._fail(one, f"{type(error).__name__}: {error}")
+
+    def _refused(self, one: Fetched, error: KafkaError, now_ms: int) -> list[FetcherEffect]:
+        if error.code not in MAY_COME_RIGHT:
+            return self._fail(one, str(error))
+        self._back_off([one], now_ms)
+        return []
+
+    def _refused_by_leader(self, one: Fetched, error_code: int, now_ms: int) -> None:
+        """Fenced, a later view of the partition exists. All else comes right when the views of the two nodes
+        agree: a while later.
+        """
+        if error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            one.phase = Phase.AWAITING_VIEW
+        else:
+            self._back_off([one], now_ms)
+
+    def _back_off(self, partitions: Iterable[Fetched], now_ms: int) -> None:
+        for one in partitions:
+            if one.delayed_until_ms is None:
+                one.delayed_until_ms = now_ms + self.settings.backoff_ms
+
+    def _fail(self, one: Fetched, reason: str) -> list[FetcherEffect]:
+        one.phase = Phase.FAILED
+        return [Failed(one.key, reason)]
+
+    def _truncate(self, one: Fetched, offset: int) -> Truncate | BeginAnew:
+        one.is_busy = True
+        if offset < one.log.log_start_offset:
+            return BeginAnew(one.key, offset)  # nothing would be left
+        return Truncate(one.key, offset)
+
+
+class WholeBatches(NamedTuple):
+    """What of an answer may be appended, and where the log then ends."""
+
+    records: Records
+    next_offset: int
+    begin_at: int | None = None
+    """Where the log begins first, which is empty."""
+    cut_at: int | None = None
+    """Where the log is to be cut instead."""
+
+
+def whole_batches(records: Records, log: ReplicaLog, leader_epoch: int) -> WholeBatches:
+    """Rule 2 of the module. Refuses with CORRUPT_MESSAGE what is no batch, and with UNKNOWN_SERVER_ERROR
+    batches that do not rise, or are all before the end of the log.
+    """
+    next_offset, end, begin_at = log.log_end_offset, 0, None
+    for position, header in iter_whole_batches(records):
+        base_offset, last_offset = header.base_offset, header.last_offset
+        if header.leader_epoch > leader_epoch:
+            break
+        if base_offset < next_offset:
+            if position > 0 or last_offset < next_offset:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"The leader sent offset {base_offset} where {next_offset} comes next.",
+                )
+            if log.log_start_offset < log.log_end_offset:
+                return WholeBatches(b"", next_offset, cut_at=base_offset)
+            begin_at = base_offset
+        next_offset = last_offset + 1
+        end = position + header.size_bytes
+    return WholeBatches(records[:end], next_offset, begin_at)
+
+
+def _is_still_asked(one: Fetched, asked: ListOffsetsPartition) -> bool:
+    return (
+        not one.is_busy
+        and one.leader_epoch == asked.current_leader_epoch
+        and TIMESTAMPS.get(one.phase) == asked.timestamp
+    )

@@ -1,0 +1,511 @@
+"""What is committed stays, whatever happens to nodes, disks and network, and all is whole again afterwards;
+and the simulation that says so finds the bugs that are planted."""
+
+from collections import Counter
+
+import pytest
+
+from odradek.coordinator.replication import replica_fetcher, transitions
+from odradek.coordinator.replication.alter_partition import AlterPartitionQueue
+from odradek.coordinator.replication.fetch_session import ReplicaFetchSession
+from odradek.coordinator.replication.in_sync import AlteredIsr, InSync
+from odradek.coordinator.replication.replica_fetcher import Phase, ReplicaFetcher
+from odradek.coordinator.replication.replica_state import (
+    BeginEpoch,
+    FollowerRead,
+    FollowerState,
+    LeaderState,
+)
+from odradek.coordinator.replication.transitions import Follow
+from odradek.wire.errors import ErrorCode, KafkaError
+from tests.replication import replication_world
+from tests.replication.model_log import ModelLog
+from tests.replication.replication_world import World
+from tests.tiers import NIGHTLY
+
+SEEDS = 10_000 if NIGHTLY else 200
+SEEDS_OF_A_TEST = 50
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_OF_A_TEST))
+def test_what_is_committed_stays_and_all_is_whole_after_the_last_trouble(first):
+    happened: Counter[str] = Counter()
+    for seed in range(first, first + SEEDS_OF_A_TEST):
+        world = World(seed).play()
+        assert world.complaints() == [], seed
+        happened += world.counts
+    for what in (
+        "acknowledged",
+        "begun anew",
+        "consumed",
+        "crashes",
+        "cut links",
+        "cuts",
+        "FENCED_LEADER_EPOCH",
+        "losses",
+        "pauses",
+        "stops in order",
+        "unclean",
+        "UNKNOWN_LEADER_EPOCH",
+    ):
+        assert happened[what], what
+    assert happened["acknowledged"] > 40 * SEEDS_OF_A_TEST
+
+
+# --- Planted bugs: each undoes one rule ---
+
+
+def notes_no_epoch_without_records(patch):
+    """KAFKA-7415."""
+    lead = LeaderState.lead
+
+    def silent(self, view, now_ms):
+        return [effect for effect in lead(self, view, now_ms) if not isinstance(effect, BeginEpoch)]
+
+    patch(LeaderState, "lead", silent)
+
+
+def knows_followers_of_a_former_time(patch):
+    reset = FollowerState.reset
+
+    def keeps(self, leader_end_offset, now_ms, *, is_in_sync, was_leading):
+        reset(self, leader_end_offset, now_ms, is_in_sync=is_in_sync, was_leading=True)
+
+    patch(FollowerState, "reset", keeps)
+    patch(LeaderState, "resign", lambda self, known: patch_epochs(self, known))
+
+
+def patch_epochs(leader, known):
+    leader.leader_epoch, leader.partition_epoch = known
+    leader.is_leading = False
+
+
+def a_new_epoch_of_the_same_leader_restarts_nothing(patch):
+    """KAFKA-13132, KAFKA-13161: the other way round."""
+    leaders: dict = {}
+
+    def stays(node_id, known, view, **options):
+        found = transitions.transition(node_id, known, view, **options)
+        if isinstance(found, Follow):
+            before = leaders.get((node_id, view.replicas))
+            leaders[node_id, view.replicas] = found.leader
+            return found._replace(restarts=found.restarts and before != found.leader)
+        return found
+
+    patch(replication_world, "transition", stays)
+
+
+def does_not_hear_of_another_isr_in_the_same_epoch(patch):
+    """KAFKA-13161."""
+
+    def deaf(node_id, known, view, **options):
+        if known.leader_epoch == view.leader_epoch and node_id in view.replicas:
+            return None
+        return transitions.transition(node_id, known, view, **options)
+
+    patch(replication_world, "transition", deaf)
+
+
+def believes_older_views(patch):
+    lead = LeaderState.lead
+
+    def leads(self, view, now_ms):
+        self.partition_epoch = min(self.partition_epoch, view.partition_epoch - 1)
+        return lead(self, view, now_ms)
+
+    patch(LeaderState, "lead", leads)
+
+    def believes(node_id, known, view, **options):
+        return transitions.transition(node_id, known._replace(partition_epoch=-1), view, **options)
+
+    patch(replication_world, "transition", believes)
+
+
+def begins_at_the_end_of_its_log(patch):
+    patch(replication_world, "first_high_watermark", lambda checkpoint, start, end: end)
+
+
+def applies_views_of_its_former_life(patch):
+    see = replication_world.Node.see
+
+    def sees(self, image):
+        broker_epoch = self.broker_epoch
+        self.broker_epoch = 0
+        see(self, image)
+        self.broker_epoch = broker_epoch
+
+    patch(replication_world.Node, "see", sees)
+
+
+# The fetcher
+
+
+def does_not_send_a_changed_leader_epoch(patch):
+    """KAFKA-9338."""
+
+    def is_news(self, before, asked):
+        if before is None:
+            return True
+        return _without_epoch(before.partition) != _without_epoch(asked.partition)
+
+    patch(ReplicaFetchSession, "_is_news", is_news)
+
+
+def _without_epoch(asked):
+    return asked.fetch_offset, asked.log_start_offset, asked.last_fetched_epoch
+
+
+def takes_answers_for_another_place(patch):
+    """KAFKA-13207."""
+    patch(ReplicaFetcher, "_is_as_asked", lambda self, one, asked: not one.is_busy)
+
+
+def takes_answers_that_it_had_given_up(patch):
+    answered = ReplicaFetcher.fetch_answered
+
+    def takes(self, request, response, now_ms):
+        self._in_flight = request
+        return answered(self, request, response, now_ms)
+
+    patch(ReplicaFetcher, "fetch_answered", takes)
+    patch(ReplicaFetcher, "_is_as_asked", lambda self, one, asked: not one.is_busy)
+
+
+def takes_the_high_watermark_of_another_log(patch):
+    """KAFKA-14704."""
+    judge = ReplicaFetcher._judge
+
+    def judges(self, one, data, now_ms):
+        if data.diverging_epoch is not None:
+            offset = min(data.high_watermark, one.log.log_end_offset)
+            one.log.high_watermark = max(one.log.high_watermark, offset)
+        return judge(self, one, data, now_ms)
+
+    patch(ReplicaFetcher, "_judge", judges)
+
+
+def takes_batches_of_later_leaders(patch):
+    """KAFKA-18723."""
+    whole_batches = replica_fetcher.whole_batches
+    patch(replica_fetcher, "whole_batches", lambda records, log, epoch: whole_batches(records, log, 1 << 30))
+
+
+def forgets_its_epoch_after_an_empty_answer(patch):
+    """KAFKA-15510."""
+    replicate, asks = ReplicaFetcher._replicate, ReplicaFetcher._asked
+
+    def replicates(self, one, data):
+        forgetful = self.__dict__.setdefault("forgetful", set())
+        if data.records:
+            forgetful.discard(one.key)
+        else:
+            forgetful.add(one.key)
+        return replicate(self, one, data)
+
+    def asked(self, one):
+        found = asks(self, one)
+        if one.key in self.__dict__.get("forgetful", ()):
+            found.last_fetched_epoch = -1
+        return found
+
+    patch(ReplicaFetcher, "_replicate", replicates)
+    patch(ReplicaFetcher, "_asked", asked)
+
+
+def names_no_epoch(patch):
+    """KIP-595."""
+    asks = ReplicaFetcher._asked
+
+    def asked(self, one):
+        found = asks(self, one)
+        found.last_fetched_epoch = -1
+        return found
+
+    patch(ReplicaFetcher, "_asked", asked)
+
+
+def cannot_begin_within_a_batch(patch):
+    """KAFKA-6975."""
+    whole_batches = replica_fetcher.whole_batches
+
+    def batches(records, log, epoch):
+        found = whole_batches(records, log, epoch)
+        if found.begin_at is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return found
+
+    patch(replica_fetcher, "whole_batches", batches)
+
+
+def cuts_where_the_leaders_epoch_ends(patch):
+    """KIP-279: without a look at its own epochs."""
+
+    def offset(log, leader_epoch, leader_end_offset):
+        return min(leader_end_offset, log.log_end_offset)
+
+    patch(replica_fetcher, "truncation_offset", offset)
+
+
+def cuts_at_the_high_watermark(patch):
+    """KIP-101."""
+
+    def offset(log, leader_epoch, leader_end_offset):
+        return min(log.high_watermark, log.log_end_offset)
+
+    patch(replica_fetcher, "truncation_offset", offset)
+
+
+def cuts_no_epochs_at_the_end(patch):
+    truncate = ModelLog.truncate
+
+    def cuts(self, offset):
+        if offset < self.log_end_offset:
+            truncate(self, offset)
+
+    patch(ModelLog, "truncate", cuts)
+
+
+def begins_anew_with_the_old_high_watermark(patch):
+    """KAFKA-9491."""
+    begin_anew = ModelLog.begin_anew
+
+    def begins(self, offset):
+        high_watermark = self.high_watermark
+        begin_anew(self, offset)
+        self.high_watermark = high_watermark
+
+    patch(ModelLog, "begin_anew", begins)
+
+
+def does_not_begin_anew(patch):
+    """KAFKA-9491: the log that ends before the leader's begins goes on as if nothing was."""
+    find_place = ReplicaFetcher._find_place
+
+    def finds(self, one, leader_offset):
+        if one.phase is Phase.ASKING_EARLIEST:
+            leader_offset = min(leader_offset, one.log.log_end_offset)
+        return find_place(self, one, leader_offset)
+
+    patch(ReplicaFetcher, "_find_place", finds)
+
+
+def dies_out_of_range(patch):
+    """KAFKA-7414."""
+    judge = ReplicaFetcher._judge
+
+    def judges(self, one, data, now_ms):
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._fail(one, "out of range")
+        return judge(self, one, data, now_ms)
+
+    patch(ReplicaFetcher, "_judge", judges)
+
+
+def all_partitions_fail_with_one(patch):
+    """KIP-461."""
+
+    def refused(self, one, error, now_ms):
+        for other in self.partitions.values():
+            other.phase = Phase.FAILED
+        return []
+
+    patch(ReplicaFetcher, "_refused", refused)
+
+
+def is_fenced_for_ever(patch):
+    """UNKNOWN_LEADER_EPOCH is taken for FENCED_LEADER_EPOCH."""
+    refused = ReplicaFetcher._refused_by_leader
+
+    def refuses(self, one, error_code, now_ms):
+        if error_code == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            error_code = ErrorCode.FENCED_LEADER_EPOCH
+        refused(self, one, error_code, now_ms)
+
+    patch(ReplicaFetcher, "_refused_by_leader", refuses)
+
+
+# The leader
+
+
+def counts_a_diverging_fetch(patch):
+    """KAFKA-13141."""
+    fetched = LeaderState.fetched
+
+    def counts(self, replica_id, fetch_offset, log_start_offset, broker_epoch, read, now_ms):
+        read = FollowerRead(read.log_end_offset)
+        return fetched(self, replica_id, fetch_offset, log_start_offset, broker_epoch, read, now_ms)
+
+    patch(LeaderState, "fetched", counts)
+
+
+def counts_a_failed_fetch(patch):
+    """KAFKA-8400."""
+    read_for_follower = LeaderState.read_for_follower
+
+    def counts(self, replica_id, leader_epoch, fetch_offset, last_fetched_epoch):
+        try:
+            return read_for_follower(self, replica_id, leader_epoch, fetch_offset, last_fetched_epoch)
+        except KafkaError:
+            if replica_id in self.followers:
+                self.followers[replica_id].log_end_offset = fetch_offset
+            raise
+
+    patch(LeaderState, "read_for_follower", counts)
+
+
+def serves_followers_of_any_epoch(patch):
+    def check(self, replica_id, leader_epoch):
+        if not self.is_leading or replica_id not in self.followers:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    patch(LeaderState, "check_follower", check)
+
+
+def takes_the_log_end_of_another_life(patch):
+    """KIP-903, in all three places: the fetch, who is eligible, and what the controller is told."""
+    patch(LeaderState, "_check_broker_epoch", lambda *arguments: None)
+    patch(LeaderState, "_broker_epoch_of", lambda self, replica_id: -1)
+    patch(
+        LeaderState,
+        "_is_eligible",
+        lambda self, replica_id: (broker := self._live(replica_id)) is not None and not broker.is_in_shutdown,
+    )
+
+
+def does_not_wait_for_who_is_being_added(patch):
+    """KIP-497: then the high watermark is wrong where the change was made and its answer is lost."""
+    patch(InSync, "maximal", property(lambda self: self.isr))
+    patch(LeaderState, "_is_joining", lambda *arguments: False)
+
+
+def does_not_wait_for_who_is_being_removed(patch):
+    """KIP-497."""
+
+    def maximal(self):
+        if self.pending is None:
+            return self.isr
+        return frozenset(broker_id for broker_id, _ in self.pending.new_isr)
+
+    patch(InSync, "maximal", property(maximal))
+
+
+def commits_under_min_isr(patch):
+    """KAFKA-15583, KIP-966."""
+    patch(LeaderState, "is_under_min_isr", False)
+
+
+def lets_in_at_the_high_watermark(patch):
+    """KAFKA-7128."""
+    patch(
+        LeaderState,
+        "_has_caught_up",
+        lambda self, follower: follower.log_end_offset >= self.log.high_watermark,
+    )
+
+
+def a_rejected_change_stays_pending(patch):
+    """KIP-841: INELIGIBLE_REPLICA."""
+    altered = LeaderState.altered
+
+    def waits(self, change, answer, now_ms):
+        return [] if answer is ErrorCode.INELIGIBLE_REPLICA else altered(self, change, answer, now_ms)
+
+    patch(LeaderState, "altered", waits)
+
+
+def an_uncertain_change_is_taken_back(patch):
+    altered = LeaderState.altered
+
+    def takes_back(self, change, answer, now_ms):
+        if answer is ErrorCode.INVALID_UPDATE_VERSION:
+            answer = ErrorCode.INELIGIBLE_REPLICA
+        return altered(self, change, answer, now_ms)
+
+    patch(LeaderState, "altered", takes_back)
+
+
+def takes_late_answers(patch):
+    def altered(self, change, answer, now_ms):
+        if isinstance(answer, AlteredIsr):
+            self.in_sync = InSync(frozenset(answer.isr))
+            return self._advance(now_ms)
+        return []
+
+    patch(LeaderState, "altered", altered)
+
+
+def a_repeated_view_ends_the_pending_change(patch):
+    patch(LeaderState, "_replaces_isr", lambda *arguments: True)
+
+
+def forgets_changes_that_were_not_answered(patch):
+    failed = AlterPartitionQueue.failed
+
+    def forgets(self, request, now_ms):
+        failed(self, request, now_ms)
+        self._waiting.clear()
+
+    patch(AlterPartitionQueue, "failed", forgets)
+
+
+def acknowledges_at_once(patch):
+    patch(LeaderState, "acknowledgement", lambda *arguments: ErrorCode.NONE)
+
+
+def never_removes_anybody(patch):
+    patch(LeaderState, "shrink", lambda *arguments: [])
+
+
+BUGS = [
+    notes_no_epoch_without_records,
+    knows_followers_of_a_former_time,
+    a_new_epoch_of_the_same_leader_restarts_nothing,
+    does_not_hear_of_another_isr_in_the_same_epoch,
+    believes_older_views,
+    begins_at_the_end_of_its_log,
+    applies_views_of_its_former_life,
+    does_not_send_a_changed_leader_epoch,
+    takes_answers_for_another_place,
+    takes_answers_that_it_had_given_up,
+    takes_the_high_watermark_of_another_log,
+    takes_batches_of_later_leaders,
+    forgets_its_epoch_after_an_empty_answer,
+    names_no_epoch,
+    cannot_begin_within_a_batch,
+    cuts_where_the_leaders_epoch_ends,
+    cuts_at_the_high_watermark,
+    cuts_no_epochs_at_the_end,
+    begins_anew_with_the_old_high_watermark,
+    does_not_begin_anew,
+    dies_out_of_range,
+    all_partitions_fail_with_one,
+    is_fenced_for_ever,
+    counts_a_diverging_fetch,
+    counts_a_failed_fetch,
+    serves_followers_of_any_epoch,
+    takes_the_log_end_of_another_life,
+    does_not_wait_for_who_is_being_added,
+    does_not_wait_for_who_is_being_removed,
+    commits_under_min_isr,
+    lets_in_at_the_high_watermark,
+    a_rejected_change_stays_pending,
+    an_uncertain_change_is_taken_back,
+    takes_late_answers,
+    a_repeated_view_ends_the_pending_change,
+    forgets_changes_that_were_not_answered,
+    acknowledges_at_once,
+    never_removes_anybody,
+]
+
+
+def is_found(seed: int) -> bool:
+    try:
+        return bool(World(seed).play().complaints())
+    except AssertionError:
+        return True
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found(bug, monkeypatch):
+    bug(monkeypatch.setattr)
+    assert any(is_found(seed) for seed in range(SEEDS))

@@ -6,8 +6,8 @@ same attempt again when one of them grows or at the deadline. Sessions are KIP-2
 From version 13 on topics have ids instead of names. Before version 3 the byte limits also cut the first
 batch.
 
-Not done yet: followers (a request with a replica id is refused with NOT_LEADER_OR_FOLLOWER, since no
-replica is assigned elsewhere), reading from the nearest replica (the preferred one is always -1, the
+A request with a replica id is a follower's: it reads to the end of the log, and what it asks for says what it
+has (`apis/replicas.py`). Not done yet: reading from the nearest replica (the preferred one is always -1, the
 leader), snapshots.
 
 Source: KafkaApis.handleFetchRequest of Kafka 4.3.
@@ -34,6 +34,7 @@ from odradek.apis.fetch_sessions import (
 )
 from odradek.apis.leadership import Leadership
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
+from odradek.apis.replicas import FetchingReplica
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
@@ -100,7 +101,10 @@ class Fetch:
         outcomes = attempt.run(is_first=True)
         if outcomes is None:
             fail = partial(failure, request, context.api_version)
-            return PendingFetch(attempt, answer, plan.max_wait_ms, self._timers, self._reads, fail)
+            is_of_replica = plan.replica is not None
+            return PendingFetch(
+                attempt, answer, plan.max_wait_ms, self._timers, self._reads, fail, is_of_replica
+            )
         response = answer.response(outcomes)
         if answer.unready:
             return WorkAnswer(self._reads, answer.finishing(response), context)
@@ -113,6 +117,7 @@ class Fetch:
         answer has the way to respond."""
         version = context.api_version
         uses_topic_ids = version >= FIRST_VERSION_WITH_IDS
+        replica = _replica(request, version)
         session: FetchSession | None = None
         is_incremental = False
         if version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch == FINAL_EPOCH:
@@ -125,7 +130,10 @@ class Fetch:
                 self._sessions.remove(request.session_id)
             partitions = requested_partitions(request, uses_topic_ids)
             session = self._sessions.admit(
-                partitions, uses_topic_ids=uses_topic_ids, is_privileged=False, now_ms=context.now_ms
+                partitions,
+                uses_topic_ids=uses_topic_ids,
+                is_privileged=replica is not None,
+                now_ms=context.now_ms,
             )
         else:
             session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
@@ -143,13 +151,19 @@ class Fetch:
             request.isolation_level,
             uses_topic_ids,
             version < FIRST_VERSION_WITH_MAX_BYTES,
-            request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else _replica_id(request),
+            replica,
         )
         return plan, FetchAnswer(self._leadership, self._reads, context, session, is_incremental)
 
 
-def _replica_id(request: FetchRequest) -> int:
-    return -1 if request.replica_state is None else request.replica_state.replica_id
+def _replica(request: FetchRequest, version: int) -> FetchingReplica | None:
+    """None of a consumer."""
+    if version < FIRST_VERSION_WITH_REPLICA_STATE:
+        return FetchingReplica(request.replica_id, -1) if request.replica_id >= 0 else None
+    state = request.replica_state
+    if state is None or state.replica_id < 0:
+        return None
+    return FetchingReplica(state.replica_id, state.replica_epoch)
 
 
 class PendingFetch(Waiting):
@@ -164,6 +178,7 @@ class PendingFetch(Waiting):
         "_attempt",
         "_deadline",
         "_fail",
+        "_is_of_replica",
         "_reads",
         "_retry_timer",
         "_timers",
@@ -179,14 +194,17 @@ class PendingFetch(Waiting):
         timers: Timers,
         reads: WorkQueue,
         fail: Callable[[], FetchResponse],
+        is_of_replica: bool = False,
     ) -> None:
-        """`fail` makes the response for a request that failed as a whole."""
+        """`fail` makes the response for a request that failed as a whole. A replica waits for the end of the
+        log, a consumer for what all replicas have."""
         super().__init__(self._stop)
         self._attempt = attempt
         self._answer = answer
         self._timers = timers
         self._reads = reads
         self._fail = fail
+        self._is_of_replica = is_of_replica
         self._wake = self._wake_up
         self._retry_timer: TimerHandle | None = None
         self._watched: list[Partition] = []
@@ -195,7 +213,7 @@ class PendingFetch(Waiting):
 
     def _watch(self, partitions: list[Partition]) -> None:
         for partition in partitions:
-            partition.watch(self._wake)
+            partition.watch(self._wake, at_log_end=self._is_of_replica)
         self._watched = partitions
 
     def _unwatch(self) -> None:

@@ -18,17 +18,18 @@ Source: ReplicaManager.fetchMessages and readFromLog of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
-from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
+from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import WouldWait
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from odradek.apis.replicas import FetchingReplica, ReplicaKey
     from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work
 
@@ -37,8 +38,6 @@ LOOKS_MAX = 16
 AHEAD_BYTES_MAX = 1024 * 1024
 AHEAD_OF_LIMIT_BYTES = 8192
 """The header after an answer, which confirms the last batch."""
-CONSUMER = -1
-"""The replica id of readers that are not followers."""
 
 _NO_RECORDS = b""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -56,6 +55,7 @@ class PlannedPartition:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "name",
         "topic",
@@ -72,6 +72,7 @@ class PlannedPartition:
         topic_id: bytes = ZERO_UUID,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -82,6 +83,7 @@ class PlannedPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
 
 
 P = TypeVar("P", bound=PlannedPartition)
@@ -99,7 +101,8 @@ class FetchPlan(Generic[P]):
     isolation: int = READ_UNCOMMITTED
     by_topic_id: bool = False
     cut_first_batch: bool = False
-    replica_id: int = CONSUMER
+    replica: FetchingReplica | None = None
+    """None of a consumer."""
 
 
 class Diverging(NamedTuple):
@@ -173,7 +176,7 @@ Outcome = ReadResult | Unread | Diverging | Missing | KafkaError
 class FetchAttempt(Generic[P]):
     """Reads a plan, once or repeatedly."""
 
-    __slots__ = ("_leadership", "_may_wait", "_partitions", "_plan", "_unknown", "watchable")
+    __slots__ = ("_is_first", "_leadership", "_may_wait", "_partitions", "_plan", "_unknown", "watchable")
 
     def __init__(self, leadership: Leadership, plan: FetchPlan[P]) -> None:
         self._leadership = leadership
@@ -192,6 +195,7 @@ class FetchAttempt(Generic[P]):
         fetch without a pause; later attempts skip it. Any other refusal ends the wait.
         """
         plan = self._plan
+        self._is_first = is_first
         may_wait = self._may_wait and not is_last
         left_bytes = plan.max_bytes
         read_bytes = 0
@@ -238,16 +242,17 @@ class FetchAttempt(Generic[P]):
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
         led = self._leadership.lead(name, planned.index)
+        max_bytes = planned.max_bytes if planned.max_bytes < left_bytes else left_bytes
+        log = led.log
+        if plan.replica is not None:
+            key = name, planned.index
+            return log, self._read_for_replica(plan.replica, key, log, planned, max_bytes, one_batch)
         if planned.current_leader_epoch >= 0:
             check_leader_epoch(led, planned.current_leader_epoch)
-        if plan.replica_id >= 0:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log = led.log
         if planned.last_fetched_epoch >= 0:
             diverging = _divergence(led, planned)
             if diverging is not None:
                 return log, diverging
-        max_bytes = planned.max_bytes if planned.max_bytes < left_bytes else left_bytes
         offset, isolation, cut_first_batch = planned.fetch_offset, plan.isolation, plan.cut_first_batch
         try:
             result = log.read(
@@ -267,6 +272,41 @@ class FetchAttempt(Generic[P]):
         ):
             self._may_wait = False
         return log, result
+
+    def _read_for_replica(
+        self,
+        replica: FetchingReplica,
+        key: ReplicaKey,
+        log: Partition,
+        planned: PlannedPartition,
+        max_bytes: int,
+        one_batch: bool,
+    ) -> ReadResult | Unread | Diverging:
+        """A replica reads to the end of the log. The first attempt notes what it has."""
+        replicas = self._leadership.replicas
+        if replicas is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        offset = planned.fetch_offset
+        read = replicas.read(key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch)
+        if read.diverging is not None:
+            return Diverging(log, *read.diverging)
+        arguments = (max_bytes, READ_LOG_END, one_batch, False)
+        result: ReadResult | Unread
+        try:
+            result = log.read(
+                offset,
+                max_bytes=max_bytes,
+                isolation=READ_LOG_END,
+                minimum_one_batch=one_batch,
+                prompt=True,
+            )
+        except WouldWait as miss:
+            result = Unread(log, offset, arguments, miss)
+        if self._is_first:
+            replicas.fetched(key, replica, offset, planned.log_start_offset, read)
+            if isinstance(result, ReadResult):
+                result = replace(result, high_watermark=log.high_watermark)
+        return result
 
 
 def name_of(planned: PlannedPartition, leadership: Leadership) -> str:

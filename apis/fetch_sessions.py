@@ -60,6 +60,7 @@ class FetchedPartition(PlannedPartition):
         self.max_bytes = requested.partition_max_bytes
         self.current_leader_epoch = requested.current_leader_epoch
         self.last_fetched_epoch = requested.last_fetched_epoch
+        self.log_start_offset = requested.log_start_offset
 
     def ask(self, requested: FetchPartition) -> None:
         """Takes over the values of a later request of the session."""
@@ -67,6 +68,7 @@ class FetchedPartition(PlannedPartition):
         self.max_bytes = requested.partition_max_bytes
         self.current_leader_epoch = requested.current_leader_epoch
         self.last_fetched_epoch = requested.last_fetched_epoch
+        self.log_start_offset = requested.log_start_offset
 
     def is_news(self, answer: PartitionData) -> bool:
         """Whether an incremental response has to include this partition; remembers the values sent.

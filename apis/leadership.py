@@ -16,6 +16,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
+    from odradek.apis.replicas import Replicas
     from odradek.coordinator.cluster.view import (
         ClusterView,
         PartitionView,
@@ -45,12 +46,14 @@ class LedPartition:
 class Leadership:
     """Answers `lead(topic, index)` from a table that lives as long as one view of the cluster."""
 
-    __slots__ = ("_led", "_store", "_view", "current_view", "node_id")
+    __slots__ = ("_led", "_store", "_view", "current_view", "node_id", "replicas")
 
     def __init__(self, current_view: Callable[[], ClusterView], store: LogStore, node_id: int) -> None:
         self.current_view = current_view
         self._store = store
         self.node_id = node_id
+        self.replicas: Replicas | None = None
+        """Set in a cluster."""
         self._view: ClusterView | None = None
         self._led: dict[tuple[str, int], LedPartition] = {}
 

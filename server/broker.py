@@ -43,12 +43,14 @@ async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
 
 async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
-    from odradek.server.member import deciding_of, join_cluster
+    from odradek.server.member import deciding_of, join_cluster, replicate
 
     bound, member = await join_cluster(node, ending)
     opened = open_data(bound, deciding_of(member), ending)
     member.follow_with(opened.schedule.changes)
+    replication = replicate(opened, member, ending)
     serving = await serve(opened, ending)
+    serving.coordinators.leadership.replicas = replication.leading
     ending.push_async_callback(member.leave)
     await member.serve()
     return serving

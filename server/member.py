@@ -42,8 +42,11 @@ if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.bound import Node
+    from odradek.server.opened import Opened
     from odradek.server.ports import Ports
+    from odradek.server.replication import Replication
     from odradek.server.work import WorkQueue
+    from odradek.wire.messages.alter_partition import AlterPartitionRequest
     from odradek.wire.messages.envelope import EnvelopeRequest
 
 logger = logging.getLogger("odradek.cluster")
@@ -88,6 +91,8 @@ class Member:
         self.is_fenced = True
         self.when_registered: Callable[[int], object] = lambda broker_epoch: None
         """Called with each new broker epoch."""
+        self.when_leaving: Callable[[], object] = lambda: None
+        """Called when a controlled shutdown begins."""
         self._settings = settings
         self._cluster = cluster
         self._directory_ids = directory_ids
@@ -126,6 +131,7 @@ class Member:
     async def leave(self) -> None:
         """Controlled shutdown: returns when nothing is led here any more, or nobody waits for it."""
         if self._cluster.controlled_shutdown_enable and self._failure is None:
+            self.when_leaving()
             self.link.begin_shutdown()
             await self._until(lambda: self.state is BrokerState.SHUTTING_DOWN, raises=False)
         self.close()
@@ -222,8 +228,16 @@ class Member:
             for one in response.topics
         ]
 
+    def ask_for_isr(self, request: AlterPartitionRequest, answered: Callable[[Any], None]) -> None:
+        """See `server.leading.Ask`."""
+        self._call_back(self.link.ask_for_isr(request), answered)
+
     def forward(self, envelope: EnvelopeRequest, answered: Answered) -> None:
         """See `apis.forwarding.Forward`."""
+        self._call_back(self.link.ask(envelope), answered)
+
+    def _call_back(self, asked: Future[Any], answered: Callable[[Any], None]) -> None:
+        """On the node's event loop: with None where no controller has answered."""
         loop = asyncio.get_running_loop()
 
         def done(future: Future[Any]) -> None:
@@ -231,9 +245,9 @@ class Member:
             try:
                 loop.call_soon_threadsafe(answered, response)
             except RuntimeError:
-                logger.debug("the answer to a forwarded request came after the end")
+                logger.debug("an answer of the controllers came after the end")
 
-        self.link.ask(envelope).add_done_callback(done)
+        asked.add_done_callback(done)
 
     def allocate_producer_ids(self) -> range:
         """The block that was asked for ahead. COORDINATOR_LOAD_IN_PROGRESS while there is none."""
@@ -249,27 +263,19 @@ class Member:
         if self._is_asking_producer_ids:
             return
         self._is_asking_producer_ids = True
-        loop = asyncio.get_running_loop()
         request = AllocateProducerIdsRequest(broker_id=self._settings.node_id, broker_epoch=self.broker_epoch)
 
-        def take(future: Future[Any]) -> None:
+        def take(response: Any) -> None:
             self._is_asking_producer_ids = False
-            if future.cancelled() or future.exception() is not None:
+            if response is None:
                 return
-            response = future.result()
             if response.error_code:
                 logger.warning("no producer ids: %s", ErrorCode(response.error_code).name)
                 return
             first = response.producer_id_start
             self._producer_ids = range(first, first + response.producer_id_len)
 
-        def done(future: Future[Any]) -> None:
-            try:
-                loop.call_soon_threadsafe(take, future)
-            except RuntimeError:
-                logger.debug("producer ids came after the end")
-
-        self.link.ask(request).add_done_callback(done)
+        self._call_back(self.link.ask(request), take)
 
 
 async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Member]:
@@ -306,6 +312,50 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     ending.callback(member.close)
     await member.join()
     return bound, member
+
+
+def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replication:
+    """Replication begins before clients are served. `ending` gets what ends it."""
+    from odradek.server.following import Following
+    from odradek.server.leading import Altering, Leading
+    from odradek.server.replica_log import ReplicationSettings
+    from odradek.server.replication import Replication
+
+    node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
+    config, cluster = node.config.replication, node.config.cluster
+    assert cluster is not None
+    settings = ReplicationSettings(
+        node_id=node.id,
+        listener=cluster.inter_broker_listener.name,
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_response_max_bytes,
+        partition_max_bytes=config.replica_fetch_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        socket_timeout_ms=config.replica_socket_timeout_ms,
+        fetchers_per_leader=config.num_replica_fetchers,
+    )
+
+    def current_view() -> ClusterView:
+        return member.view
+
+    def broker_epoch() -> int:
+        return member.broker_epoch
+
+    altering = Altering(node.id, broker_epoch, current_view, member.ask_for_isr, schedule.timers)
+    replication = Replication(
+        settings,
+        store,
+        schedule.timers,
+        Leading(settings, store, current_view, altering),
+        Following(settings, store, schedule, current_view, broker_epoch, node.now_ms),
+    )
+    ending.callback(replication.close)
+    replication.begin(member.view)
+    member.publisher.subscribe(replication.view_changed)
+    member.when_leaving = partial(setattr, replication, "is_in_shutdown", True)
+    return replication
 
 
 def deciding_of(member: Member) -> Deciding:

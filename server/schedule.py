@@ -22,6 +22,7 @@ class Schedule:
     __slots__ = (
         "changes",
         "conversions",
+        "cuts",
         "loop",
         "moves",
         "reads",
@@ -46,6 +47,8 @@ class Schedule:
         """Work that only waits for the disk."""
         self.moves = WorkQueue(loop)
         """Moves of partitions between data directories."""
+        self.cuts = WorkQueue(loop)
+        """Logs of followers that are cut, as their leaders have them."""
         self.reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         """Reads of records that are not in memory."""
         self.conversions = WorkQueues(loop, _conversions_at_once())
@@ -74,6 +77,7 @@ class Schedule:
             self.conversions,
             self.saves,
             self.moves,
+            self.cuts,
         ):
             queue.close()
         self.timers.close()

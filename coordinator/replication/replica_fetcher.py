@@ -225,8 +225,8 @@ class ReplicaFetcher:
         if not wanted:
             return None
         part, settings = self.session.next_part(wanted), self.settings
+        # Since Fetch 15, which every cluster here has, the state says who fetches.
         return FetchRequest(
-            replica_id=self.node_id,
             replica_state=ReplicaState(replica_id=self.node_id, replica_epoch=self.broker_epoch()),
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
@@ -269,11 +269,14 @@ class ReplicaFetcher:
 
     def failed(self, request: FetchRequest | ListOffsetsRequest, now_ms: int) -> None:
         """No answer came, or one that cannot be read: all wait for `replica.fetch.backoff.ms`."""
-        if request is not self._in_flight:
-            return
-        self._in_flight = None
-        if isinstance(request, FetchRequest):
+        if request is self._in_flight:
+            self.give_up(now_ms)
+
+    def give_up(self, now_ms: int) -> None:
+        """As `failed`, whatever is under way."""
+        if isinstance(self._in_flight, FetchRequest):
             self.session.failed()
+        self._in_flight = None
         self._back_off(self.partitions.values(), now_ms)
 
     def fetch_answered(

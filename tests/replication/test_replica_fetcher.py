@@ -101,7 +101,7 @@ class Follower:
     def answer_offset(self, offset, error_code=0):
         request = self.next()
         assert isinstance(request, ListOffsetsRequest)
-        assert request.replica_id == -1
+        assert request.replica_id == 2
         (asked,) = request.topics[0].partitions
         data = ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=error_code, offset=offset

@@ -126,7 +126,7 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
         server = BrokerServer(config, now_ms=clock.now_ms)
         try:
             await server.start()
-            finish(server.machine.creating_topics([NewTopic("t", configs={"cleanup.policy": "compact"})]))
+            finish(server.plane.creating_topics([NewTopic("t", configs={"cleanup.policy": "compact"})]))
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             async with asyncio.timeout(20):
                 while not len(server.connections):

@@ -314,7 +314,7 @@ def test_a_prefix_is_forgotten_when_the_cluster_changes(tmp_path):
     async def story(node):
         await node.ask(node.request(9, batch()), 9)
         assert node.from_prefix == 1
-        node.server.machine.delete_topics(["t"])
+        node.server.plane.delete_topics(["t"])
         _, answer = await node.ask(node.request(9, batch()), 9)
         assert answer.responses[0].partition_responses[0].error_code == 3
         names = [metadata.MetadataRequestTopic(name="t")]

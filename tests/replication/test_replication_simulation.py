@@ -375,7 +375,7 @@ def takes_the_log_end_of_another_life(patch):
 def does_not_wait_for_who_is_being_added(patch):
     """KIP-497: then the high watermark is wrong where the change was made and its answer is lost."""
     patch(InSync, "maximal", property(lambda self: self.isr))
-    patch(LeaderState, "_is_joining", lambda *arguments: False)
+    waits_for_nobody_who_is_joining(patch)
 
 
 def does_not_wait_for_who_is_being_removed(patch):
@@ -413,7 +413,13 @@ def a_rejected_change_stays_pending(patch):
     patch(LeaderState, "altered", waits)
 
 
+def waits_for_nobody_who_is_joining(patch):
+    """No loss by itself; but it covers what changes of the ISR might do wrong."""
+    patch(LeaderState, "_is_joining", lambda *arguments: False)
+
+
 def an_uncertain_change_is_taken_back(patch):
+    waits_for_nobody_who_is_joining(patch)
     altered = LeaderState.altered
 
     def takes_back(self, change, answer, now_ms):
@@ -435,6 +441,7 @@ def takes_late_answers(patch):
 
 
 def a_repeated_view_ends_the_pending_change(patch):
+    waits_for_nobody_who_is_joining(patch)
     patch(LeaderState, "_replaces_isr", lambda *arguments: True)
 
 

@@ -25,7 +25,8 @@ end of this one, this one begins anew there, with its high watermark (KAFKA-9491
 Effects change logs, which may take long: their partition is busy, and left out of requests, until `done`. Who
 carries them out holds back views of a busy partition.
 
-OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part.
+OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part. Requests are for
+Fetch 15 or later (KIP-903) and ListOffsets 4 or later.
 
 Source: `AbstractFetcherThread`, `ReplicaFetcherThread` and `RemoteLeaderEndPoint` of Kafka.
 """
@@ -226,7 +227,6 @@ class ReplicaFetcher:
             return None
         part, settings = self.session.next_part(wanted), self.settings
         return FetchRequest(
-            replica_id=self.node_id,
             replica_state=ReplicaState(replica_id=self.node_id, replica_epoch=self.broker_epoch()),
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,

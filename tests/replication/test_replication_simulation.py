@@ -13,7 +13,6 @@ from odradek.coordinator.replication.replica_fetcher import Phase, ReplicaFetche
 from odradek.coordinator.replication.replica_state import (
     BeginEpoch,
     FollowerRead,
-    FollowerState,
     LeaderState,
 )
 from odradek.coordinator.replication.transitions import Follow
@@ -65,19 +64,14 @@ def notes_no_epoch_without_records(patch):
     patch(LeaderState, "lead", silent)
 
 
-def knows_followers_of_a_former_time(patch):
-    reset = FollowerState.reset
+def knows_its_followers_when_it_leads_again(patch):
+    """As Kafka does (`resetReplicaState`), where it has not heard of the leader in between."""
+    follower_of = LeaderState._follower_of_new_epoch
 
-    def keeps(self, leader_end_offset, now_ms, *, is_in_sync, was_leading):
-        reset(self, leader_end_offset, now_ms, is_in_sync=is_in_sync, was_leading=True)
+    def keeps(self, replica_id, view, now_ms):
+        return self.followers[replica_id] if self.is_leading else follower_of(self, replica_id, view, now_ms)
 
-    patch(FollowerState, "reset", keeps)
-    patch(LeaderState, "resign", lambda self, known: patch_epochs(self, known))
-
-
-def patch_epochs(leader, known):
-    leader.leader_epoch, leader.partition_epoch = known
-    leader.is_leading = False
+    patch(LeaderState, "_follower_of_new_epoch", keeps)
 
 
 def a_new_epoch_of_the_same_leader_restarts_nothing(patch):
@@ -465,7 +459,7 @@ def never_removes_anybody(patch):
 
 BUGS = [
     notes_no_epoch_without_records,
-    knows_followers_of_a_former_time,
+    knows_its_followers_when_it_leads_again,
     a_new_epoch_of_the_same_leader_restarts_nothing,
     does_not_hear_of_another_isr_in_the_same_epoch,
     believes_older_views,

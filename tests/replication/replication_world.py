@@ -346,15 +346,21 @@ class World:
 
     # A run
 
-    def play(self) -> "World":
+    def begin(self) -> None:
         self.at(0, self.tick)
         for node in self.nodes.values():
             node.start()
         for consumer in self.consumers:
             self.at(500, consumer.read)
+
+    def play(self) -> "World":
+        self.begin()
         self.at(400, self.produce)
         self.at(1_500, self.trouble)
         self.run(CHAOS_MS)
+        return self.end()
+
+    def end(self) -> "World":
         self.chaos = False
         self.blocked.clear()
         for node in self.nodes.values():
@@ -511,12 +517,14 @@ class Node:
         self.clean_epoch = -1
         if loses:
             for key, log in self.disk.items():
-                offset = self.world.random.randint(log.flushed_offset, log.log_end_offset)
-                before = log.log_end_offset
-                log.lose(offset)
-                if log.log_end_offset < before:
-                    self.world.counts["losses"] += 1
-                    self.world.dirty.add((self.id, key))
+                self.lose(key, log, self.world.random.randint(log.flushed_offset, log.log_end_offset))
+
+    def lose(self, key, log: ModelLog, offset: int) -> None:
+        before = log.log_end_offset
+        log.lose(offset)
+        if log.log_end_offset < before:
+            self.world.counts["losses"] += 1
+            self.world.dirty.add((self.id, key))
 
     def stop(self) -> None:
         self.is_up = False
@@ -540,17 +548,15 @@ class Node:
 
     def ask_controller(self, action, *arguments, then) -> None:
         """`then` gets the answer in this life, if it comes."""
-        world, life = self.world, self.life
+        self.world.send(self.id, CONTROLLER, self.serve_request, action, arguments, self.life, then)
 
-        def served():
-            answer = action(*arguments)
-            world.send(CONTROLLER, self.id, answered, answer)
+    def serve_request(self, action, arguments, life: int, then) -> None:
+        """At the controller."""
+        self.world.send(CONTROLLER, self.id, self.request_served, action(*arguments), life, then)
 
-        def answered(answer):
-            if life == self.life:
-                then(answer)
-
-        world.send(self.id, CONTROLLER, served)
+    def request_served(self, answer, life: int, then) -> None:
+        if life == self.life:
+            then(answer)
 
     def ask_controller_for(self, action, then) -> None:
         self.ask_controller(action, then=then)

@@ -447,6 +447,7 @@ class Node:
         self.replicas: dict = {}
         self.queue = AlterPartitionQueue()
         self.fetchers = ReplicaFetchers(self.id, lambda: self.broker_epoch, FetcherSettings())
+        self.wakes: dict = {}
         self.sessions: dict = {}
         self.polls: list = []
         self.backlog = []
@@ -874,8 +875,7 @@ class Node:
     def pump_fetcher(self, fetcher) -> None:
         request = fetcher.next_request(self.now_ms)
         if request is None:
-            if fetcher.wake_at_ms is not None:
-                self.at(max(fetcher.wake_at_ms - self.now_ms, 1), self.pump_fetcher_if_there, fetcher)
+            self.wake_later(fetcher)
             return
         world, leader, life = self.world, self.world.nodes[fetcher.leader_id], self.life
         is_fetch = isinstance(request, FetchRequest)
@@ -906,7 +906,14 @@ class Node:
             world.send(self.id, leader.id, leader.serve_offsets, request, answer)
         self.at(ANSWER_WITHIN_MS, given_up)
 
+    def wake_later(self, fetcher) -> None:
+        wake_at_ms = fetcher.wake_at_ms
+        if wake_at_ms is not None and self.wakes.get(fetcher) != wake_at_ms:
+            self.wakes[fetcher] = wake_at_ms
+            self.at(max(wake_at_ms - self.now_ms, 1), self.pump_fetcher_if_there, fetcher)
+
     def pump_fetcher_if_there(self, fetcher) -> None:
+        self.wakes.pop(fetcher, None)
         if self.fetchers.fetchers.get((fetcher.leader_id, 0)) is fetcher:
             self.pump_fetcher(fetcher)
 

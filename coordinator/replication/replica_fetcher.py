@@ -25,7 +25,8 @@ end of this one, this one begins anew there, with its high watermark (KAFKA-9491
 Effects change logs, which may take long: their partition is busy, and left out of requests, until `done`. Who
 carries them out holds back views of a busy partition.
 
-OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part.
+OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part. Requests are for
+Fetch 15 or later (KIP-903) and ListOffsets 4 or later.
 
 Source: `AbstractFetcherThread`, `ReplicaFetcherThread` and `RemoteLeaderEndPoint` of Kafka.
 """

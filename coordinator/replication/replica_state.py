@@ -115,15 +115,6 @@ class FollowerState:
     caught_up_ms: int = NEVER_MS
     """The latest time at which it had all that the leader had."""
 
-    def reset(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool, was_leading: bool) -> None:
-        """A new leader epoch. Who led before still knows the follower's log."""
-        if not was_leading:
-            self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
-            self.broker_epoch = None
-        self.leader_end_offset = leader_end_offset if was_leading else UNKNOWN_OFFSET
-        self.fetched_ms = now_ms if was_leading and is_in_sync else NEVER_MS
-        self.caught_up_ms = now_ms if is_in_sync else NEVER_MS
-
     def fetched(
         self,
         fetch_offset: int,
@@ -200,13 +191,19 @@ class LeaderState:
 
     def _begin_epoch(self, view: PartitionMetadata, now_ms: int) -> BeginEpoch:
         start_offset = self.log.log_end_offset
-        for replica_id, follower in self.followers.items():
-            follower.reset(
-                start_offset, now_ms, is_in_sync=replica_id in view.isr, was_leading=self.is_leading
-            )
+        self.followers = {
+            replica_id: self._follower_of_new_epoch(replica_id, view, now_ms) for replica_id in self.followers
+        }
         self.leader_epoch = view.leader_epoch
         self.epoch_start_offset = start_offset
         return BeginEpoch(self.key, view.leader_epoch, start_offset)
+
+    def _follower_of_new_epoch(self, replica_id: int, view: PartitionMetadata, now_ms: int) -> FollowerState:
+        """Its log end is unknown, also where this node led before: in an epoch that it has not heard of the
+        follower may have been cut. (Kafka keeps the log end there, and may commit what one in sync lacks.)
+        Who is in sync is given time to fetch.
+        """
+        return FollowerState(caught_up_ms=now_ms if replica_id in view.isr else NEVER_MS)
 
     def resign(self, known: Known) -> None:
         """Another leads, or nobody, by a view with these epochs: nothing of this time is left."""

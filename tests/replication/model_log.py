@@ -95,11 +95,10 @@ class ModelLog:
             found.append(batch)
         return found
 
-    def at(self, offset: int) -> tuple[int, int] | None:
-        """Leader epoch and value of the record there."""
+    def batch_at(self, offset: int) -> Batch | None:
         place = self.place_of(offset)
         if place < len(self.batches) and self.batches[place].base_offset <= offset:
-            return self.batches[place].leader_epoch, self.batches[place].value
+            return self.batches[place]
         return None
 
     def content_from(self, offset: int) -> tuple[list[Batch], list[tuple[int, int]]]:

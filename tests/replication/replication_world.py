@@ -20,7 +20,14 @@ from odradek.coordinator.replication.in_sync import AlterIsr
 from odradek.coordinator.replication.replica_fetcher import BeginAnew, Failed, Truncate
 from odradek.coordinator.replication.replica_fetchers import ReplicaFetchers
 from odradek.coordinator.replication.replica_state import BeginEpoch, HighWatermark, LeaderState
-from odradek.coordinator.replication.transitions import Delete, Follow, Lead, Stop, first_high_watermark, transition
+from odradek.coordinator.replication.transitions import (
+    Delete,
+    Follow,
+    Lead,
+    Stop,
+    first_high_watermark,
+    transition,
+)
 from odradek.coordinator.replication.values import NO_LEADER
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
@@ -70,6 +77,37 @@ class FetcherSettings:
     backoff_ms = 80
 
 
+class Weather:
+    """How likely what is, in one world: in each world some kinds of trouble are frequent, others absent."""
+
+    KINDS = (
+        ("crash", 4),
+        ("cut_links", 5),
+        ("pause", 2),
+        ("shut_down", 1),
+        ("set_clock", 1),
+        ("slow_disk", 2),
+        ("delete", 2),
+        ("prefer", 2),
+        ("reassign", 2),
+        ("begin_epoch", 1),
+    )
+
+    def __init__(self, choose: random.Random) -> None:
+        self.kinds = [getattr(World, name) for name, _ in self.KINDS]
+        self.weights = [weight * choose.choice((0.2, 1, 1, 3)) for _, weight in self.KINDS]
+        self.late = choose.choice((0.005, 0.02, 0.1))
+        """Messages that take long."""
+        self.lost = choose.choice((0.002, 0.01, 0.05))
+        """Requests and answers, of nodes and controller."""
+        self.image_lag_ms = choose.choice((8, 8, 300, 1_200))
+        self.late_files = choose.choice((0, 0.05, 0.3))
+        """Answers whose records are read when they are sent."""
+
+    def trouble(self, choose: random.Random):
+        return choose.choices(self.kinds, self.weights)[0]
+
+
 class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -81,6 +119,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.found: list[str] = []
         choose = self.random
+        self.weather = Weather(choose)
         count = 3 + seed % 3
         self.has_elr = choose.random() < 0.6
         self.min_isr = choose.choice((1, 2, 2))
@@ -124,11 +163,11 @@ class World:
         return self.chaos and self.random.random() < probability
 
     def latency(self) -> int:
-        return self.random.randrange(1, 1_500 if self.happens(0.02) else 8)
+        return self.random.randrange(1, 1_500 if self.happens(self.weather.late) else 8)
 
     def send(self, source: int, target: int, action, *arguments) -> None:
         """`action` is done where it arrives: perhaps late, twice or never."""
-        if (source, target) in self.blocked or self.happens(0.01):
+        if (source, target) in self.blocked or self.happens(self.weather.lost):
             self.counts["lost"] += 1
             return
         for _ in range(2 if self.happens(0.01) else 1):
@@ -146,8 +185,9 @@ class World:
 
     def published(self) -> None:
         for node_id in self.nodes:
-            if not self.happens(0.05):
-                self.send(CONTROLLER, node_id, self.nodes[node_id].see, self.controller.image)
+            lag_ms = self.random.randrange(self.weather.image_lag_ms) if self.chaos else 0
+            see, image = self.nodes[node_id].see, self.controller.image
+            self.at(lag_ms, self.send, CONTROLLER, node_id, see, image)
 
     def tick(self) -> None:
         self.controller.tick()
@@ -190,9 +230,8 @@ class World:
         log = node.disk.get(key)
         if log is None:
             self.complain(f"{key}: {node.id} has no log, and should have {batch}")
-        elif batch.last_offset >= log.log_start_offset:
-            if log.at(batch.base_offset) != (batch.leader_epoch, batch.value):
-                self.complain(f"{key}: {node.id} lacks the committed {batch} {when}")
+        elif batch.last_offset >= log.log_start_offset and batch != log.batch_at(batch.base_offset):
+            self.complain(f"{key}: {node.id} lacks the committed {batch} {when}")
 
     def changed(self, key, added) -> None:
         """The controller has another ISR. Who comes into it has all that was committed."""
@@ -220,9 +259,7 @@ class World:
         self.dirty.discard((node_id, key))
         log = self.nodes[node_id].disk.get(key) or ModelLog()
         self.committed[key] = {
-            offset: batch
-            for offset, batch in self.committed[key].items()
-            if log.at(offset) == (batch.leader_epoch, batch.value)
+            offset: batch for offset, batch in self.committed[key].items() if log.batch_at(offset) == batch
         }
 
     def begins_to_lead(self, node, key, leader_epoch: int) -> None:
@@ -250,32 +287,40 @@ class World:
         choose = self.random
         node = choose.choice(list(self.nodes.values()))
         key = choose.choice(list(self.committed))
-        what = choose.random()
-        if what < 0.16:
-            node.crash(loses=choose.random() < 0.6)
-        elif what < 0.26:
-            node.pause(choose.choice((300, 1_500, 3_000)))
-        elif what < 0.46:
-            self.cut_links(node)
-        elif what < 0.52:
-            node.wants_shutdown = True
-        elif what < 0.58:
-            node.skew_ms += choose.choice((-700, 700, 3_000))
-        elif what < 0.66:
-            node.disk_ms = choose.choice((0, 30, 400))
-        elif what < 0.74:
-            node.delete_records(key)
-        elif what < 0.80:
-            self.controller.prefer(key)
-        elif what < 0.88 and len(self.nodes) > 3:
-            partition = self.controller.partitions[key]
-            add = choose.choice(list(self.nodes))
-            self.controller.reassign(key, add, choose.choice(partition.replicas))
-        elif what < 0.92:
-            self.controller.begin_epoch(key)
+        self.weather.trouble(choose)(self, node, key)
         self.at(choose.randrange(50, 700), self.trouble)
 
-    def cut_links(self, node) -> None:
+    def crash(self, node, key) -> None:
+        node.crash(loses=self.random.random() < 0.6)
+
+    def pause(self, node, key) -> None:
+        node.pause(self.random.choice((300, 1_500, 3_000)))
+
+    def shut_down(self, node, key) -> None:
+        node.wants_shutdown = True
+
+    def set_clock(self, node, key) -> None:
+        node.skew_ms += self.random.choice((-700, 700, 3_000))
+
+    def slow_disk(self, node, key) -> None:
+        node.disk_ms = self.random.choice((0, 30, 400))
+
+    def delete(self, node, key) -> None:
+        node.delete_records(key)
+
+    def prefer(self, node, key) -> None:
+        self.controller.prefer(key)
+
+    def reassign(self, node, key) -> None:
+        if len(self.nodes) > 3:
+            self.controller.reassign(
+                key, node.id, self.random.choice(self.controller.partitions[key].replicas)
+            )
+
+    def begin_epoch(self, node, key) -> None:
+        self.controller.begin_epoch(key)
+
+    def cut_links(self, node, key) -> None:
         """To and from some, in one direction or both, or the controller alone; some of it heals soon."""
         choose = self.random
         others = [CONTROLLER, *(one for one in self.nodes if one != node.id)]
@@ -301,15 +346,21 @@ class World:
 
     # A run
 
-    def play(self) -> "World":
+    def begin(self) -> None:
         self.at(0, self.tick)
         for node in self.nodes.values():
             node.start()
         for consumer in self.consumers:
             self.at(500, consumer.read)
+
+    def play(self) -> "World":
+        self.begin()
         self.at(400, self.produce)
         self.at(1_500, self.trouble)
         self.run(CHAOS_MS)
+        return self.end()
+
+    def end(self) -> "World":
         self.chaos = False
         self.blocked.clear()
         for node in self.nodes.values():
@@ -396,6 +447,7 @@ class Node:
         self.replicas: dict = {}
         self.queue = AlterPartitionQueue()
         self.fetchers = ReplicaFetchers(self.id, lambda: self.broker_epoch, FetcherSettings())
+        self.wakes: dict = {}
         self.sessions: dict = {}
         self.polls: list = []
         self.backlog = []
@@ -452,8 +504,9 @@ class Node:
             log.high_watermark = first_high_watermark(
                 log.checkpoint, log.log_start_offset, log.log_end_offset
             )
-        incarnation = object()
-        self.at(1, self.register, incarnation)
+        self.incarnation = object()
+        self.at(1, self.register)
+        self.at(HEARTBEAT_MS, self.heartbeat)
         self.at(self.world.random.randrange(100, 400), self.keep_files)
         self.at(LAG_MS // 2, self.shrink)
 
@@ -465,12 +518,14 @@ class Node:
         self.clean_epoch = -1
         if loses:
             for key, log in self.disk.items():
-                offset = self.world.random.randint(log.flushed_offset, log.log_end_offset)
-                before = log.log_end_offset
-                log.lose(offset)
-                if log.log_end_offset < before:
-                    self.world.counts["losses"] += 1
-                    self.world.dirty.add((self.id, key))
+                self.lose(key, log, self.world.random.randint(log.flushed_offset, log.log_end_offset))
+
+    def lose(self, key, log: ModelLog, offset: int) -> None:
+        before = log.log_end_offset
+        log.lose(offset)
+        if log.log_end_offset < before:
+            self.world.counts["losses"] += 1
+            self.world.dirty.add((self.id, key))
 
     def stop(self) -> None:
         self.is_up = False
@@ -494,32 +549,33 @@ class Node:
 
     def ask_controller(self, action, *arguments, then) -> None:
         """`then` gets the answer in this life, if it comes."""
-        world, life = self.world, self.life
+        self.world.send(self.id, CONTROLLER, self.serve_request, action, arguments, self.life, then)
 
-        def served():
-            answer = action(*arguments)
-            world.send(CONTROLLER, self.id, answered, answer)
+    def serve_request(self, action, arguments, life: int, then) -> None:
+        """At the controller."""
+        self.world.send(CONTROLLER, self.id, self.request_served, action(*arguments), life, then)
 
-        def answered(answer):
-            if life == self.life:
-                then(answer)
+    def request_served(self, answer, life: int, then) -> None:
+        if life == self.life:
+            then(answer)
 
-        world.send(self.id, CONTROLLER, served)
+    def ask_controller_for(self, action, then) -> None:
+        self.ask_controller(action, then=then)
 
-    def register(self, incarnation) -> None:
+    def register(self) -> None:
         if self.broker_epoch < 0:
-            controller = self.world.controller
-            self.ask_controller(
-                controller.register, self.id, incarnation, self.clean_epoch, then=self.registered
-            )
-            self.at(300, self.register, incarnation)
+            register = self.world.controller.register
+            self.ask_controller(register, self.id, self.incarnation, self.clean_epoch, then=self.registered)
+            self.at(300, self.register)
 
     def registered(self, epoch: int | None) -> None:
         if epoch is not None and self.broker_epoch < 0:
             self.broker_epoch = epoch
-            self.heartbeat()
 
     def heartbeat(self) -> None:
+        self.at(HEARTBEAT_MS, self.heartbeat)
+        if self.broker_epoch < 0:
+            return
         controller = self.world.controller
         offset = -1 if self.image is None else self.image.version
         self.ask_controller(
@@ -532,11 +588,16 @@ class Node:
         )
         if self.image is None or self.image.version < controller.version:
             # The metadata log is fetched again and again.
-            self.ask_controller(lambda: controller.image, then=self.see)
-        self.at(HEARTBEAT_MS, self.heartbeat)
+            lag_ms = self.world.weather.image_lag_ms if self.world.chaos else 0
+            self.at(lag_ms, self.ask_controller_for, lambda: controller.image, self.see)
 
     def heartbeat_answered(self, answer) -> None:
-        if answer is not None and answer[0] and self.wants_shutdown:
+        if answer is None:
+            # A late request of a former life has taken its place (STALE_BROKER_EPOCH).
+            if self.broker_epoch >= 0:
+                self.broker_epoch = -1
+                self.register()
+        elif answer[0] and self.wants_shutdown:
             self.world.counts["stops in order"] += 1
             for log in self.disk.values():
                 log.flush()
@@ -551,7 +612,7 @@ class Node:
         if self.image is not None and image.version <= self.image.version:
             return
         self.image = image
-        again = self.world.happens(0.05)
+        again = self.world.happens(0.1)
         for key, view in image.partitions.items():
             if again or view != self.views.get(key):
                 self.views[key] = view
@@ -666,9 +727,7 @@ class Node:
                 answered(ErrorCode.REQUEST_TIMED_OUT)
 
         controller = self.world.controller
-        self.ask_controller(
-            controller.alter_partition, self.id, self.broker_epoch, request, then=answered
-        )
+        self.ask_controller(controller.alter_partition, self.id, self.broker_epoch, request, then=answered)
         self.at(ANSWER_WITHIN_MS, given_up)
         self.at(ANSWER_WITHIN_MS + 60, self.pump_queue)
 
@@ -816,15 +875,16 @@ class Node:
     def pump_fetcher(self, fetcher) -> None:
         request = fetcher.next_request(self.now_ms)
         if request is None:
-            if fetcher.wake_at_ms is not None:
-                self.at(max(fetcher.wake_at_ms - self.now_ms, 1), self.pump_fetcher_if_there, fetcher)
+            self.wake_later(fetcher)
             return
         world, leader, life = self.world, self.world.nodes[fetcher.leader_id], self.life
         is_fetch = isinstance(request, FetchRequest)
 
         def answer(response):
-            if is_fetch and world.happens(0.1):
-                world.at(world.random.randrange(500), leader.send_from_file, request, response, answered, self.id)
+            if is_fetch and world.happens(world.weather.late_files):
+                world.at(
+                    world.random.randrange(500), leader.send_from_file, request, response, answered, self.id
+                )
             else:
                 world.send(leader.id, self.id, answered, response)
 
@@ -846,7 +906,14 @@ class Node:
             world.send(self.id, leader.id, leader.serve_offsets, request, answer)
         self.at(ANSWER_WITHIN_MS, given_up)
 
+    def wake_later(self, fetcher) -> None:
+        wake_at_ms = fetcher.wake_at_ms
+        if wake_at_ms is not None and self.wakes.get(fetcher) != wake_at_ms:
+            self.wakes[fetcher] = wake_at_ms
+            self.at(max(wake_at_ms - self.now_ms, 1), self.pump_fetcher_if_there, fetcher)
+
     def pump_fetcher_if_there(self, fetcher) -> None:
+        self.wakes.pop(fetcher, None)
         if self.fetchers.fetchers.get((fetcher.leader_id, 0)) is fetcher:
             self.pump_fetcher(fetcher)
 

@@ -11,6 +11,7 @@ from odradek.coordinator.replication.replica_fetcher import (
 )
 from odradek.coordinator.replication.replica_fetchers import ReplicaFetchers
 from odradek.coordinator.replication.truncation import truncation_offset
+from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
     EpochEndOffset,
@@ -142,6 +143,23 @@ def test_a_fetch_says_where_the_log_ends_in_which_epoch_and_who_asks():
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 102)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10_000)
+
+
+@pytest.mark.parametrize("version", [15, 17, 18])
+def test_a_fetch_comes_over_the_wire_as_it_is_meant(version):
+    follower = Follower(log_of(3, 4, 4))
+    request = decode_message(FetchRequest, version, encode_message(follower.next(), version))
+    assert follower.asked(request) == [(0, 3, 4, 5)]
+    assert (request.replica_state.replica_id, request.topics[0].topic_id) == (2, TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", [7, 9, 10, 11])
+def test_a_question_for_offsets_comes_over_the_wire_as_it_is_meant(version):
+    follower = Follower(log_of(4, 4))
+    out_of_range(follower)
+    request = decode_message(ListOffsetsRequest, version, encode_message(follower.next(), version))
+    (asked,) = request.topics[0].partitions
+    assert (request.replica_id, asked.timestamp, asked.current_leader_epoch) == (2, -1, 5)
 
 
 def test_one_request_is_under_way_at_a_time():

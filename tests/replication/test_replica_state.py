@@ -146,12 +146,15 @@ def test_a_new_leader_knows_nothing_of_its_followers_and_those_in_sync_are_given
     assert leader.log.high_watermark == 0
 
 
-def test_a_leader_that_is_elected_again_still_knows_them():
+def test_nor_does_a_leader_that_is_elected_again():
+    """Between the two another may have led, and cut the followers."""
     leader = Leader()
     leader.fetch(2, 10)
-    effects = leader.state.lead(View(leader_epoch=6, partition_epoch=11), leader.now_ms)
-    assert effects == [BeginEpoch(KEY, 6, 10)]
-    assert leader.state.followers[2].log_end_offset == 10
+    leader.fetch(3, 10)
+    effects = leader.state.lead(View(leader_epoch=7, partition_epoch=12), leader.now_ms)
+    assert effects == [BeginEpoch(KEY, 7, 10)]
+    assert {follower.log_end_offset for follower in leader.state.followers.values()} == {-1}
+    assert leader.append() == []
 
 
 def test_another_isr_in_the_same_epoch_begins_nothing_anew():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.apis.replicas import FetchingReplica
 from odradek.apis.fetch_plan import Diverging, FetchAttempt, FetchPlan, Missing, PlannedPartition
+from odradek.apis.replicas import FetchingReplica
 from odradek.storage.log.partition import READ_COMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import iter_records
@@ -79,7 +79,11 @@ def test_a_reader_whose_log_has_left_ours_learns_where(node):
         (PlannedPartition("t", 0, 9, PLENTY), {}, ErrorCode.OFFSET_OUT_OF_RANGE),
         (PlannedPartition("t", 0, 0, PLENTY, current_leader_epoch=7), {}, ErrorCode.UNKNOWN_LEADER_EPOCH),
         (PlannedPartition("", 0, 0, PLENTY, topic_id=b"?" * 16), {"by_topic_id": True}, None),
-        (PlannedPartition("t", 0, 0, PLENTY), {"replica": FetchingReplica(2, -1)}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (
+            PlannedPartition("t", 0, 0, PLENTY),
+            {"replica": FetchingReplica(2, -1)},
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ),
     ],
     ids=["offset", "epoch", "topic id", "follower"],
 )

@@ -81,6 +81,7 @@ class Leading:
             leader = LeaderState(key, self._settings.node_id, PartitionLog(partition), self._broker, settings)
             self.leaders[key] = leader
         partition.follow_leader_epoch(view.leader_epoch)
+        partition.appender.high_watermark.refuse(None)
         self._apply(leader.lead(view, monotonic_ms()))
         self._watch(key, partition, leader)
 
@@ -100,7 +101,7 @@ class Leading:
         if watched is not None:
             partition, wake = watched
             partition.unwatch(wake)
-            partition.appender.high_watermark.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            partition.appender.high_watermark.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def shrink(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""

@@ -99,8 +99,10 @@ class Replication:
             return
         if len(view.replicas) == 1:
             if key in self._known:
-                self._drop(key)
                 partition.set_replicated(False)
+                self._drop(key)
+                if view.leader == self._settings.node_id:
+                    partition.appender.high_watermark.refuse(None)
             return
         known = self.leading.known(key) or self._known.get(key, Known())
         decided = transition(self._settings.node_id, known, view, is_in_shutdown=self.is_in_shutdown)

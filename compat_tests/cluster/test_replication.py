@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.reference import kafka_tool
 from odradek.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -81,3 +85,123 @@ def test_a_record_with_acks_all_is_on_both_replicas(
     )
     assert [next(consumer).value for _ in range(100)] == [b"%d" % number for number in range(100)]
     consumer.close()
+
+
+class Load:
+    """A producer with acks=all that goes on through a change of leaders; what it was told is kept."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        self.topic = topic
+        self.acknowledged: list[bytes] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "message.timeout.ms": 60_000,
+                "topic.metadata.refresh.interval.ms": 200,
+            }
+        )
+        self._number = 0
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join(90)
+        assert self._producer.flush(60) == 0
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._producer.produce(self.topic, b"%d" % self._number, partition=0, on_delivery=self._told)
+            self._number += 1
+            self._producer.poll(0.005)
+
+    def _told(self, error: object, message: Any) -> None:
+        assert error is None, error
+        self.acknowledged.append(message.value())
+
+    def wait_for_more(self, count: int = 20) -> None:
+        target = len(self.acknowledged) + count
+        wait_until(lambda: len(self.acknowledged) >= target, "records are acknowledged", seconds=60)
+
+
+def values_in(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=int(DEADLINE_SECONDS * 1000),
+    )
+    values = []
+    for record in consumer:
+        values.append(record.value)
+        if len(values) == count:
+            break
+    consumer.close()
+    return values
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_leader_that_ends_is_followed_by_another_and_nothing_is_lost_or_doubled(
+    odradek: OdradekMember, other: OdradekMember, kafka: KafkaMember, how: str
+) -> None:
+    """It comes back, follows, and is in sync again; then it is the other's turn."""
+    topic = f"leaders-{how}"
+    everybody = {odradek.node_id, other.node_id, kafka.node_id}
+    create(odradek.bootstrap_servers, topic, [odradek.node_id, other.node_id, kafka.node_id])
+    bootstrap = ",".join(one.bootstrap_servers for one in (odradek, other, kafka))
+    wait_until(lambda: isr_of(kafka.bootstrap_servers, topic) == everybody, "all in sync", seconds=60)
+    with Load(bootstrap, topic) as load:
+        load.wait_for_more()
+        for node in (odradek, other):
+            getattr(node, how)()
+            wait_until(
+                lambda node=node: partition(kafka.bootstrap_servers, topic).leader_id != node.node_id,  # type: ignore[misc]
+                "another leads",
+                seconds=60,
+            )
+            load.wait_for_more()
+            node.start()
+            wait_until(lambda: isr_of(kafka.bootstrap_servers, topic) == everybody, "all in sync", seconds=60)
+            load.wait_for_more()
+    count = len(load.acknowledged)
+    assert values_in(kafka.bootstrap_servers, topic, count) == [b"%d" % number for number in range(count)]
+
+
+def test_a_partition_moves_onto_a_node_of_ours_and_off_again_while_records_come(
+    odradek: OdradekMember, kafka: KafkaMember, tmp_path: pathlib.Path
+) -> None:
+    topic = "moved"
+    create(kafka.bootstrap_servers, topic, [kafka.node_id])
+
+    def move_to(*replicas: int) -> None:
+        plan = tmp_path / "plan.json"
+        moved = {"topic": topic, "partition": 0, "replicas": list(replicas)}
+        plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+        arguments = ["--bootstrap-server", odradek.bootstrap_servers, "--reassignment-json-file", str(plan)]
+        kafka_tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *arguments, "--execute")
+        wait_until(
+            lambda: (
+                set(partition(kafka.bootstrap_servers, topic).replica_nodes) == set(replicas)
+                and partition(kafka.bootstrap_servers, topic).leader_id in replicas
+            ),
+            f"the replicas are {replicas}",
+            seconds=60,
+        )
+
+    with Load(f"{odradek.bootstrap_servers},{kafka.bootstrap_servers}", topic) as load:
+        load.wait_for_more()
+        for replicas in ([kafka.node_id, odradek.node_id], [odradek.node_id], [kafka.node_id]):
+            move_to(*replicas)
+            load.wait_for_more()
+    count = len(load.acknowledged)
+    assert values_in(kafka.bootstrap_servers, topic, count) == [b"%d" % number for number in range(count)]

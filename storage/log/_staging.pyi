@@ -226,6 +226,8 @@ class HighWatermark:
         come there."""
     def fail(self, error: KafkaError) -> None:
         """The partition goes away or offline: nobody need wait any more."""
+    def refuse(self, error: KafkaError | None) -> None:
+        """As `fail`, and who comes later gets the error too, until `refuse(None)`."""
     @property
     def is_watched(self) -> bool: ...
     def watch(self, wake: Callable[[], None], at_log_end: bool) -> None: ...

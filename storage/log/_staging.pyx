@@ -530,9 +530,11 @@ cdef class HighWatermark:
     cdef dict _watchers
     cdef dict _end_watchers
     cdef list _waits
+    cdef object _refusal
 
     def __init__(self, int64_t offset):
         self.offset = offset
+        self._refusal = None
         self._watchers = {}
         self._end_watchers = {}
         self._waits = []
@@ -570,9 +572,12 @@ cdef class HighWatermark:
                 done(None)
 
     def when(self, int64_t offset, done):
-        """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not come there."""
+        """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not come
+        there."""
         if offset <= self.offset:
             done(None)
+        elif self._refusal is not None:
+            done(self._refusal)
         else:
             _insort(self._waits, (offset, done), key=_wanted_offset)
 
@@ -583,6 +588,13 @@ cdef class HighWatermark:
         for _, done in waits:
             done(error)
         self.wake()
+
+    def refuse(self, error):
+        """As `fail`, and who comes later gets the error too, until `refuse(None)`: what was staged by a leader
+        is committed after it leads no more."""
+        self._refusal = error
+        if error is not None:
+            self.fail(error)
 
     def watch(self, wake, bint at_log_end):
         if at_log_end:

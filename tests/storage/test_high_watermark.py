@@ -261,3 +261,18 @@ def test_high_watermarks_alone_are_written_only_for_replicated_partitions():
     finish(store.checkpointing.writing_high_watermarks())
     assert disk.operations > operations
     assert b"t 0 3" in disk.open(f"data/{HIGH_WATERMARKS}").read(0, 1000)
+
+
+def test_who_comes_after_the_leadership_is_lost_gets_the_error_until_it_is_there_again():
+    """A leader's staged records are committed after it has resigned."""
+    partition = led()
+    watermark = partition.appender.high_watermark
+    error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    got = []
+    partition.when_high_watermark(1, got.append)
+    watermark.refuse(error)
+    partition.when_high_watermark(1, got.append)
+    assert got == [error, error]
+    watermark.refuse(None)
+    partition.when_high_watermark(1, got.append)
+    assert len(got) == 2

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.addresses import address_of
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
+from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED, replicated_within
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ class LedPartition:
         self.view = view
         self.leader_epoch = view.leader_epoch
 
-    def until(self, *, must_flush: bool, by_all: bool) -> int:
-        """What the answer to an append waits for (`apis/turn.py`); `by_all` with acks=all. With one replica
-        the high watermark is where the log ends after each commit.
+    def until(self, *, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> int:
+        """What the answer to an append waits for (`apis/turn.py`): `by_all` with acks=all, for `timeout_ms`
+        if that is given. With one replica the high watermark is where the log ends after each commit.
         """
         until = FLUSHED if must_flush else COMMITTED
-        return until | REPLICATED if by_all and len(self.view.replicas) > 1 else until
+        if not by_all or len(self.view.replicas) == 1:
+            return until
+        return until | (REPLICATED if timeout_ms is None else replicated_within(timeout_ms))
 
 
 class Leadership:
@@ -104,8 +106,11 @@ def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
-def check_in_sync(led: LedPartition) -> None:
+def check_in_sync(leadership: Leadership, led: LedPartition) -> None:
     """Refuses with NOT_ENOUGH_REPLICAS if the ISR is smaller than `min.insync.replicas`."""
+    if leadership.replicas is not None:
+        leadership.replicas.check_append((led.log.topic, led.log.index))
+        return
     replicas = led.view
     if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
         raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)

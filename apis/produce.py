@@ -21,7 +21,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
-from odradek.apis.leadership import Leadership, LedPartition, add_endpoint, leader_hint
+from odradek.apis.leadership import (
+    Leadership,
+    LedPartition,
+    add_endpoint,
+    check_in_sync,
+    leader_hint,
+)
 from odradek.apis.prefixes import AppendBatch, Prefix
 from odradek.apis.produce_gates import Gates
 from odradek.apis.unverified import Unverified
@@ -81,7 +87,7 @@ class ProduceAnswer(Waiting):
     It is also the callback for the commit of the first partition, so that most requests need no other object.
     """
 
-    __slots__ = ("acks", "connection", "leave", "pending", "response", "single")
+    __slots__ = ("acks", "connection", "leave", "pending", "response", "single", "timeout_ms")
 
     @property
     def holds_back(self) -> bool:  # type: ignore[override]
@@ -89,7 +95,7 @@ class ProduceAnswer(Waiting):
         requests."""
         return self.response is None and self.leave is not None
 
-    def __init__(self, response: ProduceResponse, acks: int) -> None:
+    def __init__(self, response: ProduceResponse, acks: int, timeout_ms: int) -> None:
         # Repeats Waiting.__init__ for speed: every produce request comes here.
         self._clean_up = None
         self._deliver = None
@@ -97,6 +103,8 @@ class ProduceAnswer(Waiting):
         self._settled = False
         self.response: ProduceResponse | None = response
         self.acks = acks
+        self.timeout_ms = timeout_ms
+        """Of an answer that waits for the replicas."""
         self.connection: ConnectionInfo | None = None
         """Set if the client expects no answer (acks=0); an error then closes the connection."""
         self.pending = 1
@@ -276,7 +284,7 @@ class Produce:
         try:
             led = self.leadership.lead(name, index)
             if request.acks == -1:
-                _check_replicas(led)
+                check_in_sync(self.leadership, led)
         except KafkaError:
             return None
         topic_name, topic_id = topic.name, topic.topic_id
@@ -302,7 +310,7 @@ class Produce:
             lambda error: respond(int(error.code), (-1, -1, -1)),
             self._gates.open,
             request.transactional_id is not None,
-            led.until(must_flush=False, by_all=request.acks == -1),
+            led.until(must_flush=False, by_all=request.acks == -1, timeout_ms=request.timeout_ms),
         )
 
     def __call__(
@@ -321,7 +329,7 @@ class Produce:
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
-        answer = ProduceAnswer(response, acks)
+        answer = ProduceAnswer(response, acks, request.timeout_ms)
         judge, take, gates = self._judge, self.take, self._gates.open
         magic_limit = _magic_limit(version)
         last_error: KafkaError | None = None
@@ -398,7 +406,7 @@ class Produce:
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if acks == -1:
-            _check_replicas(led)
+            check_in_sync(self.leadership, led)
         return led, records, verified
 
     def take(
@@ -412,7 +420,9 @@ class Produce:
         partition.base_offset = appended.base_offset
         partition.log_append_time_ms = appended.log_append_time_ms
         partition.log_start_offset = appended.log_start_offset
-        until = led.until(must_flush=appended.must_flush, by_all=answer.acks == -1)
+        until = led.until(
+            must_flush=appended.must_flush, by_all=answer.acks == -1, timeout_ms=answer.timeout_ms
+        )
         if answer.single is None:
             answer.single = partition
             self._turn.add(led.log, answer, until)
@@ -499,10 +509,3 @@ def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.base_offset = -1
     partition.log_append_time_ms = -1
     partition.log_start_offset = -1
-
-
-def _check_replicas(led: LedPartition) -> None:
-    """Refuses with NOT_ENOUGH_REPLICAS if the ISR is too small."""
-    replicas = led.view
-    if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
-        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 COMMITTED, FLUSHED, REPLICATED = 0, 1, 2
 """What an answer waits for, as bits: the commit, which is always waited for, the disk, and all replicas."""
+PATIENCE_BITS = 2
+"""Above these bits: for how many milliseconds it waits for the replicas, 0 for ever."""
+PATIENCE_MS_MAX = 2**29 - 1
+
+
+def replicated_within(timeout_ms: int) -> int:
+    """Wait for the replicas for so long; then the answer is REQUEST_TIMED_OUT, and the records stay."""
+    return REPLICATED | min(max(timeout_ms, 1), PATIENCE_MS_MAX) << PATIENCE_BITS
 
 
 class Committable(Protocol):
@@ -26,6 +34,9 @@ class Committable(Protocol):
 
     def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
         """Calls `done` once the high watermark is at `offset`, at once if it is."""
+
+    def forget_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Whoever asked so waits no more."""
 
     @property
     def log(self) -> object:

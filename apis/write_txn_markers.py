@@ -90,7 +90,7 @@ class MarkerWriter:
         self, marker: storage.EndMarker, topic: str, index: int, done: Callable[[KafkaError | None], None]
     ) -> None:
         led = self._leadership.lead(topic, index)
-        check_in_sync(led)
+        check_in_sync(self._leadership, led)
         appended = led.log.append_marker(marker, now_ms=self._now_ms())
         self._turn.add(led.log, done, led.until(must_flush=appended.must_flush, by_all=True))
 

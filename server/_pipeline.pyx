@@ -86,6 +86,7 @@ cdef enum:
     # As in `apis/turn.py`.
     FLUSHED = 1
     REPLICATED = 2
+    PATIENCE_BITS = 2
     ASK = 1
     APPEND = 2
     SUBMIT = 3
@@ -253,7 +254,7 @@ cdef class Turn:
     cdef _wait_longer(self, partition, done, int until):
         """First for the disk, then for the replicas, which fetch what is committed meanwhile."""
         if until & REPLICATED:
-            done = _Replicating(partition, partition.log_end_offset, done)
+            done = _Replicating(self.loop, partition, done, until >> PATIENCE_BITS)
         if until & FLUSHED:
             self.flushes.add(partition, done)
         else:
@@ -261,22 +262,45 @@ cdef class Turn:
 
 
 cdef class _Replicating:
-    """Waits for the high watermark once the disk has it."""
+    """Waits for the high watermark once the disk has it, not longer than `patience_ms` if that is not 0."""
 
+    cdef object loop
     cdef object partition
     cdef object offset
     cdef object done
+    cdef object timer
+    cdef int patience_ms
 
-    def __init__(self, partition, offset, done):
+    def __init__(self, loop, partition, done, int patience_ms):
+        self.loop = loop
         self.partition = partition
-        self.offset = offset
+        self.offset = partition.log_end_offset
         self.done = done
+        self.timer = None
+        self.patience_ms = patience_ms
 
     def __call__(self, error):
-        if error is None:
-            self.partition.when_high_watermark(self.offset, self.done)
-        else:
-            self.done(error)
+        if error is not None:
+            self.settle(error)
+            return
+        self.partition.when_high_watermark(self.offset, self.settle)
+        if self.done is not None and self.patience_ms:
+            self.timer = self.loop.call_later(self.patience_ms / 1000, self.expire)
+
+    def settle(self, error):
+        """Once: whoever has timed out waits no more, and what comes later is of no use."""
+        done, self.done = self.done, None
+        timer, self.timer = self.timer, None
+        self.partition = None
+        if timer is not None:
+            timer.cancel()
+        if done is not None:
+            done(error)
+
+    def expire(self):
+        self.timer = None
+        self.partition.forget_high_watermark(self.offset, self.settle)
+        self.settle(_KafkaError(_ErrorCode.REQUEST_TIMED_OUT))
 
 
 cdef class Route:

@@ -224,6 +224,8 @@ class HighWatermark:
     def when(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
         """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not
         come there."""
+    def cancel(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Forget a `when` of that offset."""
     def fail(self, error: KafkaError) -> None:
         """The partition goes away or offline: nobody need wait any more."""
     def refuse(self, error: KafkaError | None) -> None:

@@ -6,7 +6,7 @@ watermark (`HighWatermark`), and the first look at what an earlier run has writt
 None of them calls the class that holds it, save for what it was given to call.
 """
 
-from bisect import insort as _insort
+from bisect import bisect_left as _bisect_left, insort as _insort
 from collections import deque as _deque
 from operator import itemgetter as _itemgetter
 
@@ -580,6 +580,16 @@ cdef class HighWatermark:
             done(self._refusal)
         else:
             _insort(self._waits, (offset, done), key=_wanted_offset)
+
+    def cancel(self, int64_t offset, done):
+        """Forget a `when` of that offset."""
+        cdef list waits = self._waits
+        cdef Py_ssize_t place = _bisect_left(waits, offset, key=_wanted_offset)
+        while place < len(waits) and <int64_t> waits[place][0] == offset:
+            if waits[place][1] == done:
+                del waits[place]
+                return
+            place += 1
 
     def fail(self, error):
         """The partition goes away or offline: nobody need wait any more."""

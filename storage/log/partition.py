@@ -85,6 +85,7 @@ class Partition:
         "config",
         "flush",
         "flushing",
+        "forget_high_watermark",
         "index",
         "log",
         "name",
@@ -123,6 +124,7 @@ class Partition:
         self.appender.leader_epoch = leader_epoch
         self.appender.log_start_offset = log_start_offset
         self.commit = self.appender.commit
+        self.forget_high_watermark = self.appender.high_watermark.cancel
         self.appends = Appends(name, log, self.appender)
         self.append_ordinary = self.appends.append_ordinary
         self.append = self.appends.append

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
+from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED, replicated_within
 from odradek.server._pipeline import Turn
 from odradek.server.timers import Timer, Timers, steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -342,6 +342,22 @@ class Followed(Partition):
 
     def when_high_watermark(self, offset, done):
         self.waiting.append((offset, done))
+
+    def forget_high_watermark(self, offset, done):
+        self.waiting.remove((offset, done))
+
+
+def test_replicas_that_are_too_slow_are_waited_for_no_longer_than_the_request_says():
+    async def story(turn, events):
+        partition = Followed(events)
+        turn.add(partition, told(events, "a"), replicated_within(1))
+        turn.add(partition, told(events, "b"), replicated_within(60_000))
+        await until(lambda: "a REQUEST_TIMED_OUT" in events)
+        ((_, done),) = partition.waiting
+        done(None)
+        assert events[-1] == "b ok"
+
+    play(story)
 
 
 def test_an_answer_waits_for_the_commit_the_disk_and_all_replicas_as_it_wants():

@@ -276,3 +276,16 @@ def test_who_comes_after_the_leadership_is_lost_gets_the_error_until_it_is_there
     watermark.refuse(None)
     partition.when_high_watermark(1, got.append)
     assert len(got) == 2
+
+
+def test_who_waits_no_more_is_forgotten_among_others_of_the_same_offset():
+    partition = led()
+    append(partition, 1)
+    got = []
+    waits = [lambda error, number=number: got.append(number) for number in range(3)]
+    for done in waits:
+        partition.when_high_watermark(1, done)
+    partition.forget_high_watermark(1, waits[1])
+    partition.forget_high_watermark(2, waits[0])
+    partition.advance_high_watermark(1)
+    assert got == [0, 2]

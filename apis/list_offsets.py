@@ -5,7 +5,7 @@ tiered, -6 earliest pending upload. There is no tiered storage, so -4 is -2, and
 a Kafka without it. A search by time may decompress a batch of many megabytes, so it is a `Work`. A reader of
 committed records (isolation level 1, from version 2 on) finds nothing after the last stable offset.
 
-Not done yet: requests of followers.
+A follower's request (with a replica id) is about the log itself, a client's about what all replicas have.
 
 Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset, UnifiedLog.fetchOffsetByTimestamp of
 Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
@@ -21,7 +21,7 @@ from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.prefixes import Ask, Prefix
-from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import PLACEHOLDER_32, PLACEHOLDERS, response_template
 from odradek.wire.messages.list_offsets import (
@@ -52,6 +52,9 @@ FIRST_VERSION_OF = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 FIRST_VERSION_WITH_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+NO_ISOLATION = -2
+"""A level that no request may have."""
 REPEATED_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
 """Versions whose requests are remembered: the template of the response includes a leader epoch."""
 NOT_FOUND = (-1, -1, -1)
@@ -82,7 +85,7 @@ class ListOffsets:
         version = context.api_version
         try:
             # The offset may change with every record, all other fields only with the view.
-            finish(self._answer(name, requested, request.isolation_level, version, 0))
+            finish(self._answer(name, requested, _isolation_of(request), version, 0))
             led = self._leadership.lead(name, requested.partition_index)
         except KafkaError:
             return None
@@ -97,7 +100,7 @@ class ListOffsets:
         topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
         response = ListOffsetsResponse(topics=[topic])
         return Ask(
-            partial(_known_end, led, requested.timestamp, request.isolation_level),
+            partial(_known_end, led, requested.timestamp, _isolation_of(request)),
             response_template(response, version, _PLACEHOLDERS),
         )
 
@@ -125,7 +128,7 @@ class ListOffsets:
 
     def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
-        isolation = request.isolation_level
+        isolation = _isolation_of(request)
         # Version 0 answers duplicates each time; later versions have each topic once, and no partition twice.
         twice = _named_twice(request) if version > 0 else {}
         topics: list[ListOffsetsTopicResponse] = []
@@ -160,7 +163,7 @@ class ListOffsets:
             if requested.timestamp < EARLIEST:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             return self._old_style(name, requested, now_ms)
-        if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+        if isolation == NO_ISOLATION:
             # Kafka fails here with this error.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         timestamp = requested.timestamp
@@ -170,6 +173,8 @@ class ListOffsets:
         led = self._leadership.lead(name, requested.partition_index)
         check_leader_epoch(led, requested.current_leader_epoch)
         found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
+        if isolation != READ_LOG_END and (timestamp == LATEST or _is_search(timestamp)):
+            self._check_offset(led, timestamp, offset, version)
         return ListOffsetsPartitionResponse(
             partition_index=requested.partition_index,
             error_code=0,
@@ -177,6 +182,19 @@ class ListOffsets:
             offset=offset,
             leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
         )
+
+    def _check_offset(self, led: LedPartition, timestamp: int, offset: int, version: int) -> None:
+        """A new leader's high watermark may be before the former one's for a while: what a client has read
+        already must not seem to be gone (KIP-207)."""
+        replicas = self._leadership.replicas
+        if replicas is None or (timestamp != LATEST and offset >= 0):
+            return
+        if not replicas.has_offsets((led.log.topic, led.log.index)):
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE
+                if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+                else ErrorCode.LEADER_NOT_AVAILABLE
+            )
 
     def _old_style(
         self, name: str, requested: ListOffsetsPartition, now_ms: int
@@ -191,6 +209,13 @@ class ListOffsets:
         return ListOffsetsPartitionResponse(
             partition_index=requested.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
         )
+
+
+def _isolation_of(request: ListOffsetsRequest) -> int:
+    """A follower asks for the end of the log itself."""
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return NO_ISOLATION
+    return READ_LOG_END if request.replica_id >= 0 else request.isolation_level
 
 
 def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
@@ -220,7 +245,7 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, 
         found = yield from log.search.finding_timestamp(timestamp)
     # A record that the client may not read yet does not count.
     end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
-    if found is None or found[1] >= end:
+    if found is None or (found[1] >= end and isolation != READ_LOG_END):
         return NOT_FOUND
     return found
 
@@ -229,6 +254,8 @@ def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, 
     """`_find` for special timestamps, which need no search."""
     log = led.log
     if timestamp == LATEST:
+        if isolation == READ_LOG_END:
+            return -1, log.log_end_offset, led.leader_epoch
         end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
         return -1, end, led.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

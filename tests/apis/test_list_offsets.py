@@ -13,10 +13,10 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def list_offsets(timestamp, topic="t", index=0, copies=1, isolation=0, **fields):
+def list_offsets(timestamp, topic="t", index=0, copies=1, isolation=0, replica_id=-1, **fields):
     asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp, **fields)
     return ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         isolation_level=isolation,
         topics=[ListOffsetsTopic(name=topic, partitions=[asked] * copies)],
     )
@@ -81,6 +81,34 @@ def test_what_is_not_replicated_is_not_found(timed, isolation):
     log.advance_high_watermark(5)
     assert found(timed, -1, isolation=isolation) == (5, -1, 0)
     assert found(timed, -3, isolation=isolation) == found(timed, 3001, isolation=isolation) == (4, 9000, 0)
+
+
+def test_a_follower_gets_the_end_of_the_log_itself(timed):
+    log = timed.partition("t")
+    log.set_replicated(True)
+    log.append(timed.batch(b"e"), now_ms=timed.loop.now_ms)
+    log.commit()
+    assert found(timed, -1) == (4, -1, 0)
+    assert found(timed, -1, replica_id=2) == (5, -1, 0)
+
+
+class Replicas:
+    """Of a leader whose high watermark has not come to the start of its epoch."""
+
+    def has_offsets(self, key):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(5, ErrorCode.OFFSET_NOT_AVAILABLE), (4, ErrorCode.LEADER_NOT_AVAILABLE)]
+)
+def test_a_new_leader_tells_no_end_before_it_knows_what_is_committed(timed, version, code):
+    timed.leadership.replicas = Replicas()
+    assert only(timed.ask(list_offsets(-1), version)).error_code == code
+    assert only(timed.ask(list_offsets(9000), version)).error_code == code
+    assert found(timed, 1000, version)[0] == 0
+    assert found(timed, -2, version)[0] == 0
+    assert found(timed, -1, version, replica_id=2)[0] == 4
 
 
 def test_an_empty_log(node):

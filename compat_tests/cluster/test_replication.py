@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -132,6 +133,15 @@ class Load:
         wait_until(lambda: len(self.acknowledged) >= target, "records are acknowledged", seconds=60)
 
 
+def batches_in(node: OdradekMember | KafkaMember, topic: str) -> list[str]:
+    """Each batch of a replica's log, as Kafka's tool reads it from the files."""
+    files = sorted((node.data_dir / f"{topic}-0").glob("*.log"))
+    dumped = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(map(str, files))).stdout
+    lines = [line for line in dumped.splitlines() if line.startswith("baseOffset:")]
+    # Where a batch is in its file differs where segments do.
+    return [re.sub(r" position: \d+", "", line) for line in lines]
+
+
 def values_in(bootstrap: str, topic: str, count: int) -> list[bytes]:
     from kafka import KafkaConsumer
 
@@ -175,6 +185,11 @@ def test_a_leader_that_ends_is_followed_by_another_and_nothing_is_lost_or_double
             load.wait_for_more()
     count = len(load.acknowledged)
     assert values_in(kafka.bootstrap_servers, topic, count) == [b"%d" % number for number in range(count)]
+    wait_until(
+        lambda: batches_in(odradek, topic) == batches_in(other, topic) == batches_in(kafka, topic),
+        "the three logs have the same batches",
+        seconds=30,
+    )
 
 
 def test_a_partition_moves_onto_a_node_of_ours_and_off_again_while_records_come(

@@ -9,7 +9,7 @@ from odradek.coordinator.replication import replica_fetcher, transitions
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue
 from odradek.coordinator.replication.fetch_session import ReplicaFetchSession
 from odradek.coordinator.replication.in_sync import AlteredIsr, InSync
-from odradek.coordinator.replication.replica_fetcher import Phase, ReplicaFetcher
+from odradek.coordinator.replication.replica_fetcher import Failed, Phase, ReplicaFetcher
 from odradek.coordinator.replication.replica_state import (
     BeginEpoch,
     FollowerRead,
@@ -55,6 +55,10 @@ def test_what_is_committed_stays_and_all_is_whole_after_the_last_trouble(first):
 # --- Planted bugs: each undoes one rule ---
 
 
+def original(owner, name):
+    return getattr(owner, name)
+
+
 def notes_no_epoch_without_records(patch):
     """KAFKA-7415."""
     lead = LeaderState.lead
@@ -67,7 +71,7 @@ def notes_no_epoch_without_records(patch):
 
 def knows_its_followers_when_it_leads_again(patch):
     """As Kafka does (`resetReplicaState`), where it has not heard of the leader in between."""
-    follower_of = LeaderState._follower_of_new_epoch
+    follower_of = original(LeaderState, "_follower_of_new_epoch")
 
     def keeps(self, replica_id, view, now_ms):
         return self.followers[replica_id] if self.is_leading else follower_of(self, replica_id, view, now_ms)
@@ -157,7 +161,7 @@ def takes_answers_that_it_had_given_up(patch):
     answered = ReplicaFetcher.fetch_answered
 
     def takes(self, request, response, now_ms):
-        self._in_flight = request
+        vars(self)["_in_flight"] = request
         return answered(self, request, response, now_ms)
 
     patch(ReplicaFetcher, "fetch_answered", takes)
@@ -166,7 +170,7 @@ def takes_answers_that_it_had_given_up(patch):
 
 def takes_the_high_watermark_of_another_log(patch):
     """KAFKA-14704."""
-    judge = ReplicaFetcher._judge
+    judge = original(ReplicaFetcher, "_judge")
 
     def judges(self, one, data, now_ms):
         if data.diverging_epoch is not None:
@@ -179,7 +183,7 @@ def takes_the_high_watermark_of_another_log(patch):
 
 def forgets_its_epoch_after_an_empty_answer(patch):
     """KAFKA-15510."""
-    replicate, asks = ReplicaFetcher._replicate, ReplicaFetcher._asked
+    replicate, asks = original(ReplicaFetcher, "_replicate"), original(ReplicaFetcher, "_asked")
 
     def replicates(self, one, data):
         forgetful = self.__dict__.setdefault("forgetful", set())
@@ -201,7 +205,7 @@ def forgets_its_epoch_after_an_empty_answer(patch):
 
 def names_no_epoch(patch):
     """KIP-595."""
-    asks = ReplicaFetcher._asked
+    asks = original(ReplicaFetcher, "_asked")
 
     def asked(self, one):
         found = asks(self, one)
@@ -266,7 +270,7 @@ def begins_anew_with_the_old_high_watermark(patch):
 
 def does_not_begin_anew(patch):
     """KAFKA-9491: the log that ends before the leader's begins goes on as if nothing was."""
-    find_place = ReplicaFetcher._find_place
+    find_place = original(ReplicaFetcher, "_find_place")
 
     def finds(self, one, leader_offset):
         if one.phase is Phase.ASKING_EARLIEST:
@@ -278,11 +282,11 @@ def does_not_begin_anew(patch):
 
 def dies_out_of_range(patch):
     """KAFKA-7414."""
-    judge = ReplicaFetcher._judge
+    judge = original(ReplicaFetcher, "_judge")
 
     def judges(self, one, data, now_ms):
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return self._fail(one, "out of range")
+            return [Failed(one.key, "out of range")]
         return judge(self, one, data, now_ms)
 
     patch(ReplicaFetcher, "_judge", judges)
@@ -301,7 +305,7 @@ def all_partitions_fail_with_one(patch):
 
 def is_fenced_for_ever(patch):
     """UNKNOWN_LEADER_EPOCH is taken for FENCED_LEADER_EPOCH."""
-    refused = ReplicaFetcher._refused_by_leader
+    refused = original(ReplicaFetcher, "_refused_by_leader")
 
     def refuses(self, one, error_code, now_ms):
         if error_code == ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -348,6 +352,10 @@ def serves_followers_of_any_epoch(patch):
     patch(LeaderState, "check_follower", check)
 
 
+def is_there(broker):
+    return broker is not None and not broker.is_fenced and not broker.is_in_shutdown
+
+
 def takes_the_log_end_of_another_life(patch):
     """KIP-903, in all three places: the fetch, who is eligible, and what the controller is told."""
     patch(LeaderState, "_check_broker_epoch", lambda *arguments: None)
@@ -355,7 +363,7 @@ def takes_the_log_end_of_another_life(patch):
     patch(
         LeaderState,
         "_is_eligible",
-        lambda self, replica_id: (broker := self._live(replica_id)) is not None and not broker.is_in_shutdown,
+        lambda self, replica_id: is_there(self.brokers(replica_id)),
     )
 
 
@@ -421,8 +429,7 @@ def takes_late_answers(patch):
     def altered(self, change, answer, now_ms):
         if isinstance(answer, AlteredIsr):
             self.in_sync = InSync(frozenset(answer.isr))
-            return self._advance(now_ms)
-        return []
+        return self.appended(now_ms)
 
     patch(LeaderState, "altered", altered)
 
@@ -437,7 +444,8 @@ def forgets_changes_that_were_not_answered(patch):
 
     def forgets(self, request, now_ms):
         failed(self, request, now_ms)
-        self._waiting.clear()
+        for change in request:
+            self.forget(change.key)
 
     patch(AlterPartitionQueue, "failed", forgets)
 

@@ -267,11 +267,13 @@ class World:
     def begins_to_lead(self, node, key, leader_epoch: int) -> None:
         self.counts["leaders"] += 1
         partition = self.controller.partitions[key]
-        if leader_epoch < partition.leader_epoch:
-            return  # it hears late of a time that is over
-        if (node.id, key) in self.dirty:
+        members = {*partition.isr, *partition.elr}
+        is_late = leader_epoch < partition.leader_epoch
+        if (node.id, key) in self.dirty and (not is_late or members == {node.id}):
             # The last one in the ISR, which has come back with less than it had.
-            self.begins_era(key, node.id, leader_epoch, {*partition.isr, *partition.elr})
+            self.begins_era(key, node.id, leader_epoch, members)
+        if is_late:
+            return  # it hears of a time that is over
         for batch in self.committed[key].values():
             self.holds(node, key, batch, f"and leads in epoch {leader_epoch}")
 

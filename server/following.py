@@ -79,6 +79,12 @@ class Following:
         """Fetch it no more."""
         self.fetchers.stop(key)
 
+    def look_again(self) -> None:
+        """Retention may have moved where logs begin: the leaders are told with the next requests."""
+        for fetcher in self.fetchers.fetchers.values():
+            for key in fetcher.partitions:
+                fetcher.log_changed(key)
+
     def brokers_changed(self, node_ids: Iterable[int]) -> None:
         """Some may have another address."""
         for loop in self._loops.values():

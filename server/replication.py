@@ -42,7 +42,7 @@ class Replication:
         self._timers = timers
         self._known: dict[ReplicaKey, Known] = {}
         self._held: dict[ReplicaKey, tuple[TopicView, PartitionView | None]] = {}
-        self._end_shrinking: Callable[[], None] | None = None
+        self._end_looking: Callable[[], None] | None = None
         following.when_free = self._take_held
 
     def begin(self, view: ClusterView) -> None:
@@ -52,7 +52,7 @@ class Replication:
                 if self._is_here(partition):
                     self._take(topic, partition, partition.index)
         interval_ms = max(self._settings.replica_lag_time_max_ms // 2, 1)
-        self._end_shrinking = self._timers.every(interval_ms, self.leading.shrink)
+        self._end_looking = self._timers.every(interval_ms, self._look)
         self.following.pump()
 
     def view_changed(self, view: ClusterView, change: ClusterChange) -> None:
@@ -72,11 +72,15 @@ class Replication:
 
     def close(self) -> None:
         """Nothing is fetched and asked any more."""
-        if self._end_shrinking is not None:
-            self._end_shrinking()
+        if self._end_looking is not None:
+            self._end_looking()
         self.following.close()
         for key in list(self.leading.leaders):
             self.leading.resign(key)
+
+    def _look(self) -> None:
+        self.leading.shrink()
+        self.following.look_again()
 
     def _is_here(self, partition: PartitionView) -> bool:
         return self._settings.node_id in partition.replicas

@@ -40,8 +40,6 @@ PRIVATE_ATTRIBUTES = {
     "tests/wire/test_messages_elsewhere.py": 1,
     "compat_tests/groups/member.py": 3,
     "compat_tests/transactions/planted/sitecustomize.py": 3,
-    # What a planted bug takes the place of.
-    "tests/replication/test_replication_simulation.py": 8,
 }
 """File -> how many private attributes of the product or of a client it reaches into. A test uses a public
 handle or the wire; what is here waits for one. The number only goes down."""

@@ -40,24 +40,50 @@ class SessionPart(NamedTuple):
 
 
 class ReplicaFetchSession:
-    """See the module. `asked` is all that the last request asked for, also by not naming it."""
+    """See the module. The cost of a request is that of what has changed, not of all partitions."""
 
     def __init__(self) -> None:
         self.asked: dict[PartitionId, Asked] = {}
+        """All that the last request asked for, also by not naming it. What has changed last is the last."""
+        self._held: dict[PartitionId, FetchPartition] = {}
+        """What the leader's session has of it."""
+        self._changed: dict[PartitionId, None] = {}
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
 
-    def next_part(self, wanted: Mapping[PartitionId, Asked]) -> SessionPart:
-        """All others are forgotten."""
-        is_full = self._epoch == INITIAL_EPOCH
-        before = {} if is_full else self.asked
-        forgotten = [one for one in before if one not in wanted]
-        told = {one: asked for one, asked in wanted.items() if self._is_news(before.get(one), asked)}
-        self.asked = dict(wanted)
+    def next_part(self, changes: Mapping[PartitionId, Asked | None]) -> SessionPart | None:
+        """Of the next request, with what is wanted otherwise than before (None: no more). None: nothing is
+        wanted, and no request is needed.
+        """
+        for one, asked in changes.items():
+            self.asked.pop(one, None)
+            if asked is not None:
+                self.asked[one] = asked
+            self._changed[one] = None
+        if not self.asked:
+            return None
+        if self._epoch == INITIAL_EPOCH:
+            self._held = {}
+            self._changed = dict.fromkeys(self.asked)
+        told, forgotten = self._news()
+        self._changed = {}
         return SessionPart(self._id, self._epoch, _topics(told), _forgotten(forgotten))
 
-    def _is_news(self, before: Asked | None, asked: Asked) -> bool:
-        return before is None or before.partition != asked.partition
+    def _news(self) -> tuple[dict[PartitionId, Asked], list[PartitionId]]:
+        told, forgotten = {}, []
+        for one in self._changed:
+            asked, held = self.asked.get(one), self._held.get(one)
+            if asked is None:
+                if held is not None:
+                    forgotten.append(one)
+                    del self._held[one]
+            elif held is None or self._is_news(held, asked.partition):
+                told[one] = asked
+                self._held[one] = asked.partition
+        return told, forgotten
+
+    def _is_news(self, held: FetchPartition, asked: FetchPartition) -> bool:
+        return held != asked
 
     def answered(self, error_code: int, session_id: int) -> bool:
         """Whether the answer counts. Without a session id in it there is no session: all is asked again."""

@@ -157,6 +157,11 @@ class Fetched:
     def id(self) -> PartitionId:
         return self.topic_id, self.key[1]
 
+    @property
+    def is_waiting(self) -> bool:
+        """For a time, or for the answer to a question."""
+        return self.delayed_until_ms is not None or self.phase in TIMESTAMPS
+
     def is_ready(self, now_ms: int) -> bool:
         return not self.is_busy and (self.delayed_until_ms is None or self.delayed_until_ms <= now_ms)
 
@@ -174,7 +179,9 @@ class ReplicaFetcher:
         self.broker_epoch = broker_epoch
         self.settings = settings
         self.partitions: dict[ReplicaKey, Fetched] = {}
-        """The one that had records last is the last: others are served before it."""
+        self._by_id: dict[PartitionId, Fetched] = {}
+        self._unsettled: dict[PartitionId, None] = {}
+        """Those that the session may not ask for as it does: the others cost nothing at a request."""
         self.session = ReplicaFetchSession()
         self._in_flight: FetchRequest | ListOffsetsRequest | None = None
 
@@ -188,14 +195,31 @@ class ReplicaFetcher:
         if known is not None and known.leader_epoch == leader_epoch and known.topic_id == topic_id:
             return []
         assert known is None or not known.is_busy, f"{key} is still being changed"
-        fetched = self.partitions[key] = Fetched(key, topic_id, leader_epoch, log)
+        self.stop(key)
+        fetched = Fetched(key, topic_id, leader_epoch, log)
+        self.partitions[key] = self._by_id[fetched.id] = fetched
+        self._look_again(fetched)
         if log.latest_epoch == UNKNOWN_EPOCH and log.log_end_offset > log.high_watermark:
             # Without epochs nobody can tell where the logs part: only what is committed is safe.
             return [self._truncate(fetched, log.high_watermark)]
         return []
 
     def stop(self, key: ReplicaKey) -> None:
-        self.partitions.pop(key, None)
+        one = self.partitions.pop(key, None)
+        if one is not None:
+            del self._by_id[one.id]
+            self._look_again(one)
+
+    def log_changed(self, key: ReplicaKey) -> None:
+        """By other means than an effect, such as this node's retention: the leader is told with the next
+        request.
+        """
+        one = self.partitions.get(key)
+        if one is not None:
+            self._look_again(one)
+
+    def _look_again(self, one: Fetched) -> None:
+        self._unsettled[one.id] = None
 
     @property
     def is_idle(self) -> bool:
@@ -207,25 +231,24 @@ class ReplicaFetcher:
     @property
     def wake_at_ms(self) -> int | None:
         """When the first delayed partition is tried again."""
-        delays = (one.delayed_until_ms for one in self.partitions.values() if not one.is_busy)
+        found = (self._by_id.get(place) for place in self._unsettled)
+        delays = (one.delayed_until_ms for one in found if one is not None and not one.is_busy)
         return min((delay for delay in delays if delay is not None), default=None)
 
     def next_request(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
         """What to send to the leader now; None while a request is under way, or there is nothing to ask."""
         if self._in_flight is not None:
             return None
-        ready = [one for one in self.partitions.values() if one.is_ready(now_ms)]
-        for one in ready:
-            one.delayed_until_ms = None
-        asking = [one for one in ready if one.phase in TIMESTAMPS]
-        self._in_flight = self._list_offsets(asking) if asking else self._fetch(ready)
+        found = [one for place in self._unsettled if (one := self._by_id.get(place)) is not None]
+        asking = [one for one in found if one.phase in TIMESTAMPS and one.is_ready(now_ms)]
+        self._in_flight = self._list_offsets(asking) if asking else self._fetch(now_ms)
         return self._in_flight
 
-    def _fetch(self, ready: Iterable[Fetched]) -> FetchRequest | None:
-        wanted = {one.id: Asked(one.key[0], self._asked(one)) for one in ready if one.phase is Phase.FETCHING}
-        if not wanted:
+    def _fetch(self, now_ms: int) -> FetchRequest | None:
+        part = self.session.next_part(self._settle(now_ms))
+        if part is None:
             return None
-        part, settings = self.session.next_part(wanted), self.settings
+        settings = self.settings
         # Since Fetch 15, which every cluster here has, the state says who fetches.
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.node_id, replica_epoch=self.broker_epoch()),
@@ -239,6 +262,22 @@ class ReplicaFetcher:
             forgotten_topics_data=part.forgotten,
             rack_id="",
         )
+
+    def _settle(self, now_ms: int) -> dict[PartitionId, Asked | None]:
+        """What the session has to ask otherwise. A partition that waits for a time or an answer stays
+        unsettled; one that is busy, fenced or failed is looked at again when that has changed.
+        """
+        changes: dict[PartitionId, Asked | None] = {}
+        for place in list(self._unsettled):
+            one = self._by_id.get(place)
+            if one is not None and one.phase is Phase.FETCHING and one.is_ready(now_ms):
+                one.delayed_until_ms = None
+                changes[place] = Asked(one.key[0], self._asked(one))
+            else:
+                changes[place] = None
+            if one is None or one.is_busy or not one.is_waiting:
+                del self._unsettled[place]
+        return changes
 
     def _asked(self, one: Fetched) -> FetchPartition:
         log = one.log
@@ -254,6 +293,7 @@ class ReplicaFetcher:
     def _list_offsets(self, asking: Iterable[Fetched]) -> ListOffsetsRequest:
         topics: dict[str, ListOffsetsTopic] = {}
         for one in asking:
+            one.delayed_until_ms = None
             name, index = one.key
             topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[])).partitions.append(
                 ListOffsetsPartition(
@@ -292,13 +332,15 @@ class ReplicaFetcher:
                 self._back_off(self.partitions.values(), now_ms)
             return []
         effects: list[FetcherEffect] = []
-        by_id = {one.id: one for one in self.partitions.values()}
         for topic in response.responses:
             for data in topic.partitions:
                 partition_id = (topic.topic_id, data.partition_index)
-                one, asked = by_id.get(partition_id), self.session.asked.get(partition_id)
-                if one is not None and asked is not None and self._is_as_asked(one, asked.partition):
+                one, asked = self._by_id.get(partition_id), self.session.asked.get(partition_id)
+                if one is None or asked is None:
+                    continue
+                if self._is_as_asked(one, asked.partition):
                     effects += self._judge_alone(one, data, now_ms)
+                self._look_again(one)
         return effects
 
     def _is_as_asked(self, one: Fetched, asked: FetchPartition) -> bool:
@@ -337,9 +379,8 @@ class ReplicaFetcher:
             return [self._truncate(one, batches.cut_at)]
         high_watermark = max(log.high_watermark, min(data.high_watermark, batches.next_offset))
         log_start_offset = max(log.log_start_offset, min(data.log_start_offset, high_watermark))
-        if batches.records:
-            self.partitions[one.key] = self.partitions.pop(one.key)
-        elif (high_watermark, log_start_offset) == (log.high_watermark, log.log_start_offset):
+        is_where_it_was = (high_watermark, log_start_offset) == (log.high_watermark, log.log_start_offset)
+        if is_where_it_was and not batches.records:
             return []
         one.is_busy = True
         return [Replicate(one.key, batches.records, batches.begin_at, high_watermark, log_start_offset)]
@@ -390,6 +431,7 @@ class ReplicaFetcher:
         if one is None:
             return []
         one.is_busy = False
+        self._look_again(one)
         if isinstance(error, KafkaError):
             return self._refused(one, error, now_ms)
         return [] if error is None else self._fail(one, f"{type(error).__name__}: {error}")
@@ -411,6 +453,7 @@ class ReplicaFetcher:
 
     def _back_off(self, partitions: Iterable[Fetched], now_ms: int) -> None:
         for one in partitions:
+            self._look_again(one)
             if one.delayed_until_ms is None:
                 one.delayed_until_ms = now_ms + self.settings.backoff_ms
 

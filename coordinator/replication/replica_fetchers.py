@@ -64,6 +64,12 @@ class ReplicaFetchers:
         place = self._places.get(key)
         return [] if place is None else self.fetchers[place].done(key, error, now_ms)
 
+    def log_changed(self, key: ReplicaKey) -> None:
+        """See `ReplicaFetcher.log_changed`."""
+        place = self._places.get(key)
+        if place is not None:
+            self.fetchers[place].log_changed(key)
+
     def followed(self, key: ReplicaKey) -> Fetched | None:
         place = self._places.get(key)
         return None if place is None else self.fetchers[place].partitions.get(key)

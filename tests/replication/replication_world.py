@@ -245,16 +245,18 @@ class World:
 
     def elected(self, key, node_id: int, leader_epoch: int, unclean: bool, members) -> None:
         self.counts["unclean" if unclean else "elections"] += 1
-        is_dirty = (node_id, key) in self.dirty
+        if unclean:
+            self.begins_era(key, node_id, leader_epoch, members)
+
+    def begins_era(self, key, node_id: int, leader_epoch: int, members) -> None:
+        """One leads that need not have everything: what it lacks is lost, unless somebody has it."""
         others = [
             one
             for one in members
             if one != node_id and (one, key) not in self.dirty and self.controller.is_active(one)
         ]
-        if not unclean and (not is_dirty or others):
-            return
         if others:
-            self.complain(f"{key}: {node_id} was elected though {others} have everything")
+            self.complain(f"{key}: {node_id} leads though {others} have everything")
         self.unclean[key].append(leader_epoch)
         self.dirty.discard((node_id, key))
         log = self.nodes[node_id].disk.get(key) or ModelLog()
@@ -264,11 +266,14 @@ class World:
 
     def begins_to_lead(self, node, key, leader_epoch: int) -> None:
         self.counts["leaders"] += 1
-        if leader_epoch < self.controller.partitions[key].leader_epoch:
-            return  # it hears late of a time that is over
-        if (node.id, key) in self.dirty:
-            self.complain(f"{key}: {node.id} leads and has lost records")
-            return
+        partition = self.controller.partitions[key]
+        members = {*partition.isr, *partition.elr}
+        is_late = leader_epoch < partition.leader_epoch
+        if (node.id, key) in self.dirty and (not is_late or members == {node.id}):
+            # The last one in the ISR, which has come back with less than it had.
+            self.begins_era(key, node.id, leader_epoch, members)
+        if is_late:
+            return  # it hears of a time that is over
         for batch in self.committed[key].values():
             self.holds(node, key, batch, f"and leads in epoch {leader_epoch}")
 
@@ -750,12 +755,14 @@ class Node:
         self.wake_polls()
 
     def delete_records(self, key) -> None:
+        """As leader for a client, as follower by its own retention."""
         replica = self.replicas.get(key)
-        if replica is not None and replica.leader.is_leading and not replica.is_busy and self.is_up:
+        if replica is not None and not replica.is_busy and self.is_up:
             log = replica.log
             offset = self.world.random.randint(log.log_start_offset, log.high_watermark)
             self.world.deleted_to[key] = max(self.world.deleted_to[key], offset)
             log.raise_start(offset)
+            self.fetchers.log_changed(key)
 
     def serve_fetch(self, follower: int, request: FetchRequest, answer) -> None:
         sessions = self.sessions

@@ -170,8 +170,9 @@ def test_one_request_is_under_way_at_a_time():
 
 def test_in_a_session_only_what_has_changed_is_named():
     follower = Follower(log_of(4), log_of(4, 4))
-    follower.answer()
-    follower.logs[KEY].append_new(5, 9)
+    follower.answer(data(Batch(1, 1, 5, 8)))
+    follower.logs[KEY].append_new(5, 8)
+    follower.done()
     request = follower.next()
     assert follower.asked(request) == [(0, 2, 5, 5)]
     assert (request.session_id, request.session_epoch) == (7, 1)
@@ -184,6 +185,61 @@ def test_a_changed_leader_epoch_is_sent_though_nothing_else_is_new():
     follower.fetchers.stop(KEY)
     follower.follow(KEY, 6)
     assert follower.asked() == [(0, 1, 4, 6)]
+
+
+def test_a_log_start_that_retention_has_moved_is_told():
+    follower = Follower(log_of(4, 4, high_watermark=2), log_of(4))
+    follower.answer()
+    follower.logs[KEY].raise_start(1)
+    follower.fetchers.log_changed(KEY)
+    (asked,) = follower.next().topics[0].partitions
+    assert (asked.partition, asked.log_start_offset) == (0, 1)
+
+
+def test_a_partition_that_is_dropped_and_wanted_again_between_two_requests_is_not_named():
+    follower = Follower(log_of(4), log_of(4))
+    follower.answer(data(high_watermark=1))
+    follower.done()
+    request = follower.next()
+    assert follower.asked(request) == []
+    assert request.forgotten_topics_data == []
+    assert [one[0] for one in follower.fetched(request)] == [1, 0]
+
+
+def test_a_topic_of_the_same_name_takes_the_place_of_the_one_before():
+    follower = Follower(log_of(4), log_of(4))
+    follower.answer()
+    follower.fetchers.follow(KEY, b"2" * 16, 1, 5, ModelLog())
+    request = follower.next()
+    assert [(topic.topic_id, follower.asked(request)) for topic in request.topics] == [
+        (b"2" * 16, [(0, 0, -1, 5)])
+    ]
+    assert request.forgotten_topics_data[0].topic_id == TOPIC_ID
+
+
+class CountedLog(ModelLog):
+    looks = 0
+
+    @property
+    def latest_epoch(self) -> int:
+        CountedLog.looks += 1
+        return super().latest_epoch
+
+
+def test_the_cost_of_a_request_is_that_of_what_has_changed():
+    fetchers = ReplicaFetchers(2, lambda: 102, Settings())
+    for index in range(1_000):
+        fetchers.follow(("t", index), TOPIC_ID, 1, 5, CountedLog())
+    (fetcher,) = fetchers.fetchers.values()
+    for expected in (1_000, 1, 1):
+        CountedLog.looks = 0
+        request = fetcher.next_request(0)
+        assert (CountedLog.looks, request.session_id) == (expected, 7 if expected == 1 else 0)
+        response = FetchResponse(
+            session_id=7,
+            responses=[FetchableTopicResponse(topic="", topic_id=TOPIC_ID, partitions=[data(partition=500)])],
+        )
+        fetcher.fetch_answered(request, response, 0)
 
 
 def test_a_partition_that_is_followed_no_more_is_forgotten():

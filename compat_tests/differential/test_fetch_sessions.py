@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.test_records import batch, produce
-from compat_tests.differential.topics import id_of, metadata_of, new_topic
+from compat_tests.differential.topics import id_of, metadata_of, new_topic, wait_until_readable
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -79,6 +79,7 @@ def make_again(pair: Pair, name: str, partitions: int = 1) -> None:
 
     for side in pair.sides:
         assert side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 2).topics[0].error_code == 0
+        wait_until_readable(side, name, partitions)
     pair.ask(
         lambda _: metadata_of(name),
         12,

@@ -59,11 +59,15 @@ def new_topic(pair: Pair, prefix: str, partitions: int = 1, **settings: str) -> 
     for side in pair.sides:
         answer = side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 2)
         assert answer.topics[0].error_code == 0, (side.name, answer)
-        found = _ask_until(side, metadata_of(name), 12, _led)
-        # Kafka's metadata names a leader a little before that one has opened its logs.
-        _ask_until(side, _end_offsets(name, partitions), 5, _readable)
-        side.remember(f"id of {name}", found.topics[0].topic_id)
+        side.remember(f"id of {name}", wait_until_readable(side, name, partitions).topics[0].topic_id)
     return name
+
+
+def wait_until_readable(side: Side, name: str, partitions: int) -> Any:
+    """Returns the Metadata. Kafka's names a leader a little before that one has opened its logs."""
+    found = _ask_until(side, metadata_of(name), 12, _led)
+    _ask_until(side, _end_offsets(name, partitions), 5, _readable)
+    return found
 
 
 def id_of(side: Side, topic: str) -> bytes:

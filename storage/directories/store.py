@@ -294,10 +294,12 @@ class LogStore:
         *,
         leader_epoch: int = 0,
         is_replicated: bool | None = None,
+        directory: str | None = None,
         now_ms: int | None = None,
     ) -> Partition:
-        """The partition, made if it does not exist. One that exists takes these settings. Without
-        `is_replicated` a new one is what `replicated_for` says, and one that exists stays what it is.
+        """The partition, made if it does not exist, in `directory` if that is given. One that exists takes
+        these settings. Without `is_replicated` a new one is what `replicated_for` says, and one that exists
+        stays what it is.
 
         Refuses with INCONSISTENT_TOPIC_ID when it exists and belongs to another topic of the same name, with
         KAFKA_STORAGE_ERROR when the disk does not answer.
@@ -308,7 +310,7 @@ class LogStore:
             self._check_before_adopting(topic, index, topic_id)
             partition = self.get(topic, index)
             if partition is None:
-                partition = self.creating.make(topic, index, topic_id, config)
+                partition = self.creating.make(topic, index, topic_id, config, directory)
             elif partition.topic_id != topic_id:
                 self._adopt(partition, topic_id)
         except OSError as error:

@@ -71,6 +71,10 @@ class Forwarded:
             return self.refusal(request, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code != ErrorCode.NONE or response.response_data is None:
             code = ErrorCode(response.error_code)
+            if code is ErrorCode.UNSUPPORTED_VERSION:
+                # Another controller leads than the one that ApiVersions has spoken of. Kafka closes the
+                # connection, and an old client does not know why.
+                return self.refusal(request, code)
             logger.error("the controller refuses a forwarded %s: %s", self._request.__name__, code.name)
             return self.refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:

@@ -14,6 +14,7 @@ from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
@@ -59,6 +60,8 @@ class NodeParts:
     """Called when a partition is to be moved between data directories."""
     forward: Forward | None = None
     """Sends requests that change the cluster to its controllers."""
+    controller_versions: ControllerVersions | None = None
+    """Which versions of APIs the controllers serve; None where `forward` is."""
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
 

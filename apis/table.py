@@ -89,7 +89,7 @@ def _function(name: str) -> MakeHandler:
 def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] = ()) -> Apis:
     """Every API by its key: those of Kafka, and `more`, which may also replace one of Kafka's."""
     topics = TopicCreation(node.plane, settings.internal_topics)
-    api_versions = ApiVersions(node.leadership.current_view)
+    api_versions = ApiVersions(node.leadership.current_view, node.controller_versions)
     rows: Rows = {
         **_of_records(node, settings),
         **_of_groups(node, topics),
@@ -99,13 +99,15 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_security(node),
         18: (4, lambda: api_versions),
     }
+    forwarded: Iterable[int] = ()
     if node.forward is not None:
         from odradek.apis.forwarding import FORWARDED
 
-        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in FORWARDED}
+        forwarded = FORWARDED
+        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in forwarded}
     apis = Apis(rows, [make(node, settings) for make in more])
     access.check_complete({key: apis.needs(key) for key in apis})
-    api_versions.describe((key, apis.versions(key)) for key in apis)
+    api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
     return apis
 
 

@@ -7,15 +7,19 @@ Each later view makes, configures and removes the partitions of this node before
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
+from odradek.coordinator.cluster.metadata_image import ACLS
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
@@ -23,6 +27,7 @@ from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettin
 from odradek.server.bound import Bound, bind_ports, lock_store
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.deciding import Deciding
+from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -31,6 +36,7 @@ from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from odradek.wire.schema import uuid_from_text
 from odradek.wire.work import Work, finish
@@ -50,6 +56,11 @@ logger = logging.getLogger("odradek.cluster")
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 TOPIC_CREATION_TIMEOUT_MS = 30_000
+NEW_TOPIC_WAIT_S = 1.0
+"""So long a client's request waits for topics that it creates, in all. Kafka does not wait: its client asks
+again."""
+UNPROTECTED = "odradek.ignore.acls"
+"""The option that lets a node serve in a cluster with ACLs."""
 
 
 class _NoNotes:
@@ -70,6 +81,21 @@ class _NewTopicResult:
         self.error = error
 
 
+class _AwaitedTopics:
+    """New topics that a view is to have; a worker thread waits."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._are_there = threading.Event()
+
+    def look_at(self, view: ClusterView) -> None:
+        if self._names <= view.topics.keys():
+            self._are_there.set()
+
+    def wait(self, seconds: float) -> None:
+        self._are_there.wait(seconds)
+
+
 class Member:
     """The control plane of a node of a cluster (`ControlPlane`), and the link's listener."""
 
@@ -77,20 +103,27 @@ class Member:
         self,
         settings: LinkSettings,
         cluster: ClusterConfig,
-        directory_ids: Mapping[str, bytes],
+        homes: ReplicaHomes,
         on_end: Callable[[], object],
+        *,
+        ignores_acls: bool = False,
     ) -> None:
+        """`homes` are where replicas of this node are. `ignores_acls` is `UNPROTECTED`."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
-        self.deletions: Mapping[bytes, str] = {}
+        self.deletions: dict[bytes, str] = {}
         self.log_directories = _NoNotes()
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
+        self.controller_versions: Mapping[int, tuple[int, int]] = {}
+        """First and last version by API key that the leading controller serves; empty: none has answered."""
         self.when_registered: Callable[[int], object] = lambda broker_epoch: None
         """Called with each new broker epoch."""
         self._settings = settings
         self._cluster = cluster
-        self._directory_ids = directory_ids
+        self.homes = homes
+        self._ignores_acls = ignores_acls
+        self._unenforced: frozenset[str] = frozenset()
         self._on_end = on_end
         self._changes: WorkQueue | None = None
         self._states = asyncio.Condition()
@@ -98,7 +131,12 @@ class Member:
         self._is_closed = False
         self._producer_ids: range | None = None
         self._is_asking_producer_ids = False
+        self._asked_topics: dict[str, Future[Any]] = {}
+        self._awaited: list[_AwaitedTopics] = []
         self.link = ControllerLink(settings, self)
+        self.reporter = HomeReporter(
+            settings.node_id, homes, self.link.ask, lambda: self.broker_epoch, lambda: self.view
+        )
 
     @property
     def view(self) -> ClusterView:
@@ -108,13 +146,15 @@ class Member:
 
     async def join(self) -> None:
         """Returns when the metadata log has been replayed. Raises ConfigError with one sentence."""
-        self.publisher.subscribe(lambda view, change: self._check_features(view))
+        self.publisher.subscribe(lambda view, change: self._check_view(view))
         self.link.start()
         await self._until(lambda: self.state is not BrokerState.STARTING)
 
     def follow_with(self, changes: WorkQueue) -> None:
         """From now on the node has logs: views are taken in by works of that queue."""
         self._changes = changes
+        self.publisher.subscribe(self.reporter.view_changed)
+        self.reporter.check_all()
 
     async def serve(self) -> None:
         """The listeners answer. Returns when the controllers have unfenced the node."""
@@ -133,6 +173,7 @@ class Member:
     def close(self) -> None:
         """Views that are on their way are not taken in any more. Harmless a second time."""
         self._is_closed = True
+        self.reporter.close()
         self.link.close()
 
     async def _until(self, holds: Callable[[], bool], *, raises: bool = True) -> None:
@@ -152,6 +193,7 @@ class Member:
     def view_made(self, view: ClusterView, change: ClusterChange, offset: int) -> None:
         if self._is_closed:
             return
+        self.deletions.update((topic.topic_id, topic.name) for topic in change.deleted)
         publishing = self.publisher.publishing(lambda _: view, change)
         if self._changes is None:
             finish(publishing)
@@ -174,6 +216,9 @@ class Member:
         self.state, self.broker_epoch, self.is_fenced = state, broker_epoch, is_fenced
         self._wake()
 
+    def controller_versions_told(self, versions: Mapping[int, tuple[int, int]]) -> None:
+        self.controller_versions = versions
+
     def link_failed(self, sentence: str) -> None:
         is_running = self.state is BrokerState.RUNNING
         self._failure = sentence
@@ -185,42 +230,76 @@ class Member:
     def _wake(self) -> None:
         self._waking = asyncio.get_running_loop().create_task(self._notify())
 
-    def _check_features(self, view: ClusterView) -> None:
-        """A cluster with a feature that this node does not serve ends it."""
+    def _check_view(self, view: ClusterView) -> None:
+        """A cluster with a feature that this node does not serve ends it, and so do ACLs."""
         refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
         if refusal is not None:
             self.link_failed(refusal)
+        elif ACLS in view.unenforced and not self._ignores_acls:
+            self.link_failed(
+                "The cluster has ACLs, and this node does not enforce them: every client may do everything "
+                f"here. Set {UNPROTECTED}=true if that is meant, or serve the cluster with Apache Kafka's "
+                "brokers alone."
+            )
+        new = sorted(view.unenforced - self._unenforced)
+        self._unenforced |= view.unenforced
+        if new:
+            logger.warning("the cluster has %s, which this node does not enforce", ", ".join(new))
+        for one in list(self._awaited):
+            one.look_at(view)
 
     # For the node
 
     def finish_deletion(self, topic_id: bytes) -> None:
-        """Nothing is noted: the metadata log has no deleted topics."""
+        """The metadata log has no deleted topics: what a kill leaves of one is a stray at the next start."""
+        self.deletions.pop(topic_id, None)
 
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
     ) -> None:
         """The controllers learn which directories are offline, and elect other leaders."""
-        failed = [self._directory_ids[path] for path in directories if path in self._directory_ids]
+        failed = self.homes.ids_of(directories)
         if failed:
             self.link.report_offline(failed)
 
     def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[_NewTopicResult]]:
-        """Asks the controllers. Their view may have the topics a little later."""
+        """Asks the controllers, and waits for the view that has the topics, all in all `NEW_TOPIC_WAIT_S`. A
+        topic that is asked for already is not asked for again."""
+        deadline = time.monotonic() + NEW_TOPIC_WAIT_S
+        new = [one for one in new_topics if one.name not in self._asked_topics]
+        if new:
+            self._ask_for_topics(new)
+        asked = {id(future): future for one in new_topics if (future := self._asked_topics.get(one.name))}
+        errors: dict[str, KafkaError] = {}
+        for future in asked.values():
+            try:
+                response = yield partial(future.result, max(deadline - time.monotonic(), 0))
+            except (OSError, TimeoutError) as error:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"no controller has answered: {error}"
+                ) from error
+            errors |= _refusals_of(response)
+        awaited = _AwaitedTopics(one.name for one in new_topics if one.name not in errors)
+        self._awaited.append(awaited)
+        awaited.look_at(self.view)
+        yield partial(awaited.wait, max(deadline - time.monotonic(), 0))
+        self._awaited.remove(awaited)
+        return [_NewTopicResult(one.name, errors.get(one.name)) for one in new_topics]
+
+    def _ask_for_topics(self, new_topics: Sequence[NewTopic]) -> None:
         request = CreateTopicsRequest(
             topics=[_creatable(one) for one in new_topics], timeout_ms=TOPIC_CREATION_TIMEOUT_MS
         )
         asked = self.link.ask(request, timeout_ms=TOPIC_CREATION_TIMEOUT_MS)
-        try:
-            response = yield asked.result
-        except (OSError, TimeoutError) as error:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-        return [
-            _NewTopicResult(
-                one.name,
-                KafkaError(ErrorCode(one.error_code), one.error_message) if one.error_code else None,
-            )
-            for one in response.topics
-        ]
+        names = [one.name for one in new_topics]
+        self._asked_topics.update(dict.fromkeys(names, asked))
+        loop = asyncio.get_running_loop()
+
+        def forget() -> None:
+            for name in names:
+                self._asked_topics.pop(name, None)
+
+        asked.add_done_callback(lambda _: _call_on(loop, forget))
 
     def forward(self, envelope: EnvelopeRequest, answered: Answered) -> None:
         """See `apis.forwarding.Forward`."""
@@ -228,10 +307,7 @@ class Member:
 
         def done(future: Future[Any]) -> None:
             response = None if future.cancelled() or future.exception() else future.result()
-            try:
-                loop.call_soon_threadsafe(answered, response)
-            except RuntimeError:
-                logger.debug("the answer to a forwarded request came after the end")
+            _call_on(loop, partial(answered, response))
 
         self.link.ask(envelope).add_done_callback(done)
 
@@ -263,13 +339,7 @@ class Member:
             first = response.producer_id_start
             self._producer_ids = range(first, first + response.producer_id_len)
 
-        def done(future: Future[Any]) -> None:
-            try:
-                loop.call_soon_threadsafe(take, future)
-            except RuntimeError:
-                logger.debug("producer ids came after the end")
-
-        self.link.ask(request).add_done_callback(done)
+        self.link.ask(request).add_done_callback(lambda future: _call_on(loop, partial(take, future)))
 
 
 async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Member]:
@@ -301,8 +371,11 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     )
     directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
     settings = _link_settings(bound, cluster, controllers, previous_epoch)
-    member = Member(settings, cluster, directory_ids, node.on_end)
+    homes = ReplicaHomes(node.id, directory_ids, store)
+    member = Member(settings, cluster, homes, node.on_end, ignores_acls=cluster.odradek_ignore_acls)
     member.when_registered = partial(setattr, store, "broker_epoch")
+    events.on_moved = member.reporter.moved
+    store.failing_disks.are_given_up = True
     ending.callback(member.close)
     await member.join()
     return bound, member
@@ -315,6 +388,8 @@ def deciding_of(member: Member) -> Deciding:
         allocate_producer_ids=member.allocate_producer_ids,
         when_open=lambda: None,
         forward=member.forward,
+        homes=member.homes,
+        controller_versions=lambda: member.controller_versions,
     )
 
 
@@ -368,6 +443,21 @@ def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener
         )
         for one in cluster.advertised
     ]
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """In any thread; nothing where the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function)
+
+
+def _refusals_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:
+    """Another client may have created a topic at the same time, through this node or another one."""
+    return {
+        one.name: KafkaError(ErrorCode(one.error_code), one.error_message)
+        for one in response.topics
+        if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    }
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

@@ -122,6 +122,7 @@ def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> N
         node_id=bound.node.id,
         plane=opened.plane,
         forward=opened.deciding.forward,
+        controller_versions=opened.deciding.controller_versions,
         store=bound.store,
         leadership=coordinators.leadership,
         groups=coordinators.groups,

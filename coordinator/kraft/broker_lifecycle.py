@@ -132,6 +132,13 @@ class BrokerLifecycle:
             and now_ms - self.started_ms >= self.settings.initial_registration_timeout_ms
         )
 
+    @property
+    def look_again_ms(self) -> int:
+        """When the next request is due, or the first registration has taken too long."""
+        if self._has_been_registered:
+            return self.due_ms
+        return min(self.due_ms, self.started_ms + self.settings.initial_registration_timeout_ms)
+
     def has_kept_failures(self, now_ms: int) -> bool:
         """Whether a failed directory could not be reported for `log.dir.failure.timeout.ms`: its partitions
         would stay without a leader, so the node has to end."""

@@ -152,3 +152,16 @@ def test_a_failure_that_no_controller_learns_of_ends_the_node_after_thirty_secon
     lifecycle.next_request(30_500, 9)
     lifecycle.heartbeat_answered(LIVES, 30_501)
     assert not lifecycle.has_kept_failures(99_000)
+
+
+def test_a_node_that_is_not_registered_looks_again_when_its_time_is_over():
+    lifecycle = BrokerLifecycle(SETTINGS, 0)
+    lifecycle.next_request(0, -1)
+    lifecycle.failed(59_950)
+    assert lifecycle.due_ms == 60_050
+    assert lifecycle.look_again_ms == 60_000
+    lifecycle.next_request(60_050, -1)
+    lifecycle.registered(1, 60_060)
+    lifecycle.next_request(60_060, -1)
+    lifecycle.failed(70_000)
+    assert lifecycle.look_again_ms == lifecycle.due_ms == 70_100

@@ -50,7 +50,13 @@ class Forwarded:
         self._request, self._response = find(api_key)
         self._forward = forward
 
-    def __call__(self, request: Message, context: RequestContext) -> Waiting:
+    def __call__(self, request: Message, context: RequestContext) -> Waiting | Message:
+        return self.send(request, context, lambda answer: answer)
+
+    def send(
+        self, request: Message, context: RequestContext, finish: Callable[[Message], Message]
+    ) -> Waiting:
+        """The answer of the controllers, with what `finish` makes of it."""
         version, correlation_id = context.api_version, context.correlation_id
         frame = request_frame(request, version, correlation_id, context.client_id)
         envelope = EnvelopeRequest(
@@ -61,7 +67,7 @@ class Forwarded:
         waiting = Waiting()
 
         def answered(response: EnvelopeResponse | None) -> None:
-            waiting.complete(self._answer(request, version, response))
+            waiting.complete(finish(self._answer(request, version, response)))
 
         self._forward(envelope, answered)
         return waiting

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from odradek.storage.directories.store import LogStore
 
 
+def _accept_configs(owner: str, configs: Mapping[str, str]) -> None:
+    """For tests without settings to check against."""
+
+
 def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
 
@@ -94,5 +98,7 @@ class ApiSettings:
     """`add.partitions.to.txn.retry.backoff.max.ms`"""
     broker_options: BrokerOptions = field(default_factory=lambda: BROKER_OPTIONS)
     """The broker's options."""
+    check_broker_configs: Callable[[str, Mapping[str, str]], None] = _accept_configs
+    """Refuses settings that this broker, by its id, or all brokers ("") cannot have."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""

@@ -49,9 +49,6 @@ class ApiVersions:
         """`controller_versions` of a node of a cluster."""
         self._current_view = current_view
         self._controller_versions = controller_versions
-        self._features = {name: (one.lowest, one.highest) for name, one in FEATURES.items()}
-        if controller_versions is not None:
-            self._features = dict(NODE_FEATURES)
         self._served: list[ApiVersion] = []
         self._forwarded: frozenset[int] = frozenset()
 
@@ -77,7 +74,7 @@ class ApiVersions:
             api_keys=self._api_keys(),
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-                for name, (lowest, highest) in sorted(self._features.items())
+                for name, (lowest, highest) in sorted(self._features().items())
                 if lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_ZERO
             ],
             finalized_features_epoch=view.features_epoch,
@@ -87,6 +84,12 @@ class ApiVersions:
                 if level > 0
             ],
         )
+
+    def _features(self) -> Mapping[str, tuple[int, int]]:
+        """Lowest and highest level by feature."""
+        if self._controller_versions is not None:
+            return NODE_FEATURES
+        return {name: (one.lowest, one.highest) for name, one in FEATURES.items()}
 
     def _api_keys(self) -> list[ApiVersion]:
         controllers = {} if self._controller_versions is None else self._controller_versions()

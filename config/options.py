@@ -478,6 +478,13 @@ def own_group_value(option: Option, text: str, at_least: int | None, at_most: in
 # --- DescribeConfigs ---
 
 
+def _effective(layers: BrokerLayers) -> dict[str, Any]:
+    """By which values the broker goes, whatever was stored at run time."""
+    broker, _ = honoured(layers.broker, layers.options)
+    all_brokers, _ = honoured(layers.all_brokers, layers.options)
+    return broker_values(layers._replace(broker=broker, all_brokers=all_brokers))
+
+
 def describe_topic(
     configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
@@ -486,7 +493,7 @@ def describe_topic(
     Synonyms are always filled in; the handler leaves them out unless they were asked for.
     """
     own, refused = honoured(configs, TOPIC_OPTIONS)
-    values = {**topic_defaults(broker_values(layers)), **parse_topic_configs(own)}
+    values = {**topic_defaults(_effective(layers)), **parse_topic_configs(own)}
     entries = []
     for name in _wanted(names, TOPIC_OPTIONS, configs):
         option = TOPIC_OPTIONS[name]
@@ -504,7 +511,7 @@ def describe_group(
     """The DescribeConfigs entries of a group with these settings of its own, whether the group exists or not.
     A value is told as it was set, also where the broker's bounds now make another one of it.
     """
-    broker = broker_values(layers)
+    broker = _effective(layers)
     entries = []
     for name in _wanted(names, GROUP_OPTIONS):
         option = GROUP_OPTIONS[name]
@@ -525,7 +532,7 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     """The DescribeConfigs entries of one broker: as in Kafka, internal options only if they were set at
     start, and settings of single listeners. Unknown names set at start are included, as sensitive.
     """
-    values = broker_values(layers)
+    values = _effective(layers)
     entries = []
     for name in _wanted(names, layers.options, layers.start):
         option = layers.options[name]

@@ -11,8 +11,6 @@ import contextlib
 import logging
 import os
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -27,19 +25,13 @@ from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettin
 from odradek.server.bound import Bound, bind_ports, lock_store
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.deciding import Deciding
+from odradek.server.new_topics import NewTopicResult, NewTopics
 from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from odradek.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from odradek.wire.schema import uuid_from_text
-from odradek.wire.work import Work, finish
+from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -51,14 +43,11 @@ if TYPE_CHECKING:
     from odradek.server.ports import Ports
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.envelope import EnvelopeRequest
+    from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.cluster")
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-TOPIC_CREATION_TIMEOUT_MS = 30_000
-NEW_TOPIC_WAIT_S = 1.0
-"""So long a client's request waits for topics that it creates, in all. Kafka does not wait: its client asks
-again."""
 UNPROTECTED = "odradek.ignore.acls"
 """The option that lets a node serve in a cluster with ACLs."""
 
@@ -71,29 +60,6 @@ class _NoNotes:
 
     def note(self, node_id: int, paths: Mapping[str, str]) -> None:
         """Nothing to do."""
-
-
-class _NewTopicResult:
-    """As `machine.TopicResult`."""
-
-    def __init__(self, name: str, error: KafkaError | None) -> None:
-        self.name = name
-        self.error = error
-
-
-class _AwaitedTopics:
-    """New topics that a view is to have; a worker thread waits."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = frozenset(names)
-        self._are_there = threading.Event()
-
-    def look_at(self, view: ClusterView) -> None:
-        if self._names <= view.topics.keys():
-            self._are_there.set()
-
-    def wait(self, seconds: float) -> None:
-        self._are_there.wait(seconds)
 
 
 class Member:
@@ -128,12 +94,13 @@ class Member:
         self._changes: WorkQueue | None = None
         self._states = asyncio.Condition()
         self._failure: str | None = None
+        self._has_link = True
+        """Whether the controllers may still hear of this node."""
         self._is_closed = False
         self._producer_ids: range | None = None
         self._is_asking_producer_ids = False
-        self._asked_topics: dict[str, Future[Any]] = {}
-        self._awaited: list[_AwaitedTopics] = []
         self.link = ControllerLink(settings, self)
+        self._new_topics = NewTopics(self.link.ask, lambda: self.view)
         self.reporter = HomeReporter(
             settings.node_id, homes, self.link.ask, lambda: self.broker_epoch, lambda: self.view
         )
@@ -147,6 +114,7 @@ class Member:
     async def join(self) -> None:
         """Returns when the metadata log has been replayed. Raises ConfigError with one sentence."""
         self.publisher.subscribe(lambda view, change: self._check_view(view))
+        self.publisher.subscribe(lambda view, change: self._new_topics.view_changed(view))
         self.link.start()
         await self._until(lambda: self.state is not BrokerState.STARTING)
 
@@ -165,9 +133,12 @@ class Member:
 
     async def leave(self) -> None:
         """Controlled shutdown: returns when nothing is led here any more, or nobody waits for it."""
-        if self._cluster.controlled_shutdown_enable and self._failure is None:
+        if self._cluster.controlled_shutdown_enable and self._has_link:
             self.link.begin_shutdown()
-            await self._until(lambda: self.state is BrokerState.SHUTTING_DOWN, raises=False)
+            async with self._states:
+                await self._states.wait_for(
+                    lambda: not self._has_link or self.state is BrokerState.SHUTTING_DOWN
+                )
         self.close()
 
     def close(self) -> None:
@@ -176,10 +147,10 @@ class Member:
         self.reporter.close()
         self.link.close()
 
-    async def _until(self, holds: Callable[[], bool], *, raises: bool = True) -> None:
+    async def _until(self, holds: Callable[[], bool]) -> None:
         async with self._states:
             await self._states.wait_for(lambda: self._failure is not None or holds())
-        if self._failure is not None and raises:
+        if self._failure is not None:
             from odradek.config.broker_config import ConfigError
 
             raise ConfigError(self._failure)
@@ -220,6 +191,14 @@ class Member:
         self.controller_versions = versions
 
     def link_failed(self, sentence: str) -> None:
+        self._has_link = False
+        self._end(sentence)
+
+    def _end(self, sentence: str) -> None:
+        """Said once: the node is on its way to its end then."""
+        if self._failure is not None:
+            self._wake()
+            return
         is_running = self.state is BrokerState.RUNNING
         self._failure = sentence
         self._wake()
@@ -234,9 +213,9 @@ class Member:
         """A cluster with a feature that this node does not serve ends it, and so do ACLs."""
         refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
         if refusal is not None:
-            self.link_failed(refusal)
+            self._end(refusal)
         elif ACLS in view.unenforced and not self._ignores_acls:
-            self.link_failed(
+            self._end(
                 "The cluster has ACLs, and this node does not enforce them: every client may do everything "
                 f"here. Set {UNPROTECTED}=true if that is meant, or serve the cluster with Apache Kafka's "
                 "brokers alone."
@@ -245,8 +224,6 @@ class Member:
         self._unenforced |= view.unenforced
         if new:
             logger.warning("the cluster has %s, which this node does not enforce", ", ".join(new))
-        for one in list(self._awaited):
-            one.look_at(view)
 
     # For the node
 
@@ -262,44 +239,9 @@ class Member:
         if failed:
             self.link.report_offline(failed)
 
-    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[_NewTopicResult]]:
-        """Asks the controllers, and waits for the view that has the topics, all in all `NEW_TOPIC_WAIT_S`. A
-        topic that is asked for already is not asked for again."""
-        deadline = time.monotonic() + NEW_TOPIC_WAIT_S
-        new = [one for one in new_topics if one.name not in self._asked_topics]
-        if new:
-            self._ask_for_topics(new)
-        asked = {id(future): future for one in new_topics if (future := self._asked_topics.get(one.name))}
-        errors: dict[str, KafkaError] = {}
-        for future in asked.values():
-            try:
-                response = yield partial(future.result, max(deadline - time.monotonic(), 0))
-            except (OSError, TimeoutError) as error:
-                raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, f"no controller has answered: {error}"
-                ) from error
-            errors |= _refusals_of(response)
-        awaited = _AwaitedTopics(one.name for one in new_topics if one.name not in errors)
-        self._awaited.append(awaited)
-        awaited.look_at(self.view)
-        yield partial(awaited.wait, max(deadline - time.monotonic(), 0))
-        self._awaited.remove(awaited)
-        return [_NewTopicResult(one.name, errors.get(one.name)) for one in new_topics]
-
-    def _ask_for_topics(self, new_topics: Sequence[NewTopic]) -> None:
-        request = CreateTopicsRequest(
-            topics=[_creatable(one) for one in new_topics], timeout_ms=TOPIC_CREATION_TIMEOUT_MS
-        )
-        asked = self.link.ask(request, timeout_ms=TOPIC_CREATION_TIMEOUT_MS)
-        names = [one.name for one in new_topics]
-        self._asked_topics.update(dict.fromkeys(names, asked))
-        loop = asyncio.get_running_loop()
-
-        def forget() -> None:
-            for name in names:
-                self._asked_topics.pop(name, None)
-
-        asked.add_done_callback(lambda _: _call_on(loop, forget))
+    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[NewTopicResult]]:
+        """See `server/new_topics.py`."""
+        return self._new_topics.creating(new_topics)
 
     def forward(self, envelope: EnvelopeRequest, answered: Answered) -> None:
         """See `apis.forwarding.Forward`."""
@@ -449,25 +391,3 @@ def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) ->
     """In any thread; nothing where the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function)
-
-
-def _refusals_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:
-    """Another client may have created a topic at the same time, through this node or another one."""
-    return {
-        one.name: KafkaError(ErrorCode(one.error_code), one.error_message)
-        for one in response.topics
-        if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-    }
-
-
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partition_count,
-        replication_factor=topic.replication_factor,
-        assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
-            for index, brokers in topic.assignments
-        ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
-    )

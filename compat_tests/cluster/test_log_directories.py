@@ -155,11 +155,10 @@ def test_a_directory_that_is_left_out_keeps_what_no_other_replica_has(
         assert log_bytes(left, absent) > 0
 
 
-def move_to(side: Side, topic: str, node_id: int) -> None:
-    wanted = ReassignableTopic(
-        name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=[node_id])]
-    )
-    answer = side.ask(AlterPartitionReassignmentsRequest(topics=[wanted]), 0)
+def reassign(side: Side, topic: str, *node_ids: int) -> None:
+    wanted = ReassignablePartition(partition_index=0, replicas=list(node_ids))
+    topics = [ReassignableTopic(name=topic, partitions=[wanted])]
+    answer = side.ask(AlterPartitionReassignmentsRequest(topics=topics), 0)
     assert answer.error_code == ErrorCode.NONE, answer
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE, answer
 
@@ -189,3 +188,24 @@ def test_deleted_topics_are_strays_for_a_node_that_was_away(
         )
         waits(lambda: not (directory / "again-0").exists(), "a topic deleted meanwhile goes at once")
         theirs.close()
+
+
+def test_a_replica_that_is_moved_away_goes_from_the_disk_and_comes_back_anew(
+    controllers: Controllers, kafka: KafkaMember, tmp_path: pathlib.Path
+) -> None:
+    with Inside(controllers, 55, tmp_path) as node:
+        side = Side("odradek", node.bootstrap_servers)
+        both = [CreatableReplicaAssignment(partition_index=0, broker_ids=[55, kafka.node_id])]
+        topic = CreatableTopic(name="moves", num_partitions=-1, replication_factor=-1, assignments=both)
+        assert side.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0
+        waits(lambda: leader_of(node, "moves") == 55, "it is led here")
+        (directory,) = node.directories
+        marker = directory / "moves-0" / "marker"
+        marker.write_text("of the first replica")
+        reassign(side, "moves", kafka.node_id)
+        waits(lambda: not (directory / "moves-0").exists(), "the replica is off the disk")
+        assert leader_of(node, "moves") == kafka.node_id
+        reassign(side, "moves", 55, kafka.node_id)
+        waits((directory / "moves-0").is_dir, "the replica is made anew")
+        assert not marker.exists()
+        side.close()

@@ -70,6 +70,8 @@ class ClusterConfig:
     log_dir_failure_timeout_ms: int
     controlled_shutdown_enable: bool
     odradek_ignore_acls: bool
+    num_partitions: int
+    default_replication_factor: int
 
     @property
     def bootstrap_text(self) -> str:

@@ -100,7 +100,12 @@ class Member:
         self._producer_ids: range | None = None
         self._is_asking_producer_ids = False
         self.link = ControllerLink(settings, self)
-        self._new_topics = NewTopics(self.link.ask, lambda: self.view)
+        self._new_topics = NewTopics(
+            self.link.ask,
+            lambda: self.view,
+            partition_count=cluster.num_partitions,
+            replication_factor=cluster.default_replication_factor,
+        )
         self.reporter = HomeReporter(
             settings.node_id, homes, self.link.ask, lambda: self.broker_epoch, lambda: self.view
         )

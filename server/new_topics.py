@@ -72,8 +72,17 @@ class _AwaitedTopics:
 class NewTopics:
     """`ask` sends a request to the controller that leads."""
 
-    def __init__(self, ask: Ask, current_view: Callable[[], ClusterView]) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        current_view: Callable[[], ClusterView],
+        *,
+        partition_count: int,
+        replication_factor: int,
+    ) -> None:
+        """Both numbers are this node's defaults, as in Kafka; the controllers have defaults of their own."""
         self._ask = ask
+        self._defaults = (partition_count, replication_factor)
         self._current_view = current_view
         self._asked: dict[str, Future[Any]] = {}
         """By topic, as long as there is no answer."""
@@ -113,7 +122,8 @@ class NewTopics:
 
     def _ask_for_topics(self, new_topics: Sequence[NewTopic]) -> None:
         request = CreateTopicsRequest(
-            topics=[_creatable(one) for one in new_topics], timeout_ms=TOPIC_CREATION_TIMEOUT_MS
+            topics=[_creatable(one, *self._defaults) for one in new_topics],
+            timeout_ms=TOPIC_CREATION_TIMEOUT_MS,
         )
         asked = self._ask(request, timeout_ms=TOPIC_CREATION_TIMEOUT_MS)
         names = [one.name for one in new_topics]
@@ -142,11 +152,15 @@ def _refusals_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:
     }
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
+def _creatable(topic: NewTopic, partition_count: int, replication_factor: int) -> CreatableTopic:
+    if topic.assignments or topic.partition_count > 0:
+        partition_count = topic.partition_count
+    if topic.assignments or topic.replication_factor > 0:
+        replication_factor = topic.replication_factor
     return CreatableTopic(
         name=topic.name,
-        num_partitions=topic.partition_count,
-        replication_factor=topic.replication_factor,
+        num_partitions=partition_count,
+        replication_factor=replication_factor,
         assignments=[
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in topic.assignments

@@ -165,12 +165,20 @@ class TopicLogs(NodeLogs):
 
     def set_strays_aside(self) -> None:
         """Renames the directories of partitions that a cluster does not have on this node, as Kafka does:
-        their worth is unknown. One of another topic of the same name is found when it is loaded."""
+        their worth is unknown. One of another topic of the same name that is not open yet is found when it is
+        loaded."""
         view, store = self._plane.view, self._store
         strays = []
         for name, index in store.places.names():
             partition = view.partition(name, index)
-            if partition is not None and self._node_id in partition.replicas:
+            if (
+                partition is not None
+                and self._node_id in partition.replicas
+                and (
+                    store.places.is_unopened(name, index)
+                    or self._is_of_topic(name, index, view.topics[name].topic_id)
+                )
+            ):
                 continue
             try:
                 strays.append(store.set_aside(name, index))

@@ -69,6 +69,14 @@ def log_bytes(directory: str | pathlib.Path, topic: str, index: int = 0) -> int:
     return sum(one.stat().st_size for one in pathlib.Path(directory, f"{topic}-{index}").glob("*.log"))
 
 
+def move(side: Side, topic: str, directory: str) -> None:
+    """Begins to move partition 0."""
+    moved = AlterReplicaLogDirTopic(name=topic, partitions=[0])
+    wanted = AlterReplicaLogDir(path=directory, topics=[moved])
+    answer = side.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
+    assert answer.results[0].partitions[0].error_code == 0
+
+
 def test_the_controllers_learn_where_new_and_moved_replicas_are(
     controllers: Controllers, tmp_path: pathlib.Path
 ) -> None:
@@ -94,14 +102,29 @@ def test_the_controllers_learn_where_new_and_moved_replicas_are(
         append(node, "spread", b"kept")
         before = home_of(node, "spread")
         (other,) = [str(one) for one in node.directories if str(one) != before]
-        move = AlterReplicaLogDir(path=other, topics=[AlterReplicaLogDirTopic(name="spread", partitions=[0])])
-        answer = side.ask(AlterReplicaLogDirsRequest(dirs=[move]), 2)
-        assert answer.results[0].partitions[0].error_code == 0
+        move(side, "spread", other)
         waits(lambda: recorded(node, "spread") == ids_of(node)[other], "the record follows the move")
         node.stop()
         node.start()
         assert agrees()
         side.close()
+
+
+def test_a_move_while_no_controller_answers_is_told_when_they_are_back(tmp_path: pathlib.Path) -> None:
+    with Controllers() as controllers:
+        assert isinstance(controllers, Controllers)
+        with Inside(controllers, 1, tmp_path, directories=2) as node:
+            side = Side("odradek", node.bootstrap_servers)
+            create_on(side, "moved", 1)
+            before = home_of(node, "moved")
+            (other,) = [str(one) for one in node.directories if str(one) != before]
+            waits(lambda: recorded(node, "moved") == ids_of(node)[before], "the record names the first one")
+            controllers.kill()
+            move(side, "moved", other)
+            waits(lambda: pathlib.Path(other, "moved-0").is_dir(), "it has moved")
+            side.close()
+            controllers.start()
+            waits(lambda: recorded(node, "moved") == ids_of(node)[other], "the record names the other one")
 
 
 def test_a_failed_directory_is_told_and_the_others_go_on(

@@ -366,7 +366,8 @@ class LogStore:
                 topic_id = self.places.topic_id_for(topic, index)
                 if topic_id is not None and self.places.topic_id_of(topic, index) not in (None, topic_id):
                     self.listener.stray(topic, index, self.set_aside(topic, index))
-                    return self.creating.make(topic, index, topic_id, self.places.config_for(topic))
+                    config, home = self.places.config_for(topic), place.home.path
+                    return self.creating.make(topic, index, topic_id, config, home)
                 cut_bytes = self.opening.load(key, place, clean=place.was_clean)
                 if cut_bytes:
                     self.listener.damage(

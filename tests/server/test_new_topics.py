@@ -24,10 +24,11 @@ class Controllers:
         self.asked = []
         self.futures = []
         self.view = ClusterView()
-        self.topics = NewTopics(self.ask, lambda: self.view)
+        self.topics = NewTopics(self.ask, lambda: self.view, partition_count=4, replication_factor=2)
 
     def ask(self, request, *, timeout_ms=None):
         self.asked.append([one.name for one in request.topics])
+        self.counts = [(one.num_partitions, one.replication_factor) for one in request.topics]
         future = Future()
         self.futures.append(future)
         if self.errors is not None:
@@ -96,7 +97,9 @@ def test_nobody_waits_for_controllers_that_have_not_answered_before(monkeypatch)
 
     async def story():
         monkeypatch.setattr(new_topics, "NEW_TOPIC_WAIT_S", 60.0)
-        topics = NewTopics(lambda request, *, timeout_ms=None: Never(), ClusterView)
+        topics = NewTopics(
+            lambda request, *, timeout_ms=None: Never(), ClusterView, partition_count=1, replication_factor=1
+        )
         for name in ("a", "b"):
             with pytest.raises(KafkaError):
                 finish(topics.creating([NewTopic(name)]))
@@ -104,3 +107,13 @@ def test_nobody_waits_for_controllers_that_have_not_answered_before(monkeypatch)
     asyncio.run(story())
     assert waits[0] > 50
     assert waits[1] == 0
+
+
+def test_what_a_topic_does_not_say_is_this_nodes_default():
+    async def story():
+        controllers = Controllers({})
+        topics = [NewTopic("a"), NewTopic("b", 7, 3), NewTopic("c", 7), NewTopic("d", assignments=[(0, [1])])]
+        finish(controllers.topics.creating(topics))
+        assert controllers.counts == [(4, 2), (7, 3), (7, 2), (-1, -1)]
+
+    asyncio.run(story())

@@ -7,8 +7,9 @@ from odradek.coordinator.kraft.directory_assignments import Assignment
 from odradek.server.replica_homes import ReplicaHomes
 from odradek.storage.config import LogConfig
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import finish
 from tests.storage.memory_disk import MemoryDisk
-from tests.storage.stores import open_store
+from tests.storage.stores import NOW_MS, open_store
 
 ONE, TWO, GONE = b"1" * 16, b"2" * 16, b"3" * 16
 TOPIC_ID = b"t" * 16
@@ -77,3 +78,14 @@ def test_the_controllers_have_to_learn_where_a_replica_is_unless_they_know_or_it
     fail(store, "/two")
     assert difference(ONE) is None
     assert homes.ids_of(store.failing_disks.failures) == [TWO]
+
+
+@pytest.mark.parametrize("are_given_up", [False, True])
+def test_a_failed_directory_of_which_the_controllers_know_stays_offline_though_its_disk_answers(
+    store, are_given_up
+):
+    store.failing_disks.are_given_up = are_given_up
+    fail(store, "/two")
+    assert store.failing_disks.needs_attention is not are_given_up
+    finish(store.failing_disks.attending(NOW_MS))
+    assert ("/two" in store.failing_disks.failures) is are_given_up

@@ -102,15 +102,13 @@ def test_a_deleted_topic_that_was_made_anew_at_once_keeps_its_new_partition():
 def test_what_a_cluster_does_not_have_on_this_node_is_set_aside_at_the_start():
     disk = MemoryDisk()
     store = open_store(disk)
-    for name in ("mine", "theirs", "nobodys"):
+    for name in ("mine", "theirs", "nobodys", "formers"):
         store.create(name, 0, OLD, LogConfig())
-    logs_of(store, Plane(led("mine", OLD, 1, 2), led("theirs", NEW, 2))).set_strays_aside()
-    assert sorted(store.places.names()) == [("mine", 0)]
-    names = disk.list(store.directories[0])
-    assert sorted(name.partition(".")[0] for name in names if name.endswith("-stray")) == [
-        "nobodys-0",
-        "theirs-0",
-    ]
+    plane = Plane(led("mine", OLD, 1, 2), led("theirs", OLD, 2), led("formers", NEW, 1))
+    logs_of(store, plane).set_strays_aside()
+    assert store.places.names() == [("mine", 0)]
+    names = [name.partition(".")[0] for name in disk.list(store.directories[0]) if name.endswith("-stray")]
+    assert sorted(names) == ["formers-0", "nobodys-0", "theirs-0"]
 
 
 def test_a_replica_is_made_in_the_directory_that_its_record_names():

@@ -322,7 +322,7 @@ def test_replicas_of_a_cluster_are_offline_when_their_broker_or_their_directory_
             last_known_elr=[5],
         )
     )
-    node.machine.view, _ = image.publish()
+    node.machine.publisher.view, _ = image.publish()
     partition = node.ask(named("t"), 12).topics[0].partitions[0]
     assert (partition.leader_id, partition.error_code) == (1, 0)
     assert partition.offline_replicas == [2, 3, 4, 5]

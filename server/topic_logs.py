@@ -167,21 +167,12 @@ class TopicLogs(NodeLogs):
         """Renames the directories of partitions that a cluster does not have on this node, as Kafka does:
         their worth is unknown. One of another topic of the same name that is not open yet is found when it is
         loaded."""
-        view, store = self._plane.view, self._store
         strays = []
-        for name, index in store.places.names():
-            partition = view.partition(name, index)
-            if (
-                partition is not None
-                and self._node_id in partition.replicas
-                and (
-                    store.places.is_unopened(name, index)
-                    or self._is_of_topic(name, index, view.topics[name].topic_id)
-                )
-            ):
+        for name, index in self._store.places.names():
+            if self._is_of_this_node(name, index):
                 continue
             try:
-                strays.append(store.set_aside(name, index))
+                strays.append(self._store.set_aside(name, index))
             except KafkaError as error:
                 logger.error("%s-%d is not of this node any more, and stays: %s", name, index, error)
         if strays:
@@ -190,6 +181,14 @@ class TopicLogs(NodeLogs):
                 len(strays),
                 ", ".join(sorted(strays)[:STRAYS_LOGGED_MAX]),
             )
+
+    def _is_of_this_node(self, name: str, index: int) -> bool:
+        """Whether a partition on the disk may be one that a cluster has here."""
+        view, places = self._plane.view, self._store.places
+        partition = view.partition(name, index)
+        if partition is None or self._node_id not in partition.replicas:
+            return False
+        return places.is_unopened(name, index) or self._is_of_topic(name, index, view.topics[name].topic_id)
 
     def make_missing_replicas(self, homes: ReplicaHomes) -> None:
         """As `make_missing`, of a node of a cluster: records say where its replicas are."""

@@ -168,11 +168,18 @@ def test_a_directory_that_is_left_out_keeps_what_no_other_replica_has(
     left = node.directories.pop()
     (absent,) = [name for name, home in homes.items() if home == str(left)]
     (present,) = set(homes) - {absent}
-    with node:
-        waits(lambda: leader_of(node, present) == 53, "the other directory is served")
-        assert leader_of(node, absent) == -1
-        assert not (node.directories[0] / f"{absent}-0").exists()
-    node.directories.append(left)
+    for is_named in (False, True):
+        if is_named:
+            # Its disk is broken.
+            left.rename(left.with_suffix(".away"))
+            left.write_text("no directory")
+            node.directories.append(left)
+        with node:
+            waits(lambda: leader_of(node, present) == 53, "the other directory is served")
+            assert leader_of(node, absent) == -1
+            assert not (node.directories[0] / f"{absent}-0").exists()
+    left.unlink()
+    left.with_suffix(".away").rename(left)
     with node:
         waits(lambda: leader_of(node, absent) == 53, "it is back with its directory")
         assert log_bytes(left, absent) > 0

@@ -8,6 +8,7 @@ connection's listener name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,9 +32,16 @@ def address_of(broker: Broker, connection: ConnectionInfo, node_id: int) -> tupl
 def reachable_brokers(
     view: ClusterView, connection: ConnectionInfo, node_id: int
 ) -> list[tuple[Broker, str, int]]:
-    """Every broker that has the client's listener, with its address, by node id."""
+    """Every broker that is alive and has the client's listener, with its address, by node id."""
+    return reachable(view.brokers, connection, node_id)
+
+
+def reachable(
+    brokers: Mapping[int, Broker], connection: ConnectionInfo, node_id: int
+) -> list[tuple[Broker, str, int]]:
+    """Those of `brokers` that have the client's listener, with their addresses, by node id."""
     found = []
-    for _, broker in sorted(view.brokers.items()):
+    for _, broker in sorted(brokers.items()):
         address = address_of(broker, connection, node_id)
         if address is not None:
             found.append((broker, *address))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
-class _Altering:
+class Altering:
     """The common part of both handlers."""
 
     answer: type[Any]
@@ -67,12 +67,7 @@ class _Altering:
             try:
                 if counts[resource.resource_type, resource.resource_name] > 1:
                     raise _bad("A resource may be named once in a request.")
-                self._check_settings(resource.configs)
-                changes[number] = ConfigChange(
-                    self._owner(resource),
-                    self._change(resource),
-                    names={config.name for config in resource.configs},
-                )
+                changes[number] = self.change_of(resource)
             except KafkaError as error:
                 refusals[number] = error
         try:
@@ -86,9 +81,15 @@ class _Altering:
             refusals.update((number, refusal) for number, refusal in pairs if refusal is not None)
         return self.answer(
             responses=[
-                self._result(resource, refusals.get(number)) for number, resource in enumerate(resources)
+                self.result_of(resource, refusals.get(number)) for number, resource in enumerate(resources)
             ]
         )
+
+    def change_of(self, resource: Resource) -> ConfigChange:
+        """What is wanted of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
+        self._check_settings(resource.configs)
+        names = {config.name for config in resource.configs}
+        return ConfigChange(self._owner(resource), self._change(resource), names=names)
 
     def _check_settings(self, configs: Sequence[AlterableConfig]) -> None:
         names = Counter(config.name for config in configs)
@@ -114,7 +115,8 @@ class _Altering:
             raise _bad(f"This is broker {self._node_id}, not {name!r}; an empty name means all brokers.")
         return self._node_id
 
-    def _result(self, resource: Resource, refusal: KafkaError | None) -> Any:
+    def result_of(self, resource: Resource, refusal: KafkaError | None) -> Any:
+        """The part of the answer about a resource."""
         return self.result(
             error_code=0 if refusal is None else refusal.code,
             error_message=None if refusal is None else refusal.message,
@@ -129,7 +131,7 @@ class _Altering:
         raise NotImplementedError
 
 
-class AlterConfigs(_Altering):
+class AlterConfigs(Altering):
     """The handler."""
 
     answer = alter_configs.AlterConfigsResponse
@@ -143,7 +145,7 @@ class AlterConfigs(_Altering):
         return lambda _: wanted
 
 
-class IncrementalAlterConfigs(_Altering):
+class IncrementalAlterConfigs(Altering):
     """The handler."""
 
     answer = incremental_alter_configs.IncrementalAlterConfigsResponse

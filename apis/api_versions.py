@@ -1,19 +1,23 @@
 """ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one list of APIs.
 
+A node of a cluster serves `NODE_FEATURES`, and of the APIs that its controllers carry out (`forwarding.py`)
+the versions that they serve as well; as long as it knows none of them, all of its own.
+
 A request of an unknown version is answered in version 0 with error 35 and the entry of ApiVersions, so that
 the client can choose another version; the connection does that, since the body cannot be decoded.
 
-Source: ApiVersionsRequest, ApiVersionsResponse and KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511
+Source: ApiVersionsRequest, ApiVersionsResponse (intersectForwardableApis) and
+KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511
 for the client's name, KAFKA-17492 for features that start at level 0.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.cluster.features import FEATURES
+from odradek.coordinator.cluster.features import FEATURES, NODE_FEATURES
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import (
     ApiVersion,
@@ -30,22 +34,32 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
+ControllerVersions = Callable[[], Mapping[int, tuple[int, int]]]
+"""First and last version by API key that the controllers serve; empty as long as none has answered."""
+
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersions:
     """The handler. It is in the list that it describes, so it gets the list after it was made."""
 
-    def __init__(self, current_view: Callable[[], ClusterView]) -> None:
+    def __init__(
+        self, current_view: Callable[[], ClusterView], controller_versions: ControllerVersions | None = None
+    ) -> None:
+        """`controller_versions` of a node of a cluster."""
         self._current_view = current_view
+        self._controller_versions = controller_versions
         self._served: list[ApiVersion] = []
+        self._forwarded: frozenset[int] = frozenset()
 
-    def describe(self, served: Iterable[tuple[int, range]]) -> None:
-        """Sets the list of served APIs: pairs of key and versions."""
+    def describe(self, served: Iterable[tuple[int, range]], forwarded: Iterable[int] = ()) -> None:
+        """Sets the list of served APIs: pairs of key and versions; and which of them the controllers carry
+        out."""
         self._served = [
             ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
             for key, versions in sorted(served, key=lambda pair: pair[0])
         ]
+        self._forwarded = frozenset(forwarded)
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         version = context.api_version
@@ -57,11 +71,11 @@ class ApiVersions:
             context.connection.client_software_version = software_version
         view = self._current_view()
         return ApiVersionsResponse(
-            api_keys=self._served,
+            api_keys=self._api_keys(),
             supported_features=[
-                SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
-                for name, feature in sorted(FEATURES.items())
-                if feature.lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_ZERO
+                SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+                for name, (lowest, highest) in sorted(self._features().items())
+                if lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_ZERO
             ],
             finalized_features_epoch=view.features_epoch,
             finalized_features=[
@@ -70,3 +84,26 @@ class ApiVersions:
                 if level > 0
             ],
         )
+
+    def _features(self) -> Mapping[str, tuple[int, int]]:
+        """Lowest and highest level by feature."""
+        if self._controller_versions is not None:
+            return NODE_FEATURES
+        return {name: (one.lowest, one.highest) for name, one in FEATURES.items()}
+
+    def _api_keys(self) -> list[ApiVersion]:
+        controllers = {} if self._controller_versions is None else self._controller_versions()
+        if not controllers:
+            return self._served
+        return [
+            common
+            for one in self._served
+            if (common := _common(one, controllers) if one.api_key in self._forwarded else one) is not None
+        ]
+
+
+def _common(own: ApiVersion, controllers: Mapping[int, tuple[int, int]]) -> ApiVersion | None:
+    """None where the two sides have no version in common."""
+    first, last = controllers.get(own.api_key, (0, -1))
+    first, last = max(first, own.min_version), min(last, own.max_version)
+    return None if first > last else ApiVersion(api_key=own.api_key, min_version=first, max_version=last)

@@ -50,7 +50,13 @@ class Forwarded:
         self._request, self._response = find(api_key)
         self._forward = forward
 
-    def __call__(self, request: Message, context: RequestContext) -> Waiting:
+    def __call__(self, request: Message, context: RequestContext) -> Waiting | Message:
+        return self.send(request, context, lambda answer: answer)
+
+    def send(
+        self, request: Message, context: RequestContext, finish: Callable[[Message], Message]
+    ) -> Waiting:
+        """The answer of the controllers, with what `finish` makes of it."""
         version, correlation_id = context.api_version, context.correlation_id
         frame = request_frame(request, version, correlation_id, context.client_id)
         envelope = EnvelopeRequest(
@@ -61,7 +67,7 @@ class Forwarded:
         waiting = Waiting()
 
         def answered(response: EnvelopeResponse | None) -> None:
-            waiting.complete(self._answer(request, version, response))
+            waiting.complete(finish(self._answer(request, version, response)))
 
         self._forward(envelope, answered)
         return waiting
@@ -71,6 +77,10 @@ class Forwarded:
             return self.refusal(request, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code != ErrorCode.NONE or response.response_data is None:
             code = ErrorCode(response.error_code)
+            if code is ErrorCode.UNSUPPORTED_VERSION:
+                # Another controller leads than the one that ApiVersions has spoken of. Kafka closes the
+                # connection, and an old client does not know why.
+                return self.refusal(request, code)
             logger.error("the controller refuses a forwarded %s: %s", self._request.__name__, code.name)
             return self.refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:

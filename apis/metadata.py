@@ -6,7 +6,7 @@ the request's own flag) exists when the answer is sent, so that no client has to
 exception is a deleted topic: the first request gets the error for an unknown topic, and the topic is created
 after the answer, as Kafka does each time. So a client that waits for a deletion sees it once.
 
-Not done yet: fenced brokers and controller endpoints in DescribeCluster.
+Not done: endpoints of controllers in DescribeCluster, which a broker of Kafka does not tell either.
 
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse
 and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
-from odradek.apis.addresses import reachable_brokers
+from odradek.apis.addresses import reachable, reachable_brokers
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -314,13 +314,21 @@ class DescribeCluster:
         if context.api_version >= 1 and request.endpoint_type != BROKER_ENDPOINTS:
             return _refused(request.endpoint_type)
         view = self._topics.view
-        found = reachable_brokers(view, context.connection, self._node_id)
-        ids = [broker.node_id for broker, _, _ in found]
+        # A node alone has no registrations.
+        known = view.registrations if request.include_fenced_brokers and view.registrations else view.brokers
+        found = reachable(known, context.connection, self._node_id)
+        ids = [broker.node_id for broker, _, _ in found if not broker.is_fenced]
         return DescribeClusterResponse(
             cluster_id=view.cluster_id,
             controller_id=view.controller_id if view.controller_id in ids else min(ids, default=-1),
             brokers=[
-                DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.rack)
+                DescribeClusterBroker(
+                    broker_id=broker.node_id,
+                    host=host,
+                    port=port,
+                    rack=broker.rack,
+                    is_fenced=broker.is_fenced,
+                )
                 for broker, host, port in found
             ],
             cluster_authorized_operations=operations.ON_CLUSTER

@@ -14,6 +14,7 @@ from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.storage.directories.store import LogStore
+
+
+def _accept_configs(owner: str, configs: Mapping[str, str]) -> None:
+    """For tests without settings to check against."""
 
 
 def _leave_them() -> None:
@@ -59,6 +64,8 @@ class NodeParts:
     """Called when a partition is to be moved between data directories."""
     forward: Forward | None = None
     """Sends requests that change the cluster to its controllers."""
+    controller_versions: ControllerVersions | None = None
+    """Which versions of APIs the controllers serve; None where `forward` is."""
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
 
@@ -91,5 +98,7 @@ class ApiSettings:
     """`add.partitions.to.txn.retry.backoff.max.ms`"""
     broker_options: BrokerOptions = field(default_factory=lambda: BROKER_OPTIONS)
     """The broker's options."""
+    check_broker_configs: Callable[[str, Mapping[str, str]], None] = _accept_configs
+    """Refuses settings that this broker, by its id, or all brokers ("") cannot have."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""

@@ -89,7 +89,7 @@ def _function(name: str) -> MakeHandler:
 def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] = ()) -> Apis:
     """Every API by its key: those of Kafka, and `more`, which may also replace one of Kafka's."""
     topics = TopicCreation(node.plane, settings.internal_topics)
-    api_versions = ApiVersions(node.leadership.current_view)
+    api_versions = ApiVersions(node.leadership.current_view, node.controller_versions)
     rows: Rows = {
         **_of_records(node, settings),
         **_of_groups(node, topics),
@@ -99,13 +99,16 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_security(node),
         18: (4, lambda: api_versions),
     }
+    forwarded: Iterable[int] = ()
     if node.forward is not None:
         from odradek.apis.forwarding import FORWARDED
 
-        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in FORWARDED}
+        forwarded = FORWARDED
+        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in forwarded}
+        rows |= _changing_configs(node, settings)
     apis = Apis(rows, [make(node, settings) for make in more])
     access.check_complete({key: apis.needs(key) for key in apis})
-    api_versions.describe((key, apis.versions(key)) for key in apis)
+    api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
     return apis
 
 
@@ -279,6 +282,25 @@ def _create_topics(plane: ControlPlane, work: WorkQueue, settings: Settings) -> 
 
     assert isinstance(plane, ClusterMachine)
     return CreateTopics(plane, work, settings.describe_topic)
+
+
+def _changing_configs(node: NodeParts, settings: ApiSettings) -> Rows:
+    """Of a node of a cluster."""
+    options, current_view = settings.broker_options, node.leadership.current_view
+
+    def make(api_key: int, kind: str) -> Handler:
+        from odradek.apis import alter_configs
+        from odradek.apis.forwarded_configs import ForwardedConfigs
+
+        assert node.forward is not None
+        altering = getattr(alter_configs, kind)(node.node_id, node.plane, node.changes, options)
+        check = settings.check_broker_configs
+        return ForwardedConfigs(altering, api_key, node.forward, current_view, options, check)
+
+    return {
+        33: (2, lambda: make(33, "AlterConfigs")),
+        44: (1, lambda: make(44, "IncrementalAlterConfigs")),
+    }
 
 
 def _describe_configs(settings: Settings) -> Handler:

@@ -1,7 +1,8 @@
 """A cluster of several processes: Kafka's own controllers, Kafka's brokers, and nodes of Odradek.
 
-`Controllers` is the quorum, `KafkaMember` a broker of Kafka under it, `OdradekMember` a node of ours. Each
-has `start`, `stop`, `kill` and `restart`; only processes that were started here are ever signalled.
+`Controllers` is a quorum of one controller, `ControllerQuorum` one of several, `KafkaMember` a broker of
+Kafka under it, `OdradekMember` a node of ours. Each has `start`, `stop`, `kill` and `restart`; only processes
+that were started here are ever signalled.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from compat_tests import reference
+from compat_tests.differential.harness import Side
 from compat_tests.reference import CURRENT, SHOWN_LENGTH, SMALL_JVM, class_path, free_port
+from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 CONTROLLER_ID = 100
 START_SECONDS = 60
@@ -28,7 +32,7 @@ BROKER_JVM = ["-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel
 CONTROLLER = """\
 process.roles=controller
 node.id={node_id}
-controller.quorum.bootstrap.servers=127.0.0.1:{port}
+controller.quorum.bootstrap.servers={all}
 listeners=CONTROLLER://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT
@@ -61,6 +65,10 @@ INTERNAL_TOPICS = {
 
 def new_cluster_id() -> str:
     """Its first byte keeps it from looking like an option."""
+    return _new_id()
+
+
+def _new_id() -> str:
     return base64.urlsafe_b64encode(b"0" + os.urandom(15)).rstrip(b"=").decode()
 
 
@@ -79,24 +87,124 @@ class Controllers(reference.Kafka):
         version: str = CURRENT,
     ) -> None:
         self.cluster_id = new_cluster_id()
-        levels = {"share.version": 0} if features is None else features
-        formatting = [text for name, level in levels.items() for text in ("--feature", f"{name}={level}")]
-        super().__init__(version, properties, formatting=formatting, jvm=CONTROLLER_JVM)
+        super().__init__(version, properties, formatting=_levels(features), jvm=CONTROLLER_JVM)
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(
             CONTROLLER.format(
-                node_id=CONTROLLER_ID, port=self.port, data=self.data_dir, more=_lines(self._properties)
+                node_id=CONTROLLER_ID,
+                all=self.bootstrap_servers,
+                port=self.port,
+                data=self.data_dir,
+                more=_lines(self._properties),
             )
         )
         _format(self.version, self.cluster_id, config, "--standalone", *self._formatting)
+
+
+class _Voter(reference.Kafka):
+    """One controller of a quorum of several."""
+
+    def __init__(self, quorum: ControllerQuorum, node_id: int, properties: Mapping[str, str]) -> None:
+        self._quorum = quorum
+        self.node_id = node_id
+        self.directory_id = _new_id()
+        super().__init__(quorum.version, properties, formatting=_levels(None), jvm=CONTROLLER_JVM)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def _format(self, config: pathlib.Path) -> None:
+        config.write_text(
+            CONTROLLER.format(
+                node_id=self.node_id,
+                all=self._quorum.bootstrap_servers,
+                port=self.port,
+                data=self.data_dir,
+                more=_lines(self._properties),
+            )
+        )
+        initial = ",".join(
+            f"{one.node_id}@{one.bootstrap_servers}:{one.directory_id}" for one in self._quorum.voters
+        )
+        cluster_id = self._quorum.cluster_id
+        _format(self.version, cluster_id, config, "--initial-controllers", initial, *self._formatting)
+
+
+class ControllerQuorum:
+    """Several controllers of Apache Kafka, which elect one of them."""
+
+    def __init__(self, count: int = 3, properties: Mapping[str, str] | None = None) -> None:
+        self.version = CURRENT
+        self.cluster_id = new_cluster_id()
+        self.voters: list[_Voter] = []
+        self.voters += [_Voter(self, CONTROLLER_ID + number, properties or {}) for number in range(count)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all."""
+        return ",".join(one.bootstrap_servers for one in self.voters)
+
+    def leader(self) -> _Voter:
+        """The one that leads now; waits until one does."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            for one in self.voters:
+                found = next((two for two in self.voters if two.node_id == leader_named_by(one)), None)
+                if found is not None and found.is_running:
+                    return found
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no controller leads after {START_SECONDS} s")
+            time.sleep(0.1)
+
+    def __enter__(self) -> ControllerQuorum:
+        for one in self.voters:
+            one.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for one in self.voters:
+            one.__exit__(*error)
+
+
+def leader_named_by(controller: reference.Kafka) -> int:
+    """Whom a controller names as the leader of the quorum; -1 where it does not answer."""
+    return _described(controller, "leader_id")
+
+
+def committed_by(controller: reference.Kafka) -> int:
+    """The high watermark of the metadata log, as the controller that leads says it."""
+    return _described(controller, "high_watermark")
+
+
+def _described(controller: reference.Kafka, field: str) -> int:
+    wanted = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    side = Side("controller", controller.bootstrap_servers)
+    try:
+        answer = side.ask(DescribeQuorumRequest(topics=[wanted]), 1)
+    except OSError:
+        return -1
+    finally:
+        side.close()
+    if isinstance(answer, str) or not answer.topics:
+        return -1
+    return int(getattr(answer.topics[0].partitions[0], field))
+
+
+def _levels(features: Mapping[str, int] | None) -> list[str]:
+    levels = {"share.version": 0} if features is None else features
+    return [text for name, level in levels.items() for text in ("--feature", f"{name}={level}")]
+
+
+AnyControllers = Controllers | ControllerQuorum
 
 
 class KafkaMember(reference.Kafka):
     """A broker of Apache Kafka that `controllers` control."""
 
     def __init__(
-        self, controllers: Controllers, node_id: int, properties: Mapping[str, str] | None = None
+        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
     ) -> None:
         self._controllers = controllers
         self.node_id = node_id
@@ -114,7 +222,7 @@ class OdradekMember:
     """A node of ours that `controllers` control, started as its user does: from a server.properties."""
 
     def __init__(
-        self, controllers: Controllers, node_id: int, properties: Mapping[str, str] | None = None
+        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
     ) -> None:
         self.node_id = node_id
         self.controllers = controllers
@@ -133,8 +241,12 @@ class OdradekMember:
 
     @property
     def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the node does not run"
-        return self._process.pid
+        return self._process
 
     @property
     def log(self) -> str:
@@ -202,9 +314,10 @@ class OdradekMember:
 
 
 def broker_properties(
-    controllers: Controllers, node_id: int, port: int, data: pathlib.Path, more: Mapping[str, str]
+    controllers: AnyControllers, node_id: int, port: int, data: object, more: Mapping[str, str]
 ) -> str:
-    """A server.properties that either kind of broker takes."""
+    """A server.properties that either kind of broker takes; `data` is its log directory, or several with
+    commas."""
     return BROKER.format(
         node_id=node_id,
         controllers=controllers.bootstrap_servers,

@@ -69,6 +69,9 @@ class ClusterConfig:
     socket_connection_setup_timeout_max_ms: int
     log_dir_failure_timeout_ms: int
     controlled_shutdown_enable: bool
+    odradek_ignore_acls: bool
+    num_partitions: int
+    default_replication_factor: int
 
     @property
     def bootstrap_text(self) -> str:

@@ -37,6 +37,9 @@ class LiveConfig(Generic[LogConfig]):
         """With their standings in this node."""
         self.without_effect: tuple[str, ...] = ()
         """Options that were set at run time and have no meaning here."""
+        self.refused: tuple[str, ...] = ()
+        """Why settings of the run time are not honoured, a sentence each. A node alone has none of these: it
+        refuses them before they are stored, and the controllers of a cluster need not."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -53,13 +56,21 @@ class LiveConfig(Generic[LogConfig]):
 
     def follow(self, broker_configs: BrokerConfigs) -> None:
         """Replace all settings of the run time."""
-        layers = self._layers._replace(
-            broker=broker_configs.get(self._node_id, {}), all_brokers=broker_configs.get(None, {})
-        )
+        known = self._layers.options
+        own, refused = options.honoured(broker_configs.get(self._node_id, {}), known)
+        all_brokers, others_refused = options.honoured(broker_configs.get(None, {}), known)
+        self.refused = tuple((others_refused | refused).values())
+        layers = self._layers._replace(broker=own, all_brokers=all_brokers)
         if layers == self._layers:
             return
+        values = options.broker_values(layers)
+        try:
+            check_bounds(values)
+        except ConfigError as error:
+            self.refused += (f"{error} All settings stay as they were.",)
+            return
         self._layers = layers
-        self._values = options.broker_values(layers)
+        self._values = values
         self.topic_defaults = options.topic_defaults(self._values)
         self.without_effect = options.without_effect({**layers.all_brokers, **layers.broker}, layers.options)
         self._log_configs = {}
@@ -69,7 +80,8 @@ class LiveConfig(Generic[LogConfig]):
         key = tuple(sorted(configs.items()))
         known = self._log_configs.get(key)
         if known is None:
-            values = options.topic_values(configs, self.topic_defaults)
+            own, _ = options.honoured(configs, self.topic_options)
+            values = options.topic_values(own, self.topic_defaults)
             known = self._log_configs[key] = self._new_log_config(values)
         return known
 

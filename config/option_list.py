@@ -663,6 +663,9 @@ BROKER = (
     Option("follower.fetch.last.tiered.offset.enable", ACCEPTED, BOOLEAN, False, dynamic=CLUSTER_WIDE,
            doc="Whether an empty follower starts at the end of what is in the store."),
     # Authorisation, principals and TLS
+    Option("odradek.ignore.acls", IN_CLUSTER, BOOLEAN, False, internal=True,
+           doc="Ours, not Kafka's: serve in a cluster that has ACLs, though this node does not enforce them "
+               "and every client may do everything here."),
     Option("authorizer.class.name", REFUSED, STRING, "",
            doc="Class that decides who may do what."),
     Option("principal.builder.class", REFUSED, CLASS,

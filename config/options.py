@@ -55,6 +55,7 @@ __all__ = [
     "describe_broker",
     "describe_group",
     "describe_topic",
+    "honoured",
     "in_cluster",
     "nearest",
     "option_of_listener",
@@ -217,6 +218,32 @@ def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | 
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
     """The settings among these names that are accepted without effect by a node with these options."""
     return tuple(name for name in names if _standing(name, options) in (ACCEPTED, IN_CLUSTER))
+
+
+def honoured(
+    configs: Mapping[str, str], options: Mapping[str, Option]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Those of the settings, stored by whoever, that a node with these options can go by; and by the names of
+    the others a sentence why it cannot. Controllers of Kafka store what they do not know, and what is not
+    built here."""
+    taken, refused = {}, {}
+    for name, text in configs.items():
+        option = options.get(name)
+        try:
+            if option is not None:
+                refusal = option.refusal_unless_built(option.parse(text))
+            elif isinstance(options, BrokerOptions) and option_of_listener(name) is not None:
+                refusal = None
+                parse_of_listener(name, text)
+            else:
+                refusal = f"There is no option {name!r}."
+        except ValueError as error:
+            refusal = str(error)
+        if refusal is None:
+            taken[name] = text
+        else:
+            refused[name] = refusal
+    return taken, refused
 
 
 def _standing(name: str, options: Mapping[str, Option]) -> str | None:
@@ -451,6 +478,13 @@ def own_group_value(option: Option, text: str, at_least: int | None, at_most: in
 # --- DescribeConfigs ---
 
 
+def _effective(layers: BrokerLayers) -> dict[str, Any]:
+    """By which values the broker goes, whatever was stored at run time."""
+    broker, _ = honoured(layers.broker, layers.options)
+    all_brokers, _ = honoured(layers.all_brokers, layers.options)
+    return broker_values(layers._replace(broker=broker, all_brokers=all_brokers))
+
+
 def describe_topic(
     configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
@@ -458,11 +492,12 @@ def describe_topic(
 
     Synonyms are always filled in; the handler leaves them out unless they were asked for.
     """
-    values = {**topic_defaults(broker_values(layers)), **parse_topic_configs(configs)}
+    own, refused = honoured(configs, TOPIC_OPTIONS)
+    values = {**topic_defaults(_effective(layers)), **parse_topic_configs(own)}
     entries = []
     for name in _wanted(names, TOPIC_OPTIONS, configs):
         option = TOPIC_OPTIONS[name]
-        value = option.text(values[name])
+        value = configs[name] if name in refused else option.text(values[name])
         synonyms = _synonyms(option.synonyms[0], layers) if option.synonyms else []
         if name in configs:
             synonyms.insert(0, ConfigSynonym(name, value, FROM_TOPIC))
@@ -476,7 +511,7 @@ def describe_group(
     """The DescribeConfigs entries of a group with these settings of its own, whether the group exists or not.
     A value is told as it was set, also where the broker's bounds now make another one of it.
     """
-    broker = broker_values(layers)
+    broker = _effective(layers)
     entries = []
     for name in _wanted(names, GROUP_OPTIONS):
         option = GROUP_OPTIONS[name]
@@ -497,7 +532,7 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     """The DescribeConfigs entries of one broker: as in Kafka, internal options only if they were set at
     start, and settings of single listeners. Unknown names set at start are included, as sensitive.
     """
-    values = broker_values(layers)
+    values = _effective(layers)
     entries = []
     for name in _wanted(names, layers.options, layers.start):
         option = layers.options[name]

@@ -75,6 +75,11 @@ beside other controllers; without others this is a node alone. Connections to co
 far. What Kafka refuses is refused: no `node.id`, one of a voter, `controller.listener.names` missing, without
 a protocol or among `listeners`, a listener among brokers that is not advertised, controllers named without
 `process.roles`.
+
+This node does not enforce ACLs, client quotas, SCRAM credentials and delegation tokens of a cluster. It names
+in its log which of them the cluster has. A cluster with ACLs it does not serve at all, at the start and when
+they come later, unless `odradek.ignore.acls=true` says that this is meant: every client may do everything
+here then. That option is ours; a broker of Kafka ignores it.
 """
 
 _OTHER_DEFAULTS = """\

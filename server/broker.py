@@ -47,7 +47,7 @@ async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
 
     bound, member = await join_cluster(node, ending)
     opened = open_data(bound, deciding_of(member), ending)
-    member.follow_with(opened.schedule.changes)
+    member.follow_with(opened.schedule.views)
     replication = replicate(opened, member, ending)
     serving = await serve(opened, ending)
     serving.coordinators.leadership.replicas = replication.leading

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -83,6 +83,9 @@ class LinkListener(Protocol):
     def state_changed(self, state: BrokerState, broker_epoch: int, is_fenced: bool) -> None:
         """As the controller says."""
 
+    def controller_versions_told(self, versions: Mapping[int, tuple[int, int]]) -> None:
+        """First and last version by API key that the controller serves which leads now."""
+
     def link_failed(self, sentence: str) -> None:
         """The node has to end."""
 
@@ -122,6 +125,7 @@ class ControllerLink:
         now_ms = monotonic_ms()
         self._fetcher = MetadataFetcher(settings.bootstrap, settings.fetcher, now_ms)
         self._lifecycle = BrokerLifecycle(settings.lifecycle, now_ms)
+        self._refusals = Refusals(settings.node_id)
         self._image = MetadataImage(settings.node_id, settings.cluster_id)
         self._channels: list[_Channel] = []
         self._requests = self._channel("forwarding")
@@ -130,6 +134,7 @@ class ControllerLink:
         self._applied_offset = 0
         self._lifecycle_wish = asyncio.Event()
         self._reported: tuple[BrokerState, int, bool] | None = None
+        self._controller_versions: Mapping[int, tuple[int, int]] = {}
         self._main: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -225,6 +230,12 @@ class ControllerLink:
         """Of the thread: who leads the quorum, as far as the log has said."""
         return self._fetcher.leader
 
+    def connected(self, peer: Peer) -> None:
+        """Of the thread: to a controller, mostly the one that leads."""
+        if peer.versions != self._controller_versions:
+            self._controller_versions = peer.versions
+            self._tell(self._listener.controller_versions_told, peer.versions)
+
     # The metadata log
 
     async def _follow_log(self) -> None:
@@ -309,6 +320,7 @@ class ControllerLink:
             raise _Ended(f"the metadata of the cluster cannot be read: {error}") from error
         if committed.is_snapshot:
             image.end_batch(committed.next_offset - 1)
+            logger.info("took the snapshot of the metadata up to offset %d", committed.next_offset - 1)
 
     def _hand_over(self) -> None:
         """The next view, if the node waits for none."""
@@ -347,7 +359,7 @@ class ControllerLink:
                 raise _Ended(
                     "the controllers have not registered this node within "
                     f"{self._settings.lifecycle.initial_registration_timeout_ms} ms "
-                    "(initial.broker.registration.timeout.ms)"
+                    f"(initial.broker.registration.timeout.ms): {self._refusals.last}"
                 )
             if lifecycle.has_kept_failures(now_ms):
                 raise _Ended(
@@ -356,12 +368,13 @@ class ControllerLink:
                 )
             wanted = lifecycle.next_request(now_ms, self._applied_offset - 1)
             if wanted is None:
-                await self._until(lifecycle.due_ms)
+                await self._until(lifecycle.look_again_ms)
                 continue
             try:
                 await self._report(channel, wanted)
             except PeerLost as error:
                 logger.debug("%s", error)
+                self._refusals.unanswered(error)
                 channel.close()
                 lifecycle.failed(monotonic_ms())
             self._tell_state()
@@ -382,11 +395,11 @@ class ControllerLink:
             error = ErrorCode(answer.error_code)
             if error is ErrorCode.NONE:
                 logger.info("registered with broker epoch %d", answer.broker_epoch)
+                self._refusals.ended()
                 lifecycle.registered(answer.broker_epoch, monotonic_ms())
             else:
                 self._check_cluster(error)
-                if error is not ErrorCode.NOT_CONTROLLER:
-                    logger.warning("the controllers do not register this node yet: %s", error.name)
+                self._refusals.refused("the controllers do not register this node yet", error)
                 lifecycle.failed(monotonic_ms())
             return
         request = BrokerHeartbeatRequest(
@@ -400,10 +413,10 @@ class ControllerLink:
         answer = await channel.ask(request, self._settings.request_timeout_ms)
         error = ErrorCode(answer.error_code)
         if error is not ErrorCode.NONE:
-            if error is not ErrorCode.NOT_CONTROLLER:
-                logger.warning("a heartbeat was refused: %s", error.name)
+            self._refusals.refused("the controllers refuse the heartbeats of this node", error)
             lifecycle.failed(monotonic_ms())
             return
+        self._refusals.ended()
         lifecycle.heartbeat_answered(
             HeartbeatAnswer(answer.is_caught_up, answer.is_fenced, answer.should_shut_down), monotonic_ms()
         )
@@ -451,6 +464,46 @@ class _Silence:
         self._since_ms = self._due_ms = 0
 
 
+class Refusals:
+    """Says once in a while why the controllers refuse the requests of this node's lifecycle."""
+
+    INTERVAL_MS = 30_000
+
+    def __init__(self, node_id: int, now_ms: Callable[[], int] = monotonic_ms) -> None:
+        self.last = "no controller has answered"
+        """The last refusal, for people."""
+        self._now_ms = now_ms
+        self._reasons = {
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION: f"another process is registered as node {node_id} and "
+            "lives, or has ended less than broker.session.timeout.ms ago; no two nodes may have the same "
+            "node.id",
+            ErrorCode.STALE_BROKER_EPOCH: f"another process has registered as node {node_id} since, or the "
+            "node was unregistered; restart it if it is to go on",
+            ErrorCode.UNSUPPORTED_VERSION: "the cluster has finalized a feature at a level that this node "
+            "does not serve, or the controllers are older than this node can work with",
+        }
+        self._said: ErrorCode | None = None
+        self._due_ms = 0
+
+    def refused(self, what: str, error: ErrorCode) -> None:
+        """One that does not lead is no refusal: the leader is looked for."""
+        if error is ErrorCode.NOT_CONTROLLER:
+            return
+        reason = self._reasons.get(error)
+        self.last = error.name if reason is None else f"{reason} ({error.name})"
+        now_ms = self._now_ms()
+        if error is not self._said or now_ms >= self._due_ms:
+            self._said, self._due_ms = error, now_ms + self.INTERVAL_MS
+            logger.warning("%s: %s", what, self.last)
+
+    def unanswered(self, error: Exception) -> None:
+        self.last = str(error)
+
+    def ended(self) -> None:
+        """The next refusal is said at once."""
+        self._said = None
+
+
 class _Channel:
     """One connection to the controller that leads, made anew when another one does."""
 
@@ -474,6 +527,7 @@ class _Channel:
             timeout_ms=self._link.request_timeout_ms,
         )
         self._controller = controller
+        self._link.connected(self._peer)
         return self._peer
 
     async def ask(self, request: Message, timeout_ms: float) -> Any:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.forwarding import Forward
     from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.server.replica_homes import ReplicaHomes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +24,7 @@ class Deciding:
     """Called when the logs are open, before topics are made."""
     forward: Forward | None = None
     """Sends requests that change the cluster to its controllers; None where the plane decides."""
+    homes: ReplicaHomes | None = None
+    """Where the metadata say that replicas are; None where they do not, on a node alone."""
+    controller_versions: ControllerVersions | None = None
+    """Which versions of APIs the controllers serve; None where the plane decides."""

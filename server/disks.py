@@ -31,6 +31,8 @@ class StoreEvents(StoreListener):
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.on_trouble: Callable[[], None] = _ignore_trouble
+        self.on_moved: Callable[[str], object] = _ignore_move
+        """Called with the name of a partition's directory that is in another data directory now."""
         self._now_ms = now_ms
         # The time of the last line about a directory or a partition; written in any thread.
         self._logged_ms: dict[str, int] = {}
@@ -89,6 +91,7 @@ class StoreEvents(StoreListener):
 
     def moved(self, name: str, directory: str) -> None:
         logger.info("%s is in %s now", name, directory)
+        self.on_moved(name)
 
     def move_failed(self, name: str, directory: str, reason: str) -> None:
         logger.error("%s could not be moved to %s and stays where it is: %s", name, directory, reason)
@@ -158,6 +161,10 @@ class FailedDisks:
         self._is_pausing = False
         if not self._is_stopped and self._store.failing_disks.needs_attention:
             self._attend()
+
+
+def _ignore_move(name: str) -> None:
+    """A node alone keeps no record of it."""
 
 
 def _ignore_trouble() -> None:

@@ -7,6 +7,7 @@ Each later view makes, configures and removes the partitions of this node before
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -16,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
+from odradek.coordinator.cluster.metadata_image import ACLS
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
@@ -23,17 +25,13 @@ from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettin
 from odradek.server.bound import Bound, bind_ports, lock_store
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.deciding import Deciding
+from odradek.server.new_topics import NewTopicResult, NewTopics
+from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from odradek.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from odradek.wire.schema import uuid_from_text
-from odradek.wire.work import Work, finish
+from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -48,11 +46,13 @@ if TYPE_CHECKING:
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
     from odradek.wire.messages.envelope import EnvelopeRequest
+    from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.cluster")
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-TOPIC_CREATION_TIMEOUT_MS = 30_000
+UNPROTECTED = "odradek.ignore.acls"
+"""The option that lets a node serve in a cluster with ACLs."""
 
 
 class _NoNotes:
@@ -65,14 +65,6 @@ class _NoNotes:
         """Nothing to do."""
 
 
-class _NewTopicResult:
-    """As `machine.TopicResult`."""
-
-    def __init__(self, name: str, error: KafkaError | None) -> None:
-        self.name = name
-        self.error = error
-
-
 class Member:
     """The control plane of a node of a cluster (`ControlPlane`), and the link's listener."""
 
@@ -80,30 +72,48 @@ class Member:
         self,
         settings: LinkSettings,
         cluster: ClusterConfig,
-        directory_ids: Mapping[str, bytes],
+        homes: ReplicaHomes,
         on_end: Callable[[], object],
+        *,
+        ignores_acls: bool = False,
     ) -> None:
+        """`homes` are where replicas of this node are. `ignores_acls` is `UNPROTECTED`."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
-        self.deletions: Mapping[bytes, str] = {}
+        self.deletions: dict[bytes, str] = {}
         self.log_directories = _NoNotes()
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
+        self.controller_versions: Mapping[int, tuple[int, int]] = {}
+        """First and last version by API key that the leading controller serves; empty: none has answered."""
         self.when_registered: Callable[[int], object] = lambda broker_epoch: None
         """Called with each new broker epoch."""
         self.when_leaving: Callable[[], object] = lambda: None
         """Called when a controlled shutdown begins."""
         self._settings = settings
         self._cluster = cluster
-        self._directory_ids = directory_ids
+        self.homes = homes
+        self._ignores_acls = ignores_acls
+        self._unenforced: frozenset[str] = frozenset()
         self._on_end = on_end
         self._changes: WorkQueue | None = None
         self._states = asyncio.Condition()
         self._failure: str | None = None
+        self._has_link = True
+        """Whether the controllers may still hear of this node."""
         self._is_closed = False
         self._producer_ids: range | None = None
         self._is_asking_producer_ids = False
         self.link = ControllerLink(settings, self)
+        self._new_topics = NewTopics(
+            self.link.ask,
+            lambda: self.view,
+            partition_count=cluster.num_partitions,
+            replication_factor=cluster.default_replication_factor,
+        )
+        self.reporter = HomeReporter(
+            settings.node_id, homes, self.link.ask, lambda: self.broker_epoch, lambda: self.view
+        )
 
     @property
     def view(self) -> ClusterView:
@@ -113,13 +123,16 @@ class Member:
 
     async def join(self) -> None:
         """Returns when the metadata log has been replayed. Raises ConfigError with one sentence."""
-        self.publisher.subscribe(lambda view, change: self._check_features(view))
+        self.publisher.subscribe(lambda view, change: self._check_view(view))
+        self.publisher.subscribe(lambda view, change: self._new_topics.view_changed(view))
         self.link.start()
         await self._until(lambda: self.state is not BrokerState.STARTING)
 
     def follow_with(self, changes: WorkQueue) -> None:
         """From now on the node has logs: views are taken in by works of that queue."""
         self._changes = changes
+        self.publisher.subscribe(self.reporter.view_changed)
+        self.reporter.check_all()
 
     async def serve(self) -> None:
         """The listeners answer. Returns when the controllers have unfenced the node."""
@@ -130,21 +143,25 @@ class Member:
 
     async def leave(self) -> None:
         """Controlled shutdown: returns when nothing is led here any more, or nobody waits for it."""
-        if self._cluster.controlled_shutdown_enable and self._failure is None:
+        if self._cluster.controlled_shutdown_enable and self._has_link:
             self.when_leaving()
             self.link.begin_shutdown()
-            await self._until(lambda: self.state is BrokerState.SHUTTING_DOWN, raises=False)
+            async with self._states:
+                await self._states.wait_for(
+                    lambda: not self._has_link or self.state is BrokerState.SHUTTING_DOWN
+                )
         self.close()
 
     def close(self) -> None:
         """Views that are on their way are not taken in any more. Harmless a second time."""
         self._is_closed = True
+        self.reporter.close()
         self.link.close()
 
-    async def _until(self, holds: Callable[[], bool], *, raises: bool = True) -> None:
+    async def _until(self, holds: Callable[[], bool]) -> None:
         async with self._states:
             await self._states.wait_for(lambda: self._failure is not None or holds())
-        if self._failure is not None and raises:
+        if self._failure is not None:
             from odradek.config.broker_config import ConfigError
 
             raise ConfigError(self._failure)
@@ -158,6 +175,7 @@ class Member:
     def view_made(self, view: ClusterView, change: ClusterChange, offset: int) -> None:
         if self._is_closed:
             return
+        self.deletions.update((topic.topic_id, topic.name) for topic in change.deleted)
         publishing = self.publisher.publishing(lambda _: view, change)
         if self._changes is None:
             finish(publishing)
@@ -180,7 +198,18 @@ class Member:
         self.state, self.broker_epoch, self.is_fenced = state, broker_epoch, is_fenced
         self._wake()
 
+    def controller_versions_told(self, versions: Mapping[int, tuple[int, int]]) -> None:
+        self.controller_versions = versions
+
     def link_failed(self, sentence: str) -> None:
+        self._has_link = False
+        self._end(sentence)
+
+    def _end(self, sentence: str) -> None:
+        """Said once: the node is on its way to its end then."""
+        if self._failure is not None:
+            self._wake()
+            return
         is_running = self.state is BrokerState.RUNNING
         self._failure = sentence
         self._wake()
@@ -191,42 +220,39 @@ class Member:
     def _wake(self) -> None:
         self._waking = asyncio.get_running_loop().create_task(self._notify())
 
-    def _check_features(self, view: ClusterView) -> None:
-        """A cluster with a feature that this node does not serve ends it."""
+    def _check_view(self, view: ClusterView) -> None:
+        """A cluster with a feature that this node does not serve ends it, and so do ACLs."""
         refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
         if refusal is not None:
-            self.link_failed(refusal)
+            self._end(refusal)
+        elif ACLS in view.unenforced and not self._ignores_acls:
+            self._end(
+                "The cluster has ACLs, and this node does not enforce them: every client may do everything "
+                f"here. Set {UNPROTECTED}=true if that is meant, or serve the cluster with Apache Kafka's "
+                "brokers alone."
+            )
+        new = sorted(view.unenforced - self._unenforced)
+        self._unenforced |= view.unenforced
+        if new:
+            logger.warning("the cluster has %s, which this node does not enforce", ", ".join(new))
 
     # For the node
 
     def finish_deletion(self, topic_id: bytes) -> None:
-        """Nothing is noted: the metadata log has no deleted topics."""
+        """The metadata log has no deleted topics: what a kill leaves of one is a stray at the next start."""
+        self.deletions.pop(topic_id, None)
 
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
     ) -> None:
         """The controllers learn which directories are offline, and elect other leaders."""
-        failed = [self._directory_ids[path] for path in directories if path in self._directory_ids]
+        failed = self.homes.ids_of(directories)
         if failed:
             self.link.report_offline(failed)
 
-    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[_NewTopicResult]]:
-        """Asks the controllers. Their view may have the topics a little later."""
-        request = CreateTopicsRequest(
-            topics=[_creatable(one) for one in new_topics], timeout_ms=TOPIC_CREATION_TIMEOUT_MS
-        )
-        asked = self.link.ask(request, timeout_ms=TOPIC_CREATION_TIMEOUT_MS)
-        try:
-            response = yield asked.result
-        except (OSError, TimeoutError) as error:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-        return [
-            _NewTopicResult(
-                one.name,
-                KafkaError(ErrorCode(one.error_code), one.error_message) if one.error_code else None,
-            )
-            for one in response.topics
-        ]
+    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[NewTopicResult]]:
+        """See `server/new_topics.py`."""
+        return self._new_topics.creating(new_topics)
 
     def ask_for_isr(self, request: AlterPartitionRequest, answered: Callable[[Any], None]) -> None:
         """See `server.leading.Ask`."""
@@ -242,10 +268,7 @@ class Member:
 
         def done(future: Future[Any]) -> None:
             response = None if future.cancelled() or future.exception() else future.result()
-            try:
-                loop.call_soon_threadsafe(answered, response)
-            except RuntimeError:
-                logger.debug("an answer of the controllers came after the end")
+            _call_on(loop, partial(answered, response))
 
         asked.add_done_callback(done)
 
@@ -307,8 +330,11 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     )
     directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
     settings = _link_settings(bound, cluster, controllers, previous_epoch)
-    member = Member(settings, cluster, directory_ids, node.on_end)
+    homes = ReplicaHomes(node.id, directory_ids, store)
+    member = Member(settings, cluster, homes, node.on_end, ignores_acls=cluster.odradek_ignore_acls)
     member.when_registered = partial(setattr, store, "broker_epoch")
+    events.on_moved = member.reporter.moved
+    store.failing_disks.are_given_up = True
     ending.callback(member.close)
     await member.join()
     return bound, member
@@ -365,6 +391,8 @@ def deciding_of(member: Member) -> Deciding:
         allocate_producer_ids=member.allocate_producer_ids,
         when_open=lambda: None,
         forward=member.forward,
+        homes=member.homes,
+        controller_versions=lambda: member.controller_versions,
     )
 
 
@@ -420,14 +448,7 @@ def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener
     ]
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partition_count,
-        replication_factor=topic.replication_factor,
-        assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
-            for index, brokers in topic.assignments
-        ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
-    )
+def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """In any thread; nothing where the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function)

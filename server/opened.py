@@ -52,11 +52,15 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
     schedule = Schedule(asyncio.get_running_loop())
     ending.callback(schedule.close)
     schedule.turn.flushes.use(store.flush_journals)
-    topic_logs = _follow_metadata(bound, plane)
+    topic_logs = _follow_metadata(bound, deciding)
     _open_logs(store, node.now_ms())
     deciding.when_open()
-    topic_logs.finish_deletions()
-    topic_logs.make_missing()
+    if deciding.homes is None:
+        topic_logs.finish_deletions()
+        topic_logs.make_missing()
+    else:
+        topic_logs.set_strays_aside()
+        topic_logs.make_missing_replicas(deciding.homes)
     topic_logs.note_directories(bound.identity.directory_ids, bound.identity.failures)
     topic_logs.report_offline()
     opened = Opened(bound=bound, schedule=schedule, deciding=deciding, topic_logs=topic_logs)
@@ -67,11 +71,11 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
 # Metadata
 
 
-def _follow_metadata(bound: Bound, plane: ControlPlane) -> TopicLogs:
+def _follow_metadata(bound: Bound, deciding: Deciding) -> TopicLogs:
     """Makes the store work by the metadata, and the machine decide about the logs of the store."""
     from odradek.server.log_directories import absent_directories
 
-    node, store, identity = bound.node, bound.store, bound.identity
+    node, store, identity, plane = bound.node, bound.store, bound.identity, deciding.plane
     topic_logs = TopicLogs(
         node.id,
         store,
@@ -80,6 +84,7 @@ def _follow_metadata(bound: Bound, plane: ControlPlane) -> TopicLogs:
         node.now_ms,
         absent_directories(plane.log_directories.of(node.id), identity.directory_ids, identity.failures),
         node.after_loading,
+        None if deciding.homes is None else deciding.homes.directory_for,
     )
     plane.publisher.logs = topic_logs
     bound.reconfiguration.follow(plane.view)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
-from odradek.config.options import GROUP_OPTIONS, Option, without_effect
+from odradek.config.options import GROUP_OPTIONS, Option, honoured, without_effect
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, TopicView
@@ -25,6 +25,7 @@ class Reconfiguration:
     def __init__(self, live: LiveConfig[LogConfig]) -> None:
         self.live = live
         self._followers: list[Follower] = []
+        self._refusals: frozenset[str] = frozenset()
 
     def register(self, follower: Follower) -> None:
         """Calls `follower(live)` now and after each change."""
@@ -36,6 +37,10 @@ class Reconfiguration:
         self.live.follow(view.broker_configs)
         if self.live.without_effect:
             logger.info("set at run time, but without effect here: %s", ", ".join(self.live.without_effect))
+        for sentence in self.live.refused:
+            if sentence not in self._refusals:
+                logger.error("set at run time, but not honoured here: %s", sentence)
+        self._refusals = frozenset(self.live.refused)
         for follower in self._followers:
             follower(self.live)
 
@@ -58,11 +63,20 @@ def configs_of(topics: Iterable[TopicView]) -> dict[str, Mapping[str, str]]:
 def log_without_effect(
     kind: str, configs: Mapping[str, Mapping[str, str]], options: Mapping[str, Option]
 ) -> None:
-    """Names options that have no effect here, and one topic or group of each: there may be many."""
+    """Names options that have no effect here or are not honoured, and one topic or group of each: there may
+    be many."""
     found: dict[str, list[str]] = {}
+    refused: dict[str, list[str]] = {}
     for owner, own in configs.items():
         for name in without_effect(own, options):
             found.setdefault(name, []).append(owner)
+        for sentence in honoured(own, options)[1].values():
+            refused.setdefault(sentence, []).append(owner)
     for name, owners in found.items():
-        more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
-        logger.info("set for %s %s%s, but without effect here: %s", kind, owners[0], more, name)
+        logger.info("set for %s %s, but without effect here: %s", kind, _some(owners), name)
+    for sentence, owners in refused.items():
+        logger.error("set for %s %s, but not honoured here: %s", kind, _some(owners), sentence)
+
+
+def _some(owners: Sequence[str]) -> str:
+    return f"{owners[0]} and {len(owners) - 1} more" if len(owners) > 1 else owners[0]

@@ -31,6 +31,7 @@ class Schedule:
         "timers",
         "turn",
         "upkeep",
+        "views",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,6 +40,8 @@ class Schedule:
         self.timers = Timers(loop)
         self.changes = WorkQueue(loop)
         """Changes of topics and settings."""
+        self.views = WorkQueue(loop)
+        """Of a node of a cluster: the next view is taken in, with its changes of partitions."""
         self.upkeep = WorkQueue(loop)
         """Background work on the logs: retention, expiry, compaction, recovery of offline partitions."""
         self.searches = WorkQueue(loop)
@@ -59,6 +62,7 @@ class Schedule:
         """Whether nothing waits but timers, clients and moves."""
         return self.turn.is_idle and not (
             len(self.changes)
+            or len(self.views)
             or len(self.upkeep)
             or len(self.searches)
             or len(self.saves)
@@ -71,6 +75,7 @@ class Schedule:
         closed next."""
         for queue in (
             self.changes,
+            self.views,
             self.upkeep,
             self.searches,
             self.reads,

@@ -122,6 +122,7 @@ def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> N
         node_id=bound.node.id,
         plane=opened.plane,
         forward=opened.deciding.forward,
+        controller_versions=opened.deciding.controller_versions,
         store=bound.store,
         leadership=coordinators.leadership,
         groups=coordinators.groups,
@@ -156,6 +157,7 @@ def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSetti
         verification_pause_ms_max=config.add_partitions_to_txn_retry_backoff_ms,
         verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         broker_options=config.layers.options,
+        check_broker_configs=live.check_broker,
         option_value=live.__getitem__,
     )
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterChange, PartitionView, TopicView
+    from odradek.server.replica_homes import ReplicaHomes
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.work import Work
@@ -57,10 +58,14 @@ class TopicLookup:
         return partition is not None and len(partition.replicas) > 1
 
 
+def _anywhere(partition: PartitionView) -> str | None:
+    return None
+
+
 class TopicLogs(NodeLogs):
     """`absent_directories` are paths by id of log directories that this broker had, and that are not named
     any more: they may hold partitions that are missing here. `after_loading` is called now and then while
-    many partitions are made.
+    many partitions are made. `directory_for` says in which data directory a new partition has to be.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class TopicLogs(NodeLogs):
         now_ms: Callable[[], int],
         absent_directories: Mapping[str, str],
         after_loading: Callable[[], object],
+        directory_for: Callable[[PartitionView], str | None] | None = None,
     ) -> None:
         self._node_id = node_id
         self._store = store
@@ -80,6 +86,7 @@ class TopicLogs(NodeLogs):
         self._now_ms = now_ms
         self._absent_directories = absent_directories
         self._after_loading = after_loading
+        self._directory_for = _anywhere if directory_for is None else directory_for
 
     # For the control plane
 
@@ -101,6 +108,13 @@ class TopicLogs(NodeLogs):
         return self._removing(
             {topic.topic_id: [(topic.name, one.index) for one in topic.partitions] for topic in deleted}
         )
+
+    def drop_replicas(self, removed: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
+        """As deleted ones: a replica that comes back later begins empty."""
+        by_topic: dict[bytes, list[tuple[str, int]]] = {}
+        for topic, partition in removed:
+            by_topic.setdefault(topic.topic_id, []).append((topic.name, partition.index))
+        yield from self._deleting(by_topic)
 
     def apply_configs(self, change: ClusterChange) -> Work[None]:
         """Takes new settings to the loaded logs; the others get theirs when they are loaded. There may be
@@ -147,6 +161,49 @@ class TopicLogs(NodeLogs):
             logger.warning(
                 "partitions that belong to no topic and are not served (odradek import-log imports them): %s",
                 ", ".join(sorted(strays)[:STRAYS_LOGGED_MAX]),
+            )
+
+    def set_strays_aside(self) -> None:
+        """Renames the directories of partitions that a cluster does not have on this node, as Kafka does:
+        their worth is unknown. One of another topic of the same name that is not open yet is found when it is
+        loaded."""
+        strays = []
+        for name, index in self._store.places.names():
+            if self._is_of_this_node(name, index):
+                continue
+            try:
+                strays.append(self._store.set_aside(name, index))
+            except KafkaError as error:
+                logger.error("%s-%d is not of this node any more, and stays: %s", name, index, error)
+        if strays:
+            logger.warning(
+                "%d partitions are not of this node any more; their directories are kept as strays: %s",
+                len(strays),
+                ", ".join(sorted(strays)[:STRAYS_LOGGED_MAX]),
+            )
+
+    def _is_of_this_node(self, name: str, index: int) -> bool:
+        """Whether a partition on the disk may be one that a cluster has here."""
+        view, places = self._plane.view, self._store.places
+        partition = view.partition(name, index)
+        if partition is None or self._node_id not in partition.replicas:
+            return False
+        return places.is_unopened(name, index) or self._is_of_topic(name, index, view.topics[name].topic_id)
+
+    def make_missing_replicas(self, homes: ReplicaHomes) -> None:
+        """As `make_missing`, of a node of a cluster: records say where its replicas are."""
+        absent = []
+        for topic, partition in list(self._missing()):
+            if homes.may_be_made(partition):
+                self._create_partition(topic, partition)
+            else:
+                absent.append(f"{topic.name}-{partition.index}")
+        if absent:
+            logger.error(
+                "%d partitions may be in a log directory that has failed or that log.dirs does not name any "
+                "more, and are offline: %s",
+                len(absent),
+                ", ".join(sorted(absent)[:STRAYS_LOGGED_MAX]),
             )
 
     def make_missing(self) -> None:
@@ -225,6 +282,7 @@ class TopicLogs(NodeLogs):
             now_ms=self._now_ms(),
         )
         try:
+            create = partial(create, directory=self._directory_for(partition))
             create()
         except KafkaError as error:
             if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
@@ -246,12 +304,19 @@ class TopicLogs(NodeLogs):
             self._store.listener.stray(name, index, path)
 
     def _removing(self, partitions_of: Mapping[bytes, Collection[tuple[str, int]]]) -> Work[None]:
-        """Deletes partitions, by the ids of their topics. A deletion that fails is tried again at the next
-        start."""
+        """Deletes the partitions of deleted topics, by the ids of the topics. A deletion that fails is tried
+        again at the next start."""
+        for topic_id in (yield from self._deleting(partitions_of)):
+            self._plane.finish_deletion(topic_id)
+
+    def _deleting(self, partitions_of: Mapping[bytes, Collection[tuple[str, int]]]) -> Work[list[bytes]]:
+        """The topics of which all partitions are deleted for good."""
         deleted = []
         for topic_id, partitions in partitions_of.items():
             is_done = True
             for name, index in partitions:
+                if not self._is_of_topic(name, index, topic_id):
+                    continue
                 try:
                     self._store.delete(name, index, sync=False)
                 except KafkaError as error:
@@ -261,11 +326,15 @@ class TopicLogs(NodeLogs):
             if is_done:
                 deleted.append(topic_id)
         if not deleted:
-            return
+            return []
         try:
             yield self._store.sync_directories
         except OSError as error:
             logger.error("deleted partitions may come back after a loss of power: %s", error)
-            return
-        for topic_id in deleted:
-            self._plane.finish_deletion(topic_id)
+            return []
+        return deleted
+
+    def _is_of_topic(self, name: str, index: int, topic_id: bytes) -> bool:
+        """Whether the partition of that name may be the topic's: one with another id may have come."""
+        key = (name, index)
+        return key in self._store.places and self._store.places.topic_id_of(*key) in (None, topic_id)

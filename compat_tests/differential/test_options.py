@@ -148,7 +148,10 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
 
 
 def test_every_option_of_kafka_is_declared_and_no_other(names: Mapping[int, list[str]]) -> None:
-    assert {kind: sorted(options) for kind, options in OPTIONS.items()} == names
+    ours = {
+        kind: [one for one in options if not one.startswith("odradek.")] for kind, options in OPTIONS.items()
+    }
+    assert {kind: sorted(options) for kind, options in ours.items()} == names
 
 
 def codes(pair: Pair, request: IncrementalAlterConfigsRequest) -> tuple[int, int]:

@@ -26,6 +26,10 @@ class NodeLogs:
         """After the topics have left the view."""
         yield from ()
 
+    def drop_replicas(self, removed: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
+        """After the view has said that these partitions are on other nodes only."""
+        yield from ()
+
     def apply_configs(self, change: ClusterChange) -> Work[None]:
         """After changed overrides have been published."""
         yield from ()
@@ -64,3 +68,4 @@ class Publisher:
         if change.configured or change.brokers_configured:
             yield from self.logs.apply_configs(change)
         yield from self.logs.remove_partitions(change.deleted)
+        yield from self.logs.drop_replicas(change.removed)

@@ -32,9 +32,12 @@ class Creating:
         """Whether a data directory takes new partitions."""
         return not self.cordoned.issuperset(self._places.homes)
 
-    def make(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
-        """Make a partition where it is wanted, else where there is most room. When all directories are
-        cordoned, it is made in the first one all the same: the controller has decided before.
+    def make(
+        self, topic: str, index: int, topic_id: bytes, config: LogConfig, directory: str | None = None
+    ) -> Partition:
+        """Make a partition in that data directory and no other. Without one, make it where it is wanted, else
+        where there is most room. When all directories are cordoned, it is made in the first one all the same:
+        the controller has decided before.
 
         Raises `OSError` when no directory takes it.
         """
@@ -43,7 +46,11 @@ class Creating:
         uncordoned = [home for home in alive if home.path not in self.cordoned]
         homes = sorted(uncordoned, key=lambda home: home.partition_count) or alive[:1]
         preferred = self._take_preferred((topic, index))
-        for home in homes if preferred is None else [preferred, *homes]:
+        if directory is not None:
+            homes = [self._places.homes[directory]]
+        elif preferred is not None:
+            homes.insert(0, preferred)
+        for home in homes:
             if home.failure is not None:
                 continue
             try:

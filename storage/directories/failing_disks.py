@@ -26,6 +26,9 @@ class FailingDisks:
     def __init__(self, places: Places, opening: Opening) -> None:
         self._places = places
         self._opening = opening
+        self.are_given_up = False
+        """Whether a data directory that has failed stays offline until the next start, as in Kafka: the
+        controllers of a cluster have been told."""
         self._rescan_after_ms = 0
 
     @property
@@ -39,9 +42,7 @@ class FailingDisks:
         """Whether `attending` has something to do."""
         places = self._places
         return (
-            places.has_broken
-            or bool(places.suspected)
-            or any(home.failure is not None and home.was_opened for home in places.homes.values())
+            places.has_broken or bool(places.suspected) or any(map(self._may_return, places.homes.values()))
         )
 
     def attending(self, now_ms: int) -> Work[None]:
@@ -55,13 +56,16 @@ class FailingDisks:
             path, said = places.suspected.popleft()
             suspected.setdefault(path, said)
         for home in places.homes.values():
-            if home.path in suspected or (home.failure is not None and home.was_opened):
+            if (home.path in suspected and home.failure is None) or self._may_return(home):
                 yield from self._probing(home, suspected.get(home.path, ""))
         if places.has_broken and now_ms >= self._rescan_after_ms:
             places.has_broken = False
             for key, place in list(places.by_key.items()):
                 if place.home.failure is None and place.offline_because is not None:
                     yield from self._bringing_back(key, place)
+
+    def _may_return(self, home: DataDirectory) -> bool:
+        return home.failure is not None and home.was_opened and not self.are_given_up
 
     def _probing(self, home: DataDirectory, said: str) -> Work[None]:
         try:

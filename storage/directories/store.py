@@ -294,10 +294,12 @@ class LogStore:
         *,
         leader_epoch: int = 0,
         is_replicated: bool | None = None,
+        directory: str | None = None,
         now_ms: int | None = None,
     ) -> Partition:
-        """The partition, made if it does not exist. One that exists takes these settings. Without
-        `is_replicated` a new one is what `replicated_for` says, and one that exists stays what it is.
+        """The partition, made if it does not exist, in `directory` if that is given. One that exists takes
+        these settings. Without `is_replicated` a new one is what `replicated_for` says, and one that exists
+        stays what it is.
 
         Refuses with INCONSISTENT_TOPIC_ID when it exists and belongs to another topic of the same name, with
         KAFKA_STORAGE_ERROR when the disk does not answer.
@@ -308,7 +310,7 @@ class LogStore:
             self._check_before_adopting(topic, index, topic_id)
             partition = self.get(topic, index)
             if partition is None:
-                partition = self.creating.make(topic, index, topic_id, config)
+                partition = self.creating.make(topic, index, topic_id, config, directory)
             elif partition.topic_id != topic_id:
                 self._adopt(partition, topic_id)
         except OSError as error:
@@ -364,7 +366,8 @@ class LogStore:
                 topic_id = self.places.topic_id_for(topic, index)
                 if topic_id is not None and self.places.topic_id_of(topic, index) not in (None, topic_id):
                     self.listener.stray(topic, index, self.set_aside(topic, index))
-                    return self.creating.make(topic, index, topic_id, self.places.config_for(topic))
+                    config, home = self.places.config_for(topic), place.home.path
+                    return self.creating.make(topic, index, topic_id, config, home)
                 cut_bytes = self.opening.load(key, place, clean=place.was_clean)
                 if cut_bytes:
                     self.listener.damage(

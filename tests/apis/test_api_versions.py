@@ -1,11 +1,13 @@
 """ApiVersions: the table, as clients learn it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from odradek.apis import api_versions as versions
-from odradek.coordinator.cluster.features import Feature
+from odradek.coordinator.cluster.features import NODE_FEATURES, Feature
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
@@ -56,3 +58,31 @@ def test_finalized_features_come_with_their_epoch(node):
     (feature,) = response.finalized_features
     assert (feature.name, feature.max_version_level, feature.min_version_level) == ("one.version", 2, 2)
     assert response.finalized_features_epoch == 7
+
+
+def of_a_cluster(controllers):
+    """What a node tells that serves Produce itself and forwards CreateTopics and DeleteTopics."""
+    handler = versions.ApiVersions(ClusterView, lambda: controllers)
+    handler.describe([(0, range(14)), (19, range(8)), (20, range(7))], {19, 20})
+    request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+    connection = SimpleNamespace(client_software_name="", client_software_version="")
+    response = handler(request, SimpleNamespace(api_version=4, connection=connection))
+    return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}, response
+
+
+@pytest.mark.parametrize(
+    ("controllers", "expected"),
+    [
+        ({}, {0: (0, 13), 19: (0, 7), 20: (0, 6)}),
+        ({19: (2, 7), 20: (1, 9)}, {0: (0, 13), 19: (2, 7), 20: (1, 6)}),
+        ({19: (0, 5), 20: (7, 9)}, {0: (0, 13), 19: (0, 5)}),
+        ({0: (3, 4), 19: (0, 7)}, {0: (0, 13), 19: (0, 7)}),
+    ],
+)
+def test_a_forwarded_api_has_the_versions_that_the_controllers_serve_as_well(controllers, expected):
+    assert of_a_cluster(controllers)[0] == expected
+
+
+def test_a_node_of_a_cluster_tells_the_features_that_it_registers():
+    told = of_a_cluster({})[1].supported_features
+    assert {one.name: (one.min_version, one.max_version) for one in told} == NODE_FEATURES

@@ -359,6 +359,26 @@ def test_the_cluster_is_described_at_the_same_address(node, version):
     assert response.cluster_authorized_operations == operations.ON_CLUSTER
 
 
+@pytest.mark.parametrize(("asks", "expected"), [(False, [1, 2]), (True, [1, 2, 3])])
+def test_fenced_brokers_are_told_to_those_who_ask_at_the_listener_of_the_client(node, asks, expected):
+    listener = node.connection.listener_name
+
+    def broker(node_id, name=listener, *, is_fenced=False):
+        endpoints = {name: Endpoint("right", node_id), "OTHER": Endpoint("wrong", 9)}
+        return Broker(node_id, endpoints, f"rack-{node_id}", is_fenced=is_fenced)
+
+    registrations = {one.node_id: one for one in (broker(1), broker(2), broker(4, "NOWHERE"))}
+    alive = dict(registrations)
+    registrations[3] = broker(3, is_fenced=True)
+    view = replace(node.machine.view, brokers=alive, registrations=registrations)
+    node.machine.publisher.view = view
+    response = node.ask(DescribeClusterRequest(include_fenced_brokers=asks), 2)
+    assert [one.broker_id for one in response.brokers] == expected
+    for one in response.brokers[1:]:
+        told = (one.host, one.port, one.rack, one.is_fenced)
+        assert told == ("right", one.broker_id, f"rack-{one.broker_id}", one.broker_id == 3)
+
+
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (0, 115), (3, 115)])
 def test_controllers_are_not_told_of_here(node, endpoint_type, code):
     response = node.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 2)

@@ -83,3 +83,40 @@ def test_every_honoured_option_that_may_change_is_followed():
 
 def _some_value(option):
     return "5" if option.default_text is None else option.default_text
+
+
+def test_what_the_controllers_of_a_cluster_have_stored_and_cannot_be_honoured_is_left_out_and_explained():
+    live = live_config()
+    live.follow(
+        {
+            None: {"no.such.option": "1", "max.connection.creation.rate": "7", "log.retention.ms": "5"},
+            1: {"log.segment.bytes": "many", "listener.name.x.max.connections": "-1"},
+        }
+    )
+    assert live["log.retention.ms"] == 5
+    assert live["log.segment.bytes"] == BROKER_OPTIONS["log.segment.bytes"].default_value
+    told = "\n".join(live.refused)
+    for part in (
+        "no option 'no.such.option'",
+        "max.connection.creation.rate is known but not built yet",
+        "log.segment.bytes must be a whole number",
+        "listener.name.x.max.connections must be at least",
+    ):
+        assert part in told
+    live.follow({})
+    assert not live.refused
+
+
+def test_settings_that_do_not_go_together_change_nothing_and_are_explained():
+    live = live_config()
+    live.follow({None: {"log.retention.ms": "5"}})
+    live.follow({None: {"log.retention.ms": "0", "log.segment.bytes": "2000000"}})
+    assert live["log.retention.ms"] == 5
+    assert live["log.segment.bytes"] == BROKER_OPTIONS["log.segment.bytes"].default_value
+    (sentence,) = live.refused
+    assert "log.retention.ms must not be 0" in sentence
+
+
+def test_a_topics_setting_that_cannot_be_honoured_leaves_the_others():
+    config = live_config().log_config({"remote.storage.enable": "true", "retention.ms": "7", "nonsense": "1"})
+    assert config.retention_ms == 7

@@ -77,15 +77,23 @@ def test_a_wish_during_a_request_makes_the_next_one_immediate():
     assert lifecycle.due_ms == 2
 
 
-def test_a_failed_request_waits_twice_as_long_each_time_up_to_the_session():
-    lifecycle = BrokerLifecycle(SETTINGS, 0)
-    delays, now_ms = [], 0
+def delays_of(lifecycle):
+    """Of ten tries that fail."""
+    delays, now_ms = [], lifecycle.due_ms
     for _ in range(10):
         lifecycle.next_request(now_ms, -1)
         lifecycle.failed(now_ms)
         delays.append(lifecycle.due_ms - now_ms)
         now_ms = lifecycle.due_ms
-    assert delays == [100, 200, 400, 800, 1600, 3200, 6400, 9000, 9000, 9000]
+    return delays
+
+
+def test_a_failed_heartbeat_waits_twice_as_long_each_time_up_to_the_session():
+    assert delays_of(registered()) == [100, 200, 400, 800, 1600, 3200, 6400, 9000, 9000, 9000]
+
+
+def test_a_failed_registration_is_tried_each_second_at_the_latest():
+    assert delays_of(BrokerLifecycle(SETTINGS, 0)) == [100, 200, 400, 800, *[1000] * 6]
 
 
 def test_a_wish_does_not_hasten_the_retry_of_a_failed_request():
@@ -152,3 +160,16 @@ def test_a_failure_that_no_controller_learns_of_ends_the_node_after_thirty_secon
     lifecycle.next_request(30_500, 9)
     lifecycle.heartbeat_answered(LIVES, 30_501)
     assert not lifecycle.has_kept_failures(99_000)
+
+
+def test_a_node_that_is_not_registered_looks_again_when_its_time_is_over():
+    lifecycle = BrokerLifecycle(SETTINGS, 0)
+    lifecycle.next_request(0, -1)
+    lifecycle.failed(59_950)
+    assert lifecycle.due_ms == 60_050
+    assert lifecycle.look_again_ms == 60_000
+    lifecycle.next_request(60_050, -1)
+    lifecycle.registered(1, 60_060)
+    lifecycle.next_request(60_060, -1)
+    lifecycle.failed(70_000)
+    assert lifecycle.look_again_ms == lifecycle.due_ms == 70_100

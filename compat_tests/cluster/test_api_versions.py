@@ -1,0 +1,58 @@
+"""ApiVersions and DescribeCluster of a node of a cluster are those of a broker of Kafka beside it."""
+
+from __future__ import annotations
+
+from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.differential.harness import Side
+from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from odradek.apis.forwarding import FORWARDED
+from odradek.coordinator.cluster.features import NODE_FEATURES
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def test_supported_features_are_those_that_the_node_has_registered(odradek: OdradekMember) -> None:
+    side = Side("odradek", odradek.bootstrap_servers)
+    answer = side.ask(VERSIONS, 4)
+    side.close()
+    found = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+    assert found == dict(NODE_FEATURES)
+
+
+def test_forwarded_apis_have_the_versions_that_kafka_tells(
+    odradek: OdradekMember, kafka: KafkaMember
+) -> None:
+    told = []
+    for one in (odradek, kafka):
+        side = Side("broker", one.bootstrap_servers)
+        answer = side.ask(VERSIONS, 4)
+        side.close()
+        told.append({key.api_key: (key.min_version, key.max_version) for key in answer.api_keys})
+    ours, theirs = told
+    assert {key: ours.get(key) for key in FORWARDED} == {key: theirs.get(key) for key in FORWARDED}
+
+
+def test_describe_cluster_tells_fenced_brokers_to_those_who_ask(
+    controllers: Controllers, odradek: OdradekMember, kafka: KafkaMember
+) -> None:
+    sides = [Side("broker", one.bootstrap_servers) for one in (odradek, kafka)]
+    with OdradekMember(controllers, 42, {"broker.rack": "cellar"}) as third:
+        third.stop()
+
+    def brokers(side: Side, *, fenced: bool) -> list[tuple[int, str, int, str | None, bool]]:
+        answer = side.ask(DescribeClusterRequest(include_fenced_brokers=fenced), 2)
+        return sorted((one.broker_id, one.host, one.port, one.rack, one.is_fenced) for one in answer.brokers)
+
+    for fenced in (True, False):
+        expected = (42, "127.0.0.1", third.port, "cellar", True)
+        wait_until(
+            lambda: all((expected in brokers(side, fenced=fenced)) is fenced for side in sides),  # noqa: B023
+            "the third broker is fenced",
+            seconds=DEADLINE_SECONDS,
+        )
+        ours, theirs = (brokers(side, fenced=fenced) for side in sides)
+        assert ours == theirs
+    for side in sides:
+        side.close()

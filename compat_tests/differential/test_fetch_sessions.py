@@ -19,6 +19,8 @@ from odradek.wire.messages.produce import ProduceRequest
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
 DELETING = 5
+WAIT_MS = 30_000
+"""Long enough for a deletion on a machine with much to do; the deletion ends the wait."""
 NOBODYS_ID = bytes([7]) * 16
 
 Asked = tuple[str, bytes, Sequence[int]]
@@ -166,10 +168,15 @@ def test_a_deletion_ends_a_fetch_that_waits(pair: Pair) -> None:
             more = {"session_epoch": 0 if has_session else -1}
             for side in pair.sides:
                 asked = [topic.of(side, 0), stays.of(side, 0)]
-                side.request(fetch(asked, max_wait_ms=7_000, **more), version, "waiting")
+                side.request(fetch(asked, max_wait_ms=WAIT_MS, **more), version, "waiting")
+                # The broker has read it when it answers this.
+                side.ask(metadata_of(topic.name), 9)
             # The fetch waits before this is answered: it takes Kafka's controller a while.
             delete(pair, topic.name)
-            answers = [side.answer(FetchRequest, version, "waiting") for side in pair.sides]
+            answers = [
+                side.answer(FetchRequest, version, "waiting", seconds=2 * WAIT_MS / 1000)
+                for side in pair.sides
+            ]
             for side, answer in zip(pair.sides, answers, strict=True):
                 if has_session:
                     side.remember("session", answer.session_id, "session_id")

@@ -6,7 +6,7 @@ coordinator decides. A closed connection of a member changes nothing by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.api import Waiting
@@ -75,8 +75,28 @@ def client_host(connection: ConnectionInfo) -> str:
     return f"/{connection.peer_host}"
 
 
+class RemoteTransactions(Protocol):
+    """Coordinators on other brokers: implemented by `server/remote_transactions.py`."""
+
+    def ask(
+        self,
+        coordinator_partition: int,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[tuple[str, int]],
+        adds: bool,
+        told: Callable[[Mapping[tuple[str, int], ErrorCode]], None],
+    ) -> bool:
+        """Has the partitions verified or added by the coordinator of that partition of `__transaction_state`;
+        `told` gets the refusals. False where this node has the coordinator."""
+
+
 class Transactions(Protocol):
     """What the handlers need of `coordinator.transactions.coordinator.TransactionCoordinator`."""
+
+    @property
+    def remote(self) -> RemoteTransactions | None:
+        """None of a node alone."""
 
     def partition_of(self, transactional_id: str) -> int: ...
 

@@ -114,6 +114,15 @@ def ask_coordinator(
             }
         )
 
+    remote = transactions.remote
+    if remote is not None:
+
+        def told(refused: Errors) -> None:
+            then({partition: _producer_error(code, support) for partition, code in refused.items()})
+
+        place = transactions.partition_of(transactional_id)
+        if remote.ask(place, transactional_id, producer, wanted, support is Support.ADDED, told):
+            return
     fields = (transactional_id, *producer, wanted, support.transaction_version)
     if support is Support.ADDED:
         transactions.submit(transactional_id, commands.AddPartitions(added, *fields))

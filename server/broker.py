@@ -43,7 +43,7 @@ async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
 
 async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
-    from odradek.server.member import deciding_of, join_cluster, replicate
+    from odradek.server.member import deciding_of, join_cluster, reach_brokers, replicate
 
     bound, member = await join_cluster(node, ending)
     opened = open_data(bound, deciding_of(member), ending)
@@ -51,6 +51,7 @@ async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     replication = replicate(opened, member, ending)
     serving = await serve(opened, ending)
     serving.coordinators.leadership.replicas = replication.leading
+    reach_brokers(opened, serving, member, ending)
     ending.push_async_callback(member.leave)
     await member.serve()
     return serving

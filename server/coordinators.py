@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server._pipeline import Turn
     from odradek.server.coordinator_log import PartitionLog
+    from odradek.server.remote_transactions import RemoteTransactions
     from odradek.server.timers import Timers
     from odradek.server.work import WorkQueue
     from odradek.storage.config import LogConfig
@@ -109,6 +110,8 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
 
 class Transactions(_WhenNeeded["TransactionCoordinator"]):
     """The coordinator of transactions (`apis.coordinators.Transactions`)."""
+
+    remote: RemoteTransactions | None = None
 
     def partition_of(self, transactional_id: str) -> int:
         return self.made().partition_of(transactional_id)
@@ -254,7 +257,11 @@ class Coordinators:
         markers = MarkerWriter(self.leadership, self.groups, self._turn, self._timers, self._now_ms)
 
         def write_markers(effect: WriteMarkers, then: Callable[[dict[Any, Any]], None]) -> None:
-            markers.write(effect.marker, effect.partitions, then)
+            remote = self.transactions.remote
+            if remote is None:
+                markers.write(effect.marker, effect.partitions, then)
+            else:
+                remote.write(effect.marker, effect.partitions, markers.write, then)
 
         coordinator = TransactionCoordinator(
             node_id=self.leadership.node_id,

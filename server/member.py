@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from odradek.server.opened import Opened
     from odradek.server.ports import Ports
     from odradek.server.replication import Replication
+    from odradek.server.serving import Serving
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
     from odradek.wire.messages.envelope import EnvelopeRequest
@@ -382,6 +383,23 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     member.publisher.subscribe(replication.view_changed)
     member.when_leaving = partial(setattr, replication, "is_in_shutdown", True)
     return replication
+
+
+def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: AsyncExitStack) -> None:
+    """Coordinators and leaders here ask those of other brokers. `ending` gets what ends it."""
+    from odradek.server.broker_peers import BrokerPeers
+    from odradek.server.remote_transactions import RemoteTransactions
+
+    node = opened.bound.node
+    cluster = node.config.cluster
+    assert cluster is not None
+
+    def current_view() -> ClusterView:
+        return member.view
+
+    peers = BrokerPeers(node.id, cluster.inter_broker_listener.name, cluster.request_timeout_ms, current_view)
+    ending.callback(peers.close)
+    serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
 
 def deciding_of(member: Member) -> Deciding:

@@ -291,6 +291,7 @@ class Node:
         self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
         self.groups = self._new_groups()
         self.transactions = self._new_transactions()
+        self.transactions.remote = None
         for coordinator in (self.groups, self.transactions):
             self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
             coordinator.view_changed(self.machine.view)

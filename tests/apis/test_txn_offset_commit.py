@@ -38,6 +38,8 @@ NOTHING = (-1, -1, "", 0)
 class Coordinator:
     """What a transaction's coordinator is asked; it says `code`, at once unless it `holds` its answers."""
 
+    remote = None
+
     def __init__(self):
         self.asked = []
         self.held = []

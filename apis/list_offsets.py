@@ -254,9 +254,10 @@ def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, 
     """`_find` for special timestamps, which need no search."""
     log = led.log
     if timestamp == LATEST:
-        if isolation == READ_LOG_END:
-            return -1, log.log_end_offset, led.leader_epoch
-        end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+        if isolation == READ_UNCOMMITTED:
+            end = log.high_watermark
+        else:
+            end = log.last_stable_offset if isolation == READ_COMMITTED else log.log_end_offset
         return -1, end, led.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, _epoch_at_start(led)

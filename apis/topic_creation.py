@@ -52,7 +52,7 @@ class TopicCreation:
 
     @property
     def view(self) -> ClusterView:
-        return self._plane.view
+        return self._plane.publisher.view
 
     def lacks(self, names: Iterable[str]) -> bool:
         """Whether any of the topics does not exist."""

@@ -48,7 +48,8 @@ class Opened:
 def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opened:
     """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
     node, store, plane = bound.node, bound.store, deciding.plane
-    bound.topics.current_view = lambda: plane.view
+    publisher = plane.publisher
+    bound.topics.current_view = lambda: publisher.view
     schedule = Schedule(asyncio.get_running_loop())
     ending.callback(schedule.close)
     schedule.turn.flushes.use(store.flush_journals)

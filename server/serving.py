@@ -73,11 +73,12 @@ def _new_coordinators(opened: Opened) -> Coordinators:
     from odradek.coordinator.cluster.producer_ids import ProducerIds
     from odradek.server.coordinators import Coordinators
 
-    node, store, plane, schedule = opened.bound.node, opened.bound.store, opened.plane, opened.schedule
+    node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
+    publisher = opened.plane.publisher
     return Coordinators(
         config=node.config,
         live=opened.bound.reconfiguration.live,
-        leadership=Leadership(lambda: plane.view, store, node.id),
+        leadership=Leadership(lambda: publisher.view, store, node.id),
         store=store,
         turn=schedule.turn,
         timers=schedule.timers,
@@ -92,7 +93,7 @@ def _new_coordinators(opened: Opened) -> Coordinators:
 def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> Connections:
     from odradek.apis.table import build_apis
 
-    node, reconfiguration = opened.bound.node, opened.bound.reconfiguration
+    node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
     apis = build_apis(
         _node_parts(opened, coordinators, upkeep), _api_settings(node.config, live), node.extensions.apis
@@ -102,7 +103,7 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
         opened.schedule.turn,
         node.now_ms,
         connection_limits(node.config, live),
-        lambda: opened.plane.view,
+        lambda: publisher.view,
     )
 
     def follow(live: LiveConfig[LogConfig]) -> None:

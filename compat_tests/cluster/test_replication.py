@@ -21,6 +21,7 @@ from odradek.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from odradek.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 OTHER_ID = 2
@@ -192,6 +193,14 @@ def test_a_leader_that_ends_is_followed_by_another_and_nothing_is_lost_or_double
     )
 
 
+def _is_reassigning(bootstrap: str) -> bool:
+    side = Side("broker", bootstrap)
+    try:
+        return bool(side.ask(ListPartitionReassignmentsRequest(topics=None), 0).topics)
+    finally:
+        side.close()
+
+
 def test_a_partition_moves_onto_a_node_of_ours_and_off_again_while_records_come(
     odradek: OdradekMember, kafka: KafkaMember, tmp_path: pathlib.Path
 ) -> None:
@@ -204,14 +213,17 @@ def test_a_partition_moves_onto_a_node_of_ours_and_off_again_while_records_come(
         plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
         arguments = ["--bootstrap-server", odradek.bootstrap_servers, "--reassignment-json-file", str(plan)]
         kafka_tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *arguments, "--execute")
-        wait_until(
-            lambda: (
-                set(partition(kafka.bootstrap_servers, topic).replica_nodes) == set(replicas)
-                and partition(kafka.bootstrap_servers, topic).leader_id in replicas
-            ),
-            f"the replicas are {replicas}",
-            seconds=60,
-        )
+
+        def has_moved() -> bool:
+            found = partition(kafka.bootstrap_servers, topic)
+            wanted = set(replicas)
+            return (
+                set(found.replica_nodes) == set(found.isr_nodes) == wanted
+                and found.leader_id in wanted
+                and not _is_reassigning(kafka.bootstrap_servers)
+            )
+
+        wait_until(has_moved, f"the replicas are {replicas}", seconds=60)
 
     with Load(f"{odradek.bootstrap_servers},{kafka.bootstrap_servers}", topic) as load:
         load.wait_for_more()

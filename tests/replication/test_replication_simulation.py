@@ -27,7 +27,13 @@ SEEDS_OF_A_TEST = 50
 SEARCHED = 500
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_OF_A_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.deep if first else ())
+        for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+    ],
+)
 def test_what_is_committed_stays_and_all_is_whole_after_the_last_trouble(first):
     happened: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_OF_A_TEST):

@@ -101,6 +101,16 @@ def wait_until_open(
     )
 
 
+def end_process(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    """Sends the signal; kills the process when it has not ended after 30 s."""
+    process.send_signal(how)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def older_logging(directory: pathlib.Path, level: str) -> str:
     """The option of the virtual machine with which Kafka before 4.0 tells anything; writes a file there."""
     config = directory / "log4j.properties"
@@ -188,14 +198,8 @@ class Kafka:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            end_process(process, how)
 
     def _logging(self) -> list[str]:
         if self.version == CURRENT:

@@ -1,4 +1,4 @@
-"""A broker of one node: starts in three phases, serves, and stops.
+"""A broker: starts in three phases, serves, and stops.
 
     bind (`server/bound.py`)       ports are bound, data directories locked
     open_data (`server/opened.py`) metadata and logs are recovered
@@ -8,6 +8,9 @@ Each phase is complete: it has all parts that it needs, and hands them to the ne
 also puts on a stack; a stop, and a start that fails, undo that in the reverse order. So a stop closes the
 ports, ends background work, answers what can be answered, closes connections (`server/shutdown.py`), ends
 workers, closes the metadata, flushes the logs and marks the directories as cleanly stopped.
+
+A node alone decides for its cluster (`server/alone.py`). A node that has controllers joins them in place of
+`bind` (`server/member.py`), and replicates (`server/replication.py`).
 """
 
 from __future__ import annotations

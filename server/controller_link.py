@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from odradek.coordinator.kraft.metadata_fetcher import (
     SnapshotAnswer,
 )
 from odradek.server.peers import Peer, PeerLost, common_version, connect
+from odradek.server.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -106,11 +106,6 @@ class LinkSettings:
     """`controller.quorum.request.timeout.ms`"""
     socket_timeout_ms: int = 30_000
     """`controller.socket.timeout.ms`: of requests to the controller that are not about the log."""
-
-
-def monotonic_ms() -> int:
-    """Time for intervals."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class ControllerLink:

@@ -21,7 +21,8 @@ from odradek.coordinator.replication.replica_fetcher import (
 from odradek.coordinator.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from odradek.coordinator.replication.values import ReplicaKey
 from odradek.server.peers import Peer, PeerLost, connect
-from odradek.server.replica_log import PartitionLog, ReplicationSettings, monotonic_ms
+from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
+from odradek.server.timers import monotonic_ms
 from odradek.storage.log.appends import BatchHoldsStart, Origin
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
@@ -72,7 +73,7 @@ class Following:
         self, key: ReplicaKey, topic_id: bytes, leader_id: int, leader_epoch: int, partition: Partition
     ) -> None:
         """Fetch it from that leader. `pump` sends the first request."""
-        log = PartitionLog(partition)
+        log = LocalReplicaLog(partition)
         self.carry_out(self.fetchers.follow(key, topic_id, leader_id, leader_epoch, log))
 
     def stop(self, key: ReplicaKey) -> None:

@@ -18,7 +18,8 @@ from odradek.coordinator.replication.replica_state import (
 )
 from odradek.coordinator.replication.transitions import Known
 from odradek.coordinator.replication.values import BrokerState, ReplicaKey
-from odradek.server.replica_log import PartitionLog, ReplicationSettings, monotonic_ms
+from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
+from odradek.server.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_partition as wire
 
@@ -78,7 +79,9 @@ class Leading:
         leader = self.leaders.get(key)
         if leader is None:
             settings = LeaderSettings(self._settings, partition)
-            leader = LeaderState(key, self._settings.node_id, PartitionLog(partition), self._broker, settings)
+            leader = LeaderState(
+                key, self._settings.node_id, LocalReplicaLog(partition), self._broker, settings
+            )
             self.leaders[key] = leader
         partition.follow_leader_epoch(view.leader_epoch)
         partition.appender.high_watermark.refuse(None)

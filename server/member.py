@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
-from odradek.coordinator.cluster.metadata_image import ACLS
+from odradek.coordinator.cluster.metadata_image import ACLS, SECURITY_PROTOCOLS
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.cluster")
 
-SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 UNPROTECTED = "odradek.ignore.acls"
 """The option that lets a node serve in a cluster with ACLs."""
 
@@ -460,7 +459,7 @@ def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener
             name=one.name,
             host=one.host or socket.gethostname(),
             port=one.port or real_ports[one.name],
-            security_protocol=SECURITY_PROTOCOLS["PLAINTEXT"],
+            security_protocol=SECURITY_PROTOCOLS.index("PLAINTEXT"),
         )
         for one in cluster.advertised
     ]

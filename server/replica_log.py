@@ -1,8 +1,7 @@
-"""What both sides of replication use: settings, the clock, and logs as the pure machines see them."""
+"""What both sides of replication use: settings, and logs as the pure machines see them."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ class ReplicationSettings:
     fetchers_per_leader: int = 1
 
 
-class PartitionLog:
+class LocalReplicaLog:
     """The log of a replica as the machines see it (`ReplicaLog`)."""
 
     __slots__ = ("partition",)
@@ -54,8 +53,3 @@ class PartitionLog:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         partition = self.partition
         return partition.log.leader_epochs.end_offset_for(epoch, partition.log_end_offset)
-
-
-def monotonic_ms() -> int:
-    """The clock of the machines."""
-    return time.monotonic_ns() // 1_000_000

@@ -21,6 +21,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def monotonic_ms() -> int:
+    """For intervals: it never jumps, and says nothing about the time of day."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def steady_clock_ms(now_ms: Callable[[], int]) -> Callable[[], int]:
     """What `now_ms` says now, and from then on without jumps: sessions of groups are measured with it."""
     ahead_ns = now_ms() * 1_000_000 - time.monotonic_ns()

@@ -22,6 +22,9 @@ end of this one, this one begins anew there, with its high watermark (KAFKA-9491
 (KAFKA-7414). An error of the disk or a bug takes out that partition alone, until its next leader epoch
 (KIP-461).
 
+A partition that is throttled (`replication_quota.py`) and out of sync is left out of requests while the rate
+is over its limit, and looked at again after `replica.fetch.backoff.ms`.
+
 Effects change logs, which may take long: their partition is busy, and left out of requests, until `done`. Who
 carries them out holds back views of a busy partition.
 
@@ -39,6 +42,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from odradek.coordinator.replication.fetch_session import Asked, PartitionId, ReplicaFetchSession
+from odradek.coordinator.replication.replication_quota import ReplicationQuota
 from odradek.coordinator.replication.truncation import truncation_offset
 from odradek.coordinator.replication.values import UNKNOWN_EPOCH, ReplicaKey, ReplicaLog
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -152,6 +156,8 @@ class Fetched:
     phase: Phase = Phase.FETCHING
     delayed_until_ms: int | None = None
     is_busy: bool = False
+    is_in_sync: bool = False
+    """Whether the last answer has brought all that is committed; before the first one it is not known."""
 
     @property
     def id(self) -> PartitionId:
@@ -172,12 +178,18 @@ class ReplicaFetcher:
     """
 
     def __init__(
-        self, node_id: int, leader_id: int, broker_epoch: Callable[[], int], settings: FetcherSettings
+        self,
+        node_id: int,
+        leader_id: int,
+        broker_epoch: Callable[[], int],
+        settings: FetcherSettings,
+        quota: ReplicationQuota,
     ) -> None:
         self.node_id = node_id
         self.leader_id = leader_id
         self.broker_epoch = broker_epoch
         self.settings = settings
+        self.quota = quota
         self.partitions: dict[ReplicaKey, Fetched] = {}
         self._by_id: dict[PartitionId, Fetched] = {}
         self._unsettled: dict[PartitionId, None] = {}
@@ -267,6 +279,8 @@ class ReplicaFetcher:
         """What the session has to ask otherwise. A partition that waits for a time or an answer stays
         unsettled; one that is busy, fenced or failed is looked at again when that has changed.
         """
+        if self.quota.is_exceeded(now_ms):
+            self._hold_back(now_ms)
         changes: dict[PartitionId, Asked | None] = {}
         for place in list(self._unsettled):
             one = self._by_id.get(place)
@@ -278,6 +292,15 @@ class ReplicaFetcher:
             if one is None or one.is_busy or not one.is_waiting:
                 del self._unsettled[place]
         return changes
+
+    def _hold_back(self, now_ms: int) -> None:
+        """Also those that the session asks for and that nothing was decided about since."""
+        for one in self.partitions.values():
+            if one.is_in_sync or one.phase is not Phase.FETCHING or not self.quota.is_throttled(one.key):
+                continue
+            if one.delayed_until_ms is None or one.delayed_until_ms <= now_ms:
+                one.delayed_until_ms = now_ms + self.settings.backoff_ms
+                self._look_again(one)
 
     def _asked(self, one: Fetched) -> FetchPartition:
         log = one.log
@@ -369,6 +392,7 @@ class ReplicaFetcher:
             diverging = data.diverging_epoch
             return [self._truncate(one, truncation_offset(one.log, diverging.epoch, diverging.end_offset))]
         else:
+            self.quota.record(one.key, len(data.records or b""), now_ms)
             return self._replicate(one, data)
         return []
 
@@ -377,6 +401,7 @@ class ReplicaFetcher:
         batches = whole_batches(data.records or b"", log, one.leader_epoch)
         if batches.cut_at is not None:
             return [self._truncate(one, batches.cut_at)]
+        one.is_in_sync = data.high_watermark <= batches.next_offset
         high_watermark = max(log.high_watermark, min(data.high_watermark, batches.next_offset))
         log_start_offset = max(log.log_start_offset, min(data.log_start_offset, high_watermark))
         is_where_it_was = (high_watermark, log_start_offset) == (log.high_watermark, log.log_start_offset)

@@ -426,6 +426,19 @@ def test_nobody_is_a_follower_here(node):
     assert only(node.ask(as_follower, 17)).error_code == refused
 
 
+@pytest.mark.parametrize("reader_id", [-2, -3])
+def test_a_reader_that_compares_replicas_reads_what_is_not_on_all_of_them(node, reader_id):
+    topic = node.create("t")
+    log = node.partition("t")
+    log.set_replicated(True)
+    node.fill("t", [b"a"])
+    assert values(only(node.ask(fetch(("t", 0, 0)), 12))) == []
+    by_name = only(node.ask(fetch(("t", 0, 0), replica_id=reader_id, isolation_level=1), 12))
+    by_id = fetch((topic.topic_id, 0, 0), replica_state=ReplicaState(replica_id=reader_id))
+    for answer in (by_name, only(node.ask(by_id, 17))):
+        assert (answer.error_code, answer.high_watermark, values(answer)) == (0, 0, [b"a"])
+
+
 # Old formats
 
 

@@ -25,8 +25,10 @@ end of this one, this one begins anew there, with its high watermark (KAFKA-9491
 A partition that is throttled (`replication_quota.py`) and out of sync is left out of requests while the rate
 is over its limit, and looked at again after `replica.fetch.backoff.ms`.
 
-Effects change logs, which may take long: their partition is busy, and left out of requests, until `done`. Who
-carries them out holds back views of a busy partition.
+Effects change logs: their partition is busy until `done`. The next request waits for appends, as it tells the
+leader of them: without them it would wait there for other partitions, and the producers with it. A cut may
+take long; its partition is left out of requests until then. Who carries effects out holds back views of a
+busy partition.
 
 OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part. Requests are for
 Fetch 15 or later (KIP-903) and ListOffsets 4 or later.
@@ -196,6 +198,7 @@ class ReplicaFetcher:
         """Those that the session may not ask for as it does: the others cost nothing at a request."""
         self.session = ReplicaFetchSession()
         self._in_flight: FetchRequest | ListOffsetsRequest | None = None
+        self._appending: set[ReplicaKey] = set()
 
     # Which partitions
 
@@ -220,6 +223,7 @@ class ReplicaFetcher:
         one = self.partitions.pop(key, None)
         if one is not None:
             del self._by_id[one.id]
+            self._appending.discard(key)
             self._look_again(one)
 
     def log_changed(self, key: ReplicaKey) -> None:
@@ -243,13 +247,17 @@ class ReplicaFetcher:
     @property
     def wake_at_ms(self) -> int | None:
         """When the first delayed partition is tried again."""
+        if self._appending:
+            return None
         found = (self._by_id.get(place) for place in self._unsettled)
         delays = (one.delayed_until_ms for one in found if one is not None and not one.is_busy)
         return min((delay for delay in delays if delay is not None), default=None)
 
     def next_request(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
-        """What to send to the leader now; None while a request is under way, or there is nothing to ask."""
-        if self._in_flight is not None:
+        """What to send to the leader now; None while a request or an append is under way, or there is nothing
+        to ask.
+        """
+        if self._in_flight is not None or self._appending:
             return None
         found = [one for place in self._unsettled if (one := self._by_id.get(place)) is not None]
         asking = [one for one in found if one.phase in TIMESTAMPS and one.is_ready(now_ms)]
@@ -408,6 +416,7 @@ class ReplicaFetcher:
         if is_where_it_was and not batches.records:
             return []
         one.is_busy = True
+        self._appending.add(one.key)
         return [Replicate(one.key, batches.records, batches.begin_at, high_watermark, log_start_offset)]
 
     def offsets_answered(
@@ -452,6 +461,7 @@ class ReplicaFetcher:
 
     def done(self, key: ReplicaKey, error: Exception | None, now_ms: int) -> list[FetcherEffect]:
         """The effect on that partition's log has been carried out, or has failed."""
+        self._appending.discard(key)
         one = self.partitions.get(key)
         if one is None:
             return []

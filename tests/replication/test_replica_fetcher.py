@@ -406,9 +406,31 @@ def test_an_answer_for_another_offset_or_epoch_does_not_count():
         assert follower.answer(data(diverging=(3, 0)), request=request) == []
 
 
-def test_a_busy_partition_is_left_out_until_it_is_done():
+def test_the_next_request_waits_for_what_is_appended():
+    """It tells the leader so. Without that partition it might wait there for records of the other one."""
     follower = Follower(log_of(4), log_of(4))
-    assert follower.answer(data(Batch(1, 1, 5, 8)))
+    follower.answer(data(Batch(1, 1, 5, 8)), data(Batch(1, 1, 5, 9), partition=1))
+    assert follower.next() is None
+    assert follower.fetcher.wake_at_ms is None
+    follower.logs[KEY].append_new(5, 8)
+    follower.done(KEY)
+    assert follower.next() is None
+    follower.logs[OTHER].append_new(5, 9)
+    follower.done(OTHER)
+    assert follower.asked() == [(0, 2, 5, 5), (1, 2, 5, 5)]
+
+
+def test_nothing_waits_for_an_append_to_a_partition_that_is_followed_no_more():
+    follower = Follower(log_of(4), log_of(4))
+    follower.answer(data(Batch(1, 1, 5, 8)))
+    follower.fetchers.stop(KEY)
+    follower.done(KEY)
+    assert [one[0] for one in follower.fetched()] == [1]
+
+
+def test_a_partition_whose_log_is_cut_is_left_out_until_that_is_done():
+    follower = Follower(log_of(4), log_of(4))
+    assert follower.answer(data(diverging=(3, 0)))
     request = follower.next()
     assert follower.asked(request) == []
     assert request.forgotten_topics_data[0].partitions == [0]

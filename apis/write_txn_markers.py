@@ -90,9 +90,10 @@ class MarkerWriter:
         self, marker: storage.EndMarker, topic: str, index: int, done: Callable[[KafkaError | None], None]
     ) -> None:
         led = self._leadership.lead(topic, index)
-        check_in_sync(self._leadership, led)
+        if led.has_followers:
+            check_in_sync(self._leadership, led)
         appended = led.log.append_marker(marker, now_ms=self._now_ms())
-        self._turn.add(led.log, done, led.until(must_flush=appended.must_flush, by_all=True))
+        self._turn.add(led.log, done, led.until(appended.must_flush, True))
 
 
 def marker_writer(node: NodeParts) -> MarkerWriter:

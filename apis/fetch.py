@@ -7,8 +7,8 @@ From version 13 on topics have ids instead of names. Before version 3 the byte l
 batch.
 
 A request with a replica id is a follower's: it reads to the end of the log, and what it asks for says what it
-has (`apis/replicas.py`). Not done yet: reading from the nearest replica (the preferred one is always -1, the
-leader), snapshots.
+has (`apis/replicas.py`). From version 11 on a consumer may read what is committed from a follower, and a
+leader may name one in the consumer's rack (KIP-392). Snapshots of the metadata are the controllers'.
 
 Source: KafkaApis.handleFetchRequest of Kafka 4.3.
 """
@@ -48,6 +48,8 @@ logger = logging.getLogger("odradek.fetch")
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
 FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_FROM_FOLLOWERS = 11
+"""A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 CONSUMER_ID = -1
 """Lower ids are of readers that compare replicas, as kafka-replica-verification does: they read to the end of
@@ -143,6 +145,12 @@ class Fetch:
             session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
             is_incremental = session is not None
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
+        replicas = self._leadership.replicas
+        compares = reader_id < CONSUMER_ID
+        may_follow = (
+            replicas is not None and replica is None and (compares or version >= FIRST_VERSION_FROM_FOLLOWERS)
+        )
+        selects_by_rack = may_follow and replicas is not None and replicas.selects_by_rack
         max_bytes, min_bytes = request.max_bytes, request.min_bytes
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
@@ -152,10 +160,12 @@ class Fetch:
             max_bytes,
             min_bytes if min_bytes < max_bytes else max_bytes,
             request.max_wait_ms,
-            READ_LOG_END if reader_id < CONSUMER_ID else request.isolation_level,
+            READ_LOG_END if compares else request.isolation_level,
             uses_topic_ids,
             version < FIRST_VERSION_WITH_MAX_BYTES,
             replica,
+            may_follow,
+            request.rack_id if selects_by_rack else "",
         )
         return plan, FetchAnswer(self._leadership, self._reads, context, session, is_incremental)
 

@@ -103,6 +103,10 @@ class FetchPlan(Generic[P]):
     cut_first_batch: bool = False
     replica: FetchingReplica | None = None
     """None of a consumer."""
+    may_follow: bool = False
+    """Whether a partition that this node follows is read, too (KIP-392)."""
+    rack: str = ""
+    """The rack in which the consumer looks for a replica; empty: it reads here."""
 
 
 class Diverging(NamedTuple):
@@ -111,6 +115,14 @@ class Diverging(NamedTuple):
     log: Partition
     epoch: int
     end_offset: int
+    records: bytes = _NO_RECORDS
+
+
+class Elsewhere(NamedTuple):
+    """The reader should go to the broker `replica_id`, a follower that is nearer (KIP-392)."""
+
+    log: Partition
+    replica_id: int
     records: bytes = _NO_RECORDS
 
 
@@ -169,17 +181,27 @@ class Unread:
 
 _ReadArguments = tuple[int, int, bool, bool]
 """Arguments of `Partition.read`: max_bytes, isolation, minimum_one_batch, cut_first_batch."""
-Outcome = ReadResult | Unread | Diverging | Missing | KafkaError
+Outcome = ReadResult | Unread | Diverging | Elsewhere | Missing | KafkaError
 """The outcome for one partition."""
 
 
 class FetchAttempt(Generic[P]):
     """Reads a plan, once or repeatedly."""
 
-    __slots__ = ("_is_first", "_leadership", "_may_wait", "_partitions", "_plan", "_unknown", "watchable")
+    __slots__ = (
+        "_find",
+        "_is_first",
+        "_leadership",
+        "_may_wait",
+        "_partitions",
+        "_plan",
+        "_unknown",
+        "watchable",
+    )
 
     def __init__(self, leadership: Leadership, plan: FetchPlan[P]) -> None:
         self._leadership = leadership
+        self._find = leadership.hold if plan.may_follow else leadership.lead
         self._plan = plan
         self._partitions = plan.partitions
         self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
@@ -224,7 +246,7 @@ class FetchAttempt(Generic[P]):
                 if left_bytes < 0:
                     # As in Kafka, a limit below zero is an error for the first partition and then 0.
                     left_bytes = 0
-                if outcome.__class__ is Diverging:
+                if outcome.__class__ is Diverging or outcome.__class__ is Elsewhere:
                     may_wait = False
             outcomes.append((planned, outcome))
         if may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes:
@@ -248,11 +270,11 @@ class FetchAttempt(Generic[P]):
 
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
-    ) -> tuple[Partition, ReadResult | Unread | Diverging]:
+    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere]:
         """Reads one partition; refuses as ReplicaManager.readFromLog does."""
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
-        led = self._leadership.lead(name, planned.index)
+        led = self._find(name, planned.index)
         max_bytes = planned.max_bytes if planned.max_bytes < left_bytes else left_bytes
         log = led.log
         if plan.replica is not None:
@@ -260,6 +282,10 @@ class FetchAttempt(Generic[P]):
             return log, self._read_for_replica(plan.replica, key, log, planned, max_bytes, one_batch)
         if planned.current_leader_epoch >= 0:
             check_leader_epoch(led, planned.current_leader_epoch)
+        if plan.rack:
+            elsewhere = self._elsewhere(plan.rack, log, planned.fetch_offset)
+            if elsewhere is not None:
+                return log, elsewhere
         if planned.last_fetched_epoch >= 0:
             diverging = _divergence(led, planned)
             if diverging is not None:
@@ -283,6 +309,12 @@ class FetchAttempt(Generic[P]):
         ):
             self._may_wait = False
         return log, result
+
+    def _elsewhere(self, rack: str, log: Partition, fetch_offset: int) -> Elsewhere | None:
+        replicas = self._leadership.replicas
+        assert replicas is not None
+        replica_id = replicas.preferred_read_replica((log.topic, log.index), rack, fetch_offset)
+        return None if replica_id is None else Elsewhere(log, replica_id)
 
     def _read_for_replica(
         self,

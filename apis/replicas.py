@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from odradek.coordinator.replication.replica_state import FollowerRead
 
 ReplicaKey = tuple[str, int]
@@ -57,3 +59,20 @@ class Replicas(Protocol):
 
     def has_offsets(self, key: ReplicaKey) -> bool:
         """Whether the latest offset may be told; until then it is OFFSET_NOT_AVAILABLE (KIP-207)."""
+
+    def low_watermark(self, key: ReplicaKey) -> int | None:
+        """Where the records begin on all live replicas, -1 while a live one has not fetched. None: this node
+        leads no replicated partition of this key."""
+
+    def watch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """`wake` is called when the low watermark may have changed, until `unwatch_low_watermark`."""
+
+    def unwatch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """Harmless where it does not watch."""
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether `replica.selector.class` picks a replica in the consumer's rack (KIP-392)."""
+
+    def preferred_read_replica(self, key: ReplicaKey, rack: str, fetch_offset: int) -> int | None:
+        """The follower from which a consumer in that rack should read; None: this node."""

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compat_tests import reference
@@ -87,12 +87,16 @@ class Controllers(reference.Kafka):
         features: Mapping[str, int] | None = None,
         release: str | None = None,
         version: str = CURRENT,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
         formatting = _levels(features)
         if release is not None:
             formatting += ["--release-version", release]
-        super().__init__(version, properties, formatting=formatting, jvm=CONTROLLER_JVM)
+        super().__init__(
+            version, properties, formatting=formatting, jvm=CONTROLLER_JVM, prefix=prefix, parent=parent
+        )
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(
@@ -206,15 +210,22 @@ AnyControllers = Controllers | ControllerQuorum
 
 
 class KafkaMember(reference.Kafka):
-    """A broker of Apache Kafka that `controllers` control."""
+    """A broker of Apache Kafka that `controllers` control; the rest is as in `reference.Kafka`."""
 
     def __init__(
-        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
+        self,
+        controllers: AnyControllers,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        jvm: Sequence[str] = BROKER_JVM,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
         self._controllers = controllers
         self.node_id = node_id
         more = {**INTERNAL_TOPICS, **(properties or {})}
-        super().__init__(controllers.version, more, jvm=BROKER_JVM)
+        super().__init__(controllers.version, more, jvm=jvm, prefix=prefix, parent=parent)
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(
@@ -224,21 +235,31 @@ class KafkaMember(reference.Kafka):
 
 
 class OdradekMember:
-    """A node of ours that `controllers` control, started as its user does: from a server.properties."""
+    """A node of ours that `controllers` control, started as its user does: from a server.properties. `prefix`
+    and `parent` are as in `reference.Kafka`."""
 
     def __init__(
-        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
+        self,
+        controllers: AnyControllers,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
+        self._prefix = prefix
         self.node_id = node_id
         self.controllers = controllers
         self.port = free_port()
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-", dir=parent))
         self.data_dir = self.directory / "data"
         self._log = self.directory / "broker.log"
         self._config = self.directory / "server.properties"
         more = {**INTERNAL_TOPICS, **(properties or {})}
         self._config.write_text(broker_properties(controllers, node_id, self.port, self.data_dir, more))
         self._process: subprocess.Popen[bytes] | None = None
+        self._told = 0
+        """Characters of the log before this start."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -276,15 +297,24 @@ class OdradekMember:
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait for it."""
-        command = [sys.executable, "-m", "odradek", "serve", str(self._config), *arguments]
+        command = [*self._prefix, sys.executable, "-m", "odradek", "serve", str(self._config), *arguments]
+        self._told = len(self.log)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         return self._process
 
     def start(self) -> None:
         """Returns when the node is unfenced and answers."""
-        told = len(self.log)
-        process = self.begin()
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it."""
+        self.begin()
+
+    def wait_until_ready(self) -> None:
+        """Returns when the launched process is unfenced and answers."""
+        process, told = self.process, self._told
         deadline = time.monotonic() + START_SECONDS
         while " ready on " not in self.log[told:]:
             if process.poll() is not None:

@@ -45,6 +45,8 @@ WHERE_TO_BEGIN = (
     "latest, earliest, or by_duration: with a duration such as PT1H30M",
 )
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 # An option is two lines here, so that the whole reads as a table.
 # fmt: off
 BROKER = (
@@ -347,7 +349,7 @@ BROKER = (
            doc="How often the high watermarks of partitions with several replicas are written."),
     Option("replica.selector.class", IN_CLUSTER, STRING, None,
            choices=("org.apache.kafka.common.replica.LeaderSelector",
-                    "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+                    RACK_AWARE_SELECTOR),
            doc="Kafka's class that picks the replica from which a consumer reads; here it has one."),
     # Groups and offsets
     Option("offsets.topic.num.partitions", HONOURED, INT, 50, low=1,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.coordinator.cluster.view import RECOVERING
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue, AlterPartitionRequest
 from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
+from odradek.coordinator.replication.read_replica import preferred_read_replica
 from odradek.coordinator.replication.replica_state import (
     BeginEpoch,
     FollowerRead,
@@ -76,6 +77,7 @@ class Leading:
         self._quota = quota
         altering.tell = self.altered
         self._wakes: dict[ReplicaKey, tuple[Partition, Callable[[], None]]] = {}
+        self._low_watermark_wakes: dict[ReplicaKey, list[Callable[[], None]]] = {}
 
     # Views
 
@@ -117,6 +119,12 @@ class Leading:
             partition, wake = watched
             partition.unwatch(wake)
             partition.appender.high_watermark.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._wake_low_watermark(key)
+
+    def brokers_changed(self) -> None:
+        """One that has gone is not waited for: low watermarks may be other ones."""
+        for key in list(self._low_watermark_wakes):
+            self._wake_low_watermark(key)
 
     def shrink(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""
@@ -167,6 +175,8 @@ class Leading:
         self._apply(
             leader.fetched(replica.id, fetch_offset, log_start_offset, replica.epoch, read, monotonic_ms())
         )
+        if key in self._low_watermark_wakes:
+            self._wake_low_watermark(key)
 
     def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
         """See `apis.replicas.Replicas`."""
@@ -189,6 +199,41 @@ class Leading:
         """See `apis.replicas.Replicas`."""
         leader = self.leaders.get(key)
         return leader is None or leader.has_offsets
+
+    def low_watermark(self, key: ReplicaKey) -> int | None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return None if leader is None else leader.low_watermark()
+
+    def watch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """See `apis.replicas.Replicas`."""
+        self._low_watermark_wakes.setdefault(key, []).append(wake)
+
+    def unwatch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """See `apis.replicas.Replicas`."""
+        wakes = self._low_watermark_wakes.get(key, [])
+        if wake in wakes:
+            wakes.remove(wake)
+        if not wakes:
+            self._low_watermark_wakes.pop(key, None)
+
+    def _wake_low_watermark(self, key: ReplicaKey) -> None:
+        for wake in list(self._low_watermark_wakes.get(key, ())):
+            wake()
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """See `apis.replicas.Replicas`."""
+        return self._settings.selects_by_rack
+
+    def preferred_read_replica(self, key: ReplicaKey, rack: str, fetch_offset: int) -> int | None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return None if leader is None else preferred_read_replica(leader, rack, fetch_offset, self._rack_of)
+
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._current_view().brokers.get(node_id)
+        return None if broker is None else broker.rack
 
     def _leader(self, key: ReplicaKey) -> LeaderState:
         leader = self.leaders.get(key)

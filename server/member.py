@@ -342,6 +342,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
 
 def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replication:
     """Replication begins before clients are served. `ending` gets what ends it."""
+    from odradek.config.option_list import RACK_AWARE_SELECTOR
     from odradek.server.following import Following
     from odradek.server.leading import Altering, Leading
     from odradek.server.replica_log import ReplicationSettings
@@ -362,6 +363,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         backoff_ms=config.replica_fetch_backoff_ms,
         socket_timeout_ms=config.replica_socket_timeout_ms,
         fetchers_per_leader=config.num_replica_fetchers,
+        selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
     )
 
     def current_view() -> ClusterView:

@@ -24,6 +24,8 @@ class ReplicationSettings:
     backoff_ms: int = 1_000
     socket_timeout_ms: int = 30_000
     fetchers_per_leader: int = 1
+    selects_by_rack: bool = False
+    """`replica.selector.class` is the one that goes by racks."""
 
 
 class LocalReplicaLog:

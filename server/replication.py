@@ -67,6 +67,7 @@ class Replication:
             elif before is not None and self._is_here(before):
                 self._take(one.topic, None, after.index)
         if change.brokers:
+            self.leading.brokers_changed()
             self.following.brokers_changed(change.brokers)
         self.following.pump()
 

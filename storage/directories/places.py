@@ -129,7 +129,7 @@ class Places:
         replicated_for: Callable[[str, int], bool],
         listener: StoreListener,
         new_id: Callable[[], str],
-        gate: AbstractContextManager,
+        gate: AbstractContextManager[object],
         producer_expiration_ms: int,
     ) -> None:
         self.disk = disk

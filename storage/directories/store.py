@@ -123,7 +123,7 @@ class LogStore:
         scan_checkpoint_interval_bytes: int = SCAN_CHECKPOINT_INTERVAL_BYTES,
         producer_expiration_ms: int = EXPIRATION_MS,
         retention_interval_ms: int = 0,
-        new_lock: Callable[[], AbstractContextManager] = nullcontext,
+        new_lock: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.disk = disk
         self.directories = [directory.rstrip("/") for directory in directories]

@@ -254,8 +254,19 @@ class FetchAttempt(Generic[P]):
                 missing = {planned for planned, _ in unknown}
                 self._partitions = [one for one in self._partitions if one not in missing]
             return None
+        if plan.replica is not None:
+            self._note_sent(outcomes)
         # Kafka lists unknown partitions last.
         return outcomes + unknown if unknown else outcomes
+
+    def _note_sent(self, outcomes: list[tuple[P, Outcome]]) -> None:
+        """To a replica. Records whose position is still to be read count with their limit."""
+        replicas = self._leadership.replicas
+        if replicas is None:
+            return
+        for planned, outcome in outcomes:
+            if isinstance(outcome, ReadResult | Unread) and len(outcome.records):
+                replicas.sent((planned.name or planned.topic, planned.index), len(outcome.records))
 
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
@@ -326,7 +337,8 @@ class FetchAttempt(Generic[P]):
         result: ReadResult | Unread
         try:
             result = log.read(
-                offset,
+                # Who is held back gets an empty partition, and waits.
+                log.log_end_offset if replicas.holds_back(key, replica) else offset,
                 max_bytes=max_bytes,
                 isolation=READ_LOG_END,
                 minimum_one_batch=one_batch,

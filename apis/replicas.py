@@ -47,6 +47,13 @@ class Replicas(Protocol):
     ) -> None:
         """The replica has all before `fetch_offset`; may move the high watermark and the ISR."""
 
+    def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
+        """Whether the replica is sent nothing now: it is throttled, out of sync, and the rate of all that are
+        throttled is over its limit."""
+
+    def sent(self, key: ReplicaKey, size_bytes: int) -> None:
+        """So many bytes of that partition go to a replica."""
+
     def check_append(self, key: ReplicaKey) -> None:
         """Refuses an append with acks=all with NOT_ENOUGH_REPLICAS."""
 

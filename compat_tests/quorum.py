@@ -77,25 +77,25 @@ def _lines(properties: Mapping[str, str]) -> str:
 
 
 class Controllers(reference.Kafka):
-    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster."""
+    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster: one
+    of the newest release, or of `release`, such as "4.0"."""
 
     def __init__(
         self,
         properties: Mapping[str, str] | None = None,
         *,
         features: Mapping[str, int] | None = None,
+        release: str | None = None,
         version: str = CURRENT,
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
+        formatting = _levels(features)
+        if release is not None:
+            formatting += ["--release-version", release]
         super().__init__(
-            version,
-            properties,
-            formatting=_levels(features),
-            jvm=CONTROLLER_JVM,
-            prefix=prefix,
-            parent=parent,
+            version, properties, formatting=formatting, jvm=CONTROLLER_JVM, prefix=prefix, parent=parent
         )
 
     def _format(self, config: pathlib.Path) -> None:

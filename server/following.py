@@ -29,6 +29,7 @@ from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.replication.replication_quota import ReplicationQuota
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
@@ -50,11 +51,17 @@ class Following:
         current_view: Callable[[], ClusterView],
         broker_epoch: Callable[[], int],
         now_ms: Callable[[], int],
+        quota: ReplicationQuota,
     ) -> None:
+        """`quota` is for what this node reads of leaders."""
         self.settings = settings
         self.when_free: Callable[[ReplicaKey], None] = lambda key: None
         self.fetchers = ReplicaFetchers(
-            settings.node_id, broker_epoch, settings, lambda: settings.fetchers_per_leader
+            settings.node_id,
+            broker_epoch,
+            settings,
+            lambda: settings.fetchers_per_leader,
+            quota=quota,
         )
         self._store = store
         self._schedule = schedule

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from odradek.coordinator.cluster.view import RECOVERING
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue, AlterPartitionRequest
 from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
 from odradek.coordinator.replication.read_replica import preferred_read_replica
@@ -27,6 +28,7 @@ from odradek.wire.messages import alter_partition as wire
 if TYPE_CHECKING:
     from odradek.apis.replicas import FetchingReplica
     from odradek.coordinator.cluster.view import ClusterView, PartitionView
+    from odradek.coordinator.replication.replication_quota import ReplicationQuota
     from odradek.server.timers import Timers
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
@@ -64,12 +66,15 @@ class Leading:
         store: LogStore,
         current_view: Callable[[], ClusterView],
         altering: Altering,
+        quota: ReplicationQuota,
     ) -> None:
+        """`quota` is for what followers read here."""
         self.leaders: dict[ReplicaKey, LeaderState] = {}
         self._settings = settings
         self._store = store
         self._current_view = current_view
         self._altering = altering
+        self._quota = quota
         altering.tell = self.altered
         self._wakes: dict[ReplicaKey, tuple[Partition, Callable[[], None]]] = {}
         self._low_watermark_wakes: dict[ReplicaKey, list[Callable[[], None]]] = {}
@@ -85,6 +90,13 @@ class Leading:
                 key, self._settings.node_id, LocalReplicaLog(partition), self._broker, settings
             )
             self.leaders[key] = leader
+        if view.leader_recovery_state == RECOVERING and view.leader_epoch > leader.leader_epoch:
+            logger.warning(
+                "%s-%d: elected uncleanly in epoch %d: what other replicas have from offset %d on is lost",
+                *key,
+                view.leader_epoch,
+                partition.log_end_offset,
+            )
         partition.follow_leader_epoch(view.leader_epoch)
         partition.appender.high_watermark.refuse(None)
         self._apply(leader.lead(view, monotonic_ms()))
@@ -165,6 +177,17 @@ class Leading:
         )
         if key in self._low_watermark_wakes:
             self._wake_low_watermark(key)
+
+    def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
+        """See `apis.replicas.Replicas`."""
+        quota = self._quota
+        if not quota.is_throttled(key) or not quota.is_exceeded(monotonic_ms()):
+            return False
+        return replica.id not in self._leader(key).in_sync.isr
+
+    def sent(self, key: ReplicaKey, size_bytes: int) -> None:
+        """See `apis.replicas.Replicas`."""
+        self._quota.record(key, size_bytes, monotonic_ms())
 
     def check_append(self, key: ReplicaKey) -> None:
         """See `apis.replicas.Replicas`."""

@@ -347,6 +347,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     from odradek.server.leading import Altering, Leading
     from odradek.server.replica_log import ReplicationSettings
     from odradek.server.replication import Replication
+    from odradek.server.throttles import Throttles
 
     node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
     config, cluster = node.config.replication, node.config.cluster
@@ -371,13 +372,19 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     def broker_epoch() -> int:
         return member.broker_epoch
 
+    throttles = Throttles(
+        node.id, config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000
+    )
+    opened.bound.reconfiguration.register(throttles.follow)
+    throttles.begin(member.view)
+    member.publisher.subscribe(throttles.view_changed)
     altering = Altering(node.id, broker_epoch, current_view, member.ask_for_isr, schedule.timers)
     replication = Replication(
         settings,
         store,
         schedule.timers,
-        Leading(settings, store, current_view, altering),
-        Following(settings, store, schedule, current_view, broker_epoch, node.now_ms),
+        Leading(settings, store, current_view, altering, throttles.leader),
+        Following(settings, store, schedule, current_view, broker_epoch, node.now_ms, throttles.follower),
     )
     ending.callback(replication.close)
     replication.begin(member.view)

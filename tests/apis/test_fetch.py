@@ -427,6 +427,19 @@ def test_nobody_is_a_follower_here(node):
     assert only(node.ask(as_follower, 17)).error_code == refused
 
 
+@pytest.mark.parametrize("reader_id", [-2, -3])
+def test_a_reader_that_compares_replicas_reads_what_is_not_on_all_of_them(node, reader_id):
+    topic = node.create("t")
+    log = node.partition("t")
+    log.set_replicated(True)
+    node.fill("t", [b"a"])
+    assert values(only(node.ask(fetch(("t", 0, 0)), 12))) == []
+    by_name = only(node.ask(fetch(("t", 0, 0), replica_id=reader_id, isolation_level=1), 12))
+    by_id = fetch((topic.topic_id, 0, 0), replica_state=ReplicaState(replica_id=reader_id))
+    for answer in (by_name, only(node.ask(by_id, 17))):
+        assert (answer.error_code, answer.high_watermark, values(answer)) == (0, 0, [b"a"])
+
+
 # Reading from followers (KIP-392)
 
 
@@ -445,6 +458,12 @@ class Replicas:
         return FollowerRead(self.end_offset)
 
     def fetched(self, key, replica, fetch_offset, log_start_offset, read):
+        pass
+
+    def holds_back(self, key, replica):
+        return False
+
+    def sent(self, key, size_bytes):
         pass
 
 
@@ -512,6 +531,10 @@ def test_a_follower_serves_what_is_committed_to_consumers_that_may_know_of_it(no
     assert only(node.ask(fetch(("t", 0, 0), replica_id=3), 12)).error_code == refused
     found = only(node.ask(fetch(("t", 0, 0)), 11))
     assert (values(found), found.high_watermark) == ([b"a", b"b"], 2)
+    # Who compares replicas reads all that this one has, in any version.
+    for version in (10, 12):
+        found = only(node.ask(fetch(("t", 0, 0), replica_id=-2), version))
+        assert (values(found), found.high_watermark) == ([b"a", b"b", b"c"], 2)
     for epoch, code in (
         (4, ErrorCode.NONE),
         (3, ErrorCode.FENCED_LEADER_EPOCH),

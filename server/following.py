@@ -20,7 +20,7 @@ from odradek.coordinator.replication.replica_fetcher import (
 )
 from odradek.coordinator.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from odradek.coordinator.replication.values import ReplicaKey
-from odradek.server.peers import Peer, PeerLost, connect
+from odradek.server.peers import Peer, PeerLost, client_id_of, connect
 from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.server.timers import monotonic_ms
 from odradek.storage.log.appends import BatchHoldsStart, Origin
@@ -314,7 +314,7 @@ class _FetcherLoop:
             host,
             port,
             name=f"broker {self._leader_id}",
-            client_id=f"broker-{following.settings.node_id}-fetcher-{self._leader_id}",
+            client_id=f"{client_id_of(following.settings.node_id)}-fetcher-{self._leader_id}",
             timeout_ms=following.settings.socket_timeout_ms,
             asks_versions=False,
         )

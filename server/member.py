@@ -374,7 +374,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         settings,
         store,
         schedule.timers,
-        Leading(settings, store, current_view, altering),
+        Leading(settings, store, current_view, altering, schedule.timers, schedule.turn.flushes.save_epochs),
         Following(settings, store, schedule, current_view, broker_epoch, node.now_ms),
     )
     ending.callback(replication.close)

@@ -384,7 +384,15 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         settings,
         store,
         schedule.timers,
-        Leading(settings, store, current_view, altering, throttles.leader),
+        Leading(
+            settings,
+            store,
+            current_view,
+            altering,
+            throttles.leader,
+            schedule.timers,
+            schedule.turn.flushes.save_epochs,
+        ),
         Following(settings, store, schedule, current_view, broker_epoch, node.now_ms, throttles.follower),
     )
     ending.callback(replication.close)

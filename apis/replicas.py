@@ -45,6 +45,9 @@ class Replicas(Protocol):
     ) -> None:
         """The replica has all before `fetch_offset`; may move the high watermark and the ISR."""
 
+    def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
+        """Whether this node has begun to lead in that epoch."""
+
     def check_append(self, key: ReplicaKey) -> None:
         """Refuses an append with acks=all with NOT_ENOUGH_REPLICAS."""
 

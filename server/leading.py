@@ -156,6 +156,11 @@ class Leading:
             leader.fetched(replica.id, fetch_offset, log_start_offset, replica.epoch, read, monotonic_ms())
         )
 
+    def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return leader is not None and leader.leader_epoch == leader_epoch
+
     def check_append(self, key: ReplicaKey) -> None:
         """See `apis.replicas.Replicas`."""
         leader = self.leaders.get(key)

@@ -10,7 +10,8 @@ import pytest
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 
 KAFKA_ID, ODRADEK_ID = 7, 1
-KILLS = 1000 if os.environ.get("ODRADEK_NIGHTLY") else 20
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+KILLS = 1000 if NIGHTLY else 20
 SECONDS_A_KILL, SET_UP_AND_CHECK_SECONDS = 40, 900
 """On a busy machine."""
 

@@ -23,10 +23,16 @@ from compat_tests.transactions.topics import create_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 
 OURS, OTHER = 1, 2
 COMMIT_TIMEOUT_MS = 2_000
 SESSION_MS = 20_000
+REFUSED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,9 @@ def test_a_coordinator_without_its_followers_refuses_after_a_time_and_keeps_what
         assert time.monotonic() - began > COMMIT_TIMEOUT_MS / 1000 * 0.9
         wait_until(lambda: is_alone(cluster, group), "the others have left the ISR", seconds=60)
     assert initialised(side, producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    # Kafka tells what was committed before (docs/differences.md).
+    told = fetched(side, group, read)
+    assert told == ((ErrorCode.NONE, 1) if coordinator == KAFKA_ID else REFUSED)
 
     for node in others:
         node.start()
@@ -115,6 +124,17 @@ def test_a_coordinator_without_its_followers_refuses_after_a_time_and_keeps_what
 def committed(side: Side, group: str, where: tuple[str, int], offset: int) -> ErrorCode:
     answer: Any = side.ask(commit_of(group, where, offset), 8, seconds=30)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def fetched(side: Side, group: str, where: tuple[str, int]) -> tuple[ErrorCode, int]:
+    """The offset that the group has there, if it is told."""
+    topic = OffsetFetchRequestTopics(name=where[0], partition_indexes=[where[1]])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[topic])])
+    found = side.ask(request, 8, seconds=30).groups[0]
+    if found.error_code:
+        return ErrorCode(found.error_code), -1
+    (one,) = found.topics[0].partitions
+    return ErrorCode(one.error_code), int(one.committed_offset)
 
 
 def initialised(side: Side, transactional_id: str) -> ErrorCode:

@@ -43,7 +43,7 @@ from compat_tests.transactions.history import (
     Send,
     Transaction,
 )
-from compat_tests.transactions.producers import LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
+from compat_tests.transactions.producers import IDEMPOTENT, LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
 from compat_tests.transactions.proxy import Verdict
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from odradek.wire.messages.end_txn import EndTxnRequest
@@ -337,9 +337,9 @@ class Workload:
         leaves_open: bool = False,
     ) -> None:
         """`topics`: name -> partitions; the last is for the groups' offsets, a partition for each worker.
-        `uncommitted`: libraries with a reader at read_uncommitted; `pause_seconds`: of workers and senders
-        between two transactions, at most; `leaves_open`: whether workers go in the middle of a transaction at
-        the end."""
+        `senders_each`: of libraries that have them; `uncommitted`: those with a reader at read_uncommitted;
+        `pause_seconds`: of workers and senders between two transactions, at most; `leaves_open`: whether
+        workers go in the middle of a transaction at the end."""
         self.broker, self.seed = broker, seed
         *outputs, source = topics
         self.partitions = [(topic, number) for topic in outputs for number in range(topics[topic])]
@@ -364,7 +364,7 @@ class Workload:
             for _ in range(workers_each):
                 own = (source, len(self.workers))
                 self.workers.append(Worker(**who(library), **about, own=own, leaves_open=leaves_open))
-            for _ in range(senders_each):
+            for _ in range(senders_each if library in IDEMPOTENT else 0):
                 self.senders.append(Sender(**who(library), **about))
             self.readers.append(Reader(library, bootstrap=broker.bootstrap, partitions=self.partitions))
         for library in uncommitted:

@@ -67,6 +67,9 @@ class Replicas(Protocol):
     def sent(self, key: ReplicaKey, size_bytes: int) -> None:
         """So many bytes of that partition go to a replica."""
 
+    def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
+        """Whether this node has begun to lead in that epoch."""
+
     def check_append(self, key: ReplicaKey) -> None:
         """Refuses an append with acks=all with NOT_ENOUGH_REPLICAS."""
 

@@ -219,6 +219,11 @@ class Leading:
         """See `apis.replicas.Replicas`."""
         self._quota.record(key, size_bytes, monotonic_ms())
 
+    def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return leader is not None and leader.leader_epoch == leader_epoch
+
     def check_append(self, key: ReplicaKey) -> None:
         """See `apis.replicas.Replicas`."""
         leader = self.leaders.get(key)

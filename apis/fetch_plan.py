@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
+from odradek.apis.replicas import NotYetTold
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import WouldWait
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -196,6 +197,7 @@ class FetchAttempt(Generic[P]):
         "_partitions",
         "_plan",
         "_unknown",
+        "_untold",
         "watchable",
     )
 
@@ -207,6 +209,8 @@ class FetchAttempt(Generic[P]):
         self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
         # Partitions that did not exist at the first attempt.
         self._unknown: list[tuple[P, Outcome]] = []
+        # Partitions about which the leader could tell a replica nothing so far.
+        self._untold: set[PlannedPartition] | None = None
         self.watchable: list[Partition]
         """The logs that the last attempt read, to watch until the next one."""
 
@@ -215,6 +219,7 @@ class FetchAttempt(Generic[P]):
 
         An unknown topic at the first attempt does not end the wait, or a consumer of a misspelt name would
         fetch without a pause; later attempts skip it. Any other refusal ends the wait.
+        While the leader cannot tell a replica about a partition yet, all of the answer waits.
         """
         plan = self._plan
         self._is_first = is_first
@@ -249,7 +254,8 @@ class FetchAttempt(Generic[P]):
                 if outcome.__class__ is Diverging or outcome.__class__ is Elsewhere:
                     may_wait = False
             outcomes.append((planned, outcome))
-        if may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes:
+        is_to_wait = may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes
+        if is_to_wait or (self._untold and self._may_wait and not is_last):
             if is_first and unknown:
                 missing = {planned for planned, _ in unknown}
                 self._partitions = [one for one in self._partitions if one not in missing]
@@ -270,7 +276,7 @@ class FetchAttempt(Generic[P]):
 
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
-    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere]:
+    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere | NotYetTold]:
         """Reads one partition; refuses as ReplicaManager.readFromLog does."""
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
@@ -324,13 +330,22 @@ class FetchAttempt(Generic[P]):
         planned: PlannedPartition,
         max_bytes: int,
         one_batch: bool,
-    ) -> ReadResult | Unread | Diverging:
-        """A replica reads to the end of the log. The first attempt notes what it has."""
+    ) -> ReadResult | Unread | Diverging | NotYetTold:
+        """A replica reads to the end of the log. The first attempt that can tell it something notes what it
+        has."""
         replicas = self._leadership.replicas
         if replicas is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset = planned.fetch_offset
-        read = replicas.read(key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch)
+        is_first = self._is_first or self._is_told_first(planned)
+        try:
+            read = replicas.read(
+                key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch
+            )
+        except NotYetTold as untold:
+            self._untold = self._untold or set()
+            self._untold.add(planned)
+            return untold
         if read.diverging is not None:
             return Diverging(log, *read.diverging)
         arguments = (max_bytes, READ_LOG_END, one_batch, False)
@@ -346,11 +361,18 @@ class FetchAttempt(Generic[P]):
             )
         except WouldWait as miss:
             result = Unread(log, offset, arguments, miss)
-        if self._is_first:
+        if is_first:
             replicas.fetched(key, replica, offset, planned.log_start_offset, read)
             if isinstance(result, ReadResult):
                 result = replace(result, high_watermark=log.high_watermark)
         return result
+
+    def _is_told_first(self, planned: PlannedPartition) -> bool:
+        untold = self._untold
+        if untold is None or planned not in untold:
+            return False
+        untold.remove(planned)
+        return True
 
 
 def name_of(planned: PlannedPartition, leadership: Leadership) -> str:

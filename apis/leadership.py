@@ -99,12 +99,21 @@ class Leadership:
         is_unopened = self._store.places.is_unopened
         return [(topic, index) for topic, index in partitions if is_unopened(topic, index)]
 
+    def has_taken_over(self, topic: str, view: PartitionView) -> bool:
+        """Whether this node leads in that epoch already: its log may still be changed as the leader before it
+        had it, until the end of a work."""
+        if self.replicas is None or len(view.replicas) == 1:
+            return True
+        return self.replicas.leads((topic, view.index), view.leader_epoch)
+
     def _find(self, view: ClusterView, topic: str, index: int) -> LedPartition:
         topic_view = view.topics.get(topic)
         if topic_view is None or not 0 <= index < len(topic_view.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition_view = topic_view.partitions[index]
         if partition_view.leader != self.node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not self.has_taken_over(topic, partition_view):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log_of(partition_view, topic)
         log.follow_leader_epoch(partition_view.leader_epoch)

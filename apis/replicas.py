@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from odradek.wire.errors import ErrorCode, KafkaError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,8 +26,18 @@ class FetchingReplica(NamedTuple):
     """Its broker epoch, -1 where it does not say it."""
 
 
+class NotYetTold(KafkaError):
+    """The leader cannot say yet what a replica asks for. Whoever watches the log is woken once it can."""
+
+    records = b""
+    """An outcome of a fetch has records."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The disk does not have this leader epoch yet.")
+
+
 class Replicas(Protocol):
-    """Implemented by `server/replication.py`."""
+    """Implemented by `server/leading.py`."""
 
     def read(
         self,
@@ -35,7 +47,8 @@ class Replicas(Protocol):
         fetch_offset: int,
         last_fetched_epoch: int,
     ) -> FollowerRead:
-        """What the replica may read: see `LeaderState.read_for_follower`, also for the refusals."""
+        """What the replica may read: see `LeaderState.read_for_follower`, also for the refusals. Raises
+        `NotYetTold` as long as it has to wait."""
 
     def fetched(
         self,
@@ -53,6 +66,9 @@ class Replicas(Protocol):
 
     def sent(self, key: ReplicaKey, size_bytes: int) -> None:
         """So many bytes of that partition go to a replica."""
+
+    def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
+        """Whether this node has begun to lead in that epoch."""
 
     def check_append(self, key: ReplicaKey) -> None:
         """Refuses an append with acks=all with NOT_ENOUGH_REPLICAS."""

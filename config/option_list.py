@@ -368,7 +368,7 @@ BROKER = (
            doc="How long the offsets of an empty group are kept."),
     Option("offsets.retention.check.interval.ms", HONOURED, LONG, 600_000, low=1,
            doc="How often expired offsets are looked for."),
-    Option("offsets.commit.timeout.ms", ACCEPTED, INT, 5000, low=1,
+    Option("offsets.commit.timeout.ms", IN_CLUSTER, INT, 5000, low=1,
            doc="How long a commit waits for replicas."),
     Option("group.min.session.timeout.ms", HONOURED, INT, 6000,
            doc="Shortest session time-out that a member may ask for."),

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.server.peers import Peer, PeerLost, common_version, connect
+from odradek.server.peers import Peer, PeerLost, client_id_of, common_version, connect
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
@@ -78,7 +78,7 @@ class BrokerPeers:
                 endpoint.host,
                 endpoint.port,
                 name=name,
-                client_id=f"broker-{self._node_id}",
+                client_id=client_id_of(self._node_id),
                 timeout_ms=self._timeout_ms,
             )
             return peer

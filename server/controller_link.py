@@ -38,7 +38,7 @@ from odradek.coordinator.kraft.metadata_fetcher import (
     MetadataFetcher,
     SnapshotAnswer,
 )
-from odradek.server.peers import Peer, PeerLost, common_version, connect
+from odradek.server.peers import Peer, PeerLost, client_id_of, common_version, connect
 from odradek.server.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -64,7 +64,6 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\1"
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 8_388_608
-CLIENT_ID = "odradek"
 ASK_AGAIN_S = 0.25
 CONTROLLERS = 2
 """In DescribeCluster: the endpoints of controllers."""
@@ -216,7 +215,7 @@ class ControllerLink:
         return self._settings.request_timeout_ms
 
     def _channel(self, name: str) -> _Channel:
-        channel = _Channel(self, name)
+        channel = _Channel(self, name, client_id_of(self._settings.node_id))
         self._channels.append(channel)
         return channel
 
@@ -502,9 +501,9 @@ class Refusals:
 class _Channel:
     """One connection to the controller that leads, made anew when another one does."""
 
-    def __init__(self, link: ControllerLink, name: str) -> None:
+    def __init__(self, link: ControllerLink, name: str, client_id: str) -> None:
         self._link = link
-        self._name = name
+        self._name, self._client_id = name, client_id
         self._peer: Peer | None = None
         self._controller: Controller | None = None
 
@@ -518,7 +517,7 @@ class _Channel:
             controller.host,
             controller.port,
             name=f"controller ({self._name})",
-            client_id=CLIENT_ID,
+            client_id=self._client_id,
             timeout_ms=self._link.request_timeout_ms,
         )
         self._controller = controller
@@ -560,13 +559,13 @@ class _Channel:
             peer.close()
 
 
-async def find_cluster_id(controllers: Sequence[Controller], timeout_ms: int) -> str:
+async def find_cluster_id(controllers: Sequence[Controller], timeout_ms: int, node_id: int) -> str:
     """As the first controller says that answers; waits for one."""
     silence = _Silence(controllers)
     while True:
         for controller in controllers:
             try:
-                cluster_id = await _ask_cluster_id(controller, timeout_ms)
+                cluster_id = await _ask_cluster_id(controller, timeout_ms, client_id_of(node_id))
             except PeerLost as error:
                 silence.failed(error)
                 await asyncio.sleep(ASK_AGAIN_S)
@@ -575,9 +574,9 @@ async def find_cluster_id(controllers: Sequence[Controller], timeout_ms: int) ->
                 return cluster_id
 
 
-async def _ask_cluster_id(controller: Controller, timeout_ms: int) -> str:
+async def _ask_cluster_id(controller: Controller, timeout_ms: int, client_id: str) -> str:
     peer = await connect(
-        controller.host, controller.port, name="controller", client_id=CLIENT_ID, timeout_ms=timeout_ms
+        controller.host, controller.port, name="controller", client_id=client_id, timeout_ms=timeout_ms
     )
     try:
         request = DescribeClusterRequest(endpoint_type=CONTROLLERS)

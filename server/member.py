@@ -317,7 +317,8 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     controllers = [Controller(one.id, one.host, one.port) for one in cluster.controllers]
     cluster_id = claimed.cluster_id
     if cluster_id is None:
-        cluster_id = await find_cluster_id(controllers, cluster.controller_quorum_request_timeout_ms)
+        timeout_ms = cluster.controller_quorum_request_timeout_ms
+        cluster_id = await find_cluster_id(controllers, timeout_ms, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
         node=node,
@@ -383,7 +384,15 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         settings,
         store,
         schedule.timers,
-        Leading(settings, store, current_view, altering, throttles.leader),
+        Leading(
+            settings,
+            store,
+            current_view,
+            altering,
+            throttles.leader,
+            schedule.timers,
+            schedule.turn.flushes.save_epochs,
+        ),
         Following(settings, store, schedule, current_view, broker_epoch, node.now_ms, throttles.follower),
     )
     ending.callback(replication.close)

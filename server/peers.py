@@ -18,7 +18,7 @@ from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.schema import Message
 
-__all__ = ["Peer", "PeerLost", "common_version", "connect"]
+__all__ = ["Peer", "PeerLost", "client_id_of", "common_version", "connect"]
 
 logger = logging.getLogger("odradek.peers")
 
@@ -163,6 +163,11 @@ class Peer(asyncio.BufferedProtocol):
         for one in asked:
             if not one.answer.done():
                 one.answer.set_exception(self._error)
+
+
+def client_id_of(node_id: int) -> str:
+    """With which a node asks others: their logs, and whoever stands between them, know it by that."""
+    return f"broker-{node_id}"
 
 
 async def connect(

@@ -19,8 +19,8 @@ it (KAFKA-15510).
 
 OFFSET_OUT_OF_RANGE: if the leader's log ends earlier this one is cut there; if the leader's begins after the
 end of this one, this one begins anew there, with its high watermark (KAFKA-9491). It is never fatal
-(KAFKA-7414). An error of the disk or a bug takes out that partition alone, until its next leader epoch
-(KIP-461).
+(KAFKA-7414). After an error of the disk the same is tried again; who carries effects out stops to follow what
+is offline. A bug takes out that partition alone, until its next leader epoch (KIP-461).
 
 A partition that is throttled (`replication_quota.py`) and out of sync is left out of requests while the rate
 is over its limit, and looked at again after `replica.fetch.backoff.ms`.
@@ -66,8 +66,16 @@ from odradek.wire.schema import Records
 
 LATEST = -1
 EARLIEST = -2
-MAY_COME_RIGHT = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
-"""Of an append: the bytes were damaged on their way, or the leader's log was just being cut."""
+MAY_COME_RIGHT = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+    }
+)
+"""Of a change of the log: the bytes were damaged on their way, or the leader's log was just being cut; the
+disk is full, or the log may not be cut just now; it is on its way to another disk."""
 
 OF_THE_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 """A full fetch makes them good at once; other errors of a whole answer do not go so soon."""

@@ -22,7 +22,7 @@ from odradek.config.options import (
     own_group_value,
 )
 from odradek.config.page import page
-from odradek.config.properties import parse_properties
+from odradek.config.properties import format_properties, parse_properties
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.storage.config import LogConfig
 from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
@@ -507,6 +507,11 @@ def test_escaped_text_comes_back(properties):
 
     text = "\n".join(f"{escape(key)}={escape(value)}" for key, value in properties.items())
     assert parse_properties(text.encode("latin-1")) == properties
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=4))
+def test_what_is_written_reads_the_same_in_ascii(properties):
+    assert parse_properties(format_properties(properties).encode("ascii")) == properties
 
 
 # --- The page and the price ---

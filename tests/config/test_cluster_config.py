@@ -10,6 +10,7 @@ from odradek.config.broker_config import ConfigError, Listener, load
 from odradek.config.cluster_config import ClusterConfig, ControllerEndpoint, ReplicationConfig
 from odradek.config.live import LiveConfig
 from odradek.config.options import BROKER_OPTIONS, IN_CLUSTER, TOPIC_OPTIONS
+from odradek.coordinator.groups.settings import GroupSettings
 from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 BROKER = """\
@@ -259,7 +260,7 @@ def test_an_option_that_is_honoured_in_a_cluster_is_read():
     # Throttles are for LiveConfig: they are never set at start. Controllers decide about elections.
     live = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
     decided = {"unclean.leader.election.enable"}
-    kinds = (ClusterConfig, ReplicationConfig)
+    kinds = (ClusterConfig, ReplicationConfig, GroupSettings)
     read = {field.name.replace("_", ".") for kind in kinds for field in dataclasses.fields(kind)}
     folder = pathlib.Path(__file__).parents[2] / "config"
     source = "".join((folder / name).read_text() for name in ("cluster_config.py", "roles.py"))

@@ -593,14 +593,11 @@ def test_who_is_fenced_waits_for_the_next_leader_epoch():
     assert follower.phase() is Phase.FETCHING
 
 
-@pytest.mark.parametrize(
-    "error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), RuntimeError("a bug")], ids=["disk", "bug"]
-)
-def test_a_failed_partition_fails_alone_until_its_next_epoch(error):
+def test_a_failed_partition_fails_alone_until_its_next_epoch():
     """KIP-461."""
     follower = Follower(log_of(4), log_of(4))
     follower.answer(data(Batch(1, 1, 5, 8)), data(Batch(1, 1, 5, 9), partition=1))
-    (failed,) = follower.done(KEY, error)
+    (failed,) = follower.done(KEY, RuntimeError("a bug"))
     assert isinstance(failed, Failed)
     assert follower.done(OTHER) == []
     assert [one[0] for one in follower.fetched()] == [1]
@@ -621,12 +618,18 @@ def test_a_bug_in_the_judging_of_one_partition_fails_it_alone():
     assert effect.key == OTHER
 
 
-def test_an_append_that_was_damaged_is_tried_again():
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REASSIGNMENT_IN_PROGRESS],
+    ids=["damaged", "no room", "being moved"],
+)
+def test_a_change_that_may_come_right_is_tried_again_after_a_while(code):
     follower = Follower(log_of(4))
     follower.answer(data(Batch(1, 1, 5, 8)))
-    assert follower.done(KEY, KafkaError(ErrorCode.CORRUPT_MESSAGE)) == []
-    follower.next()
+    assert follower.done(KEY, KafkaError(code)) == []
+    assert follower.next() is None
     follower.now_ms += BACKOFF_MS
+    assert follower.fetched() == [(0, 1, 4, 5)]
     assert follower.phase() is Phase.FETCHING
 
 

@@ -15,6 +15,7 @@ from odradek.coordinator.replication.replica_fetcher import (
     BeginAnew,
     Failed,
     FetcherEffect,
+    LogEffect,
     Replicate,
     Truncate,
 )
@@ -142,13 +143,20 @@ class Following:
                 logger.error("%s-%d is not replicated any more: %s", *key, effect.reason)
                 continue
             self._busy.add(key)
-            partition = self._store.get(*key)
-            if partition is None:
-                self._done(key, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-            elif isinstance(effect, Replicate):
-                self._replicate(key, partition, effect)
-            else:
-                self._cut(key, partition, effect)
+            try:
+                self._begin(key, effect)
+            except Exception as error:
+                # The requests of its fetcher wait for each effect's end.
+                self._done(key, error)
+
+    def _begin(self, key: ReplicaKey, effect: LogEffect) -> None:
+        partition = self._store.get(*key)
+        if partition is None:
+            self._done(key, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        elif isinstance(effect, Replicate):
+            self._replicate(key, partition, effect)
+        else:
+            self._cut(key, partition, effect)
 
     def _replicate(self, key: ReplicaKey, partition: Partition, effect: Replicate) -> None:
         if effect.begin_at is not None:

@@ -61,7 +61,8 @@ class Loads:
         self.load = Load(self.bootstrap, self.plain)
         self.transactions = Transactions(self.bootstrap, f"{name}-id", self.transactional)
         self.groups = [
-            Group(self.bootstrap, f"{name}-{topic}", topic) for topic in (self.plain, self.transactional[0])
+            Group(self.bootstrap, f"{name}-{topic}", topic, protocol)
+            for topic, protocol in ((self.plain, "classic"), (self.transactional[0], "consumer"))
         ]
 
     @contextmanager

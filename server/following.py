@@ -21,7 +21,7 @@ from odradek.coordinator.replication.replica_fetcher import (
 )
 from odradek.coordinator.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from odradek.coordinator.replication.values import ReplicaKey
-from odradek.server.peers import Peer, PeerLost, client_id_of, connect
+from odradek.server.peers import Peer, PeerLost, SetupTimeout, client_id_of, connect
 from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.server.timers import monotonic_ms
 from odradek.storage.log.appends import BatchHoldsStart, Origin
@@ -55,9 +55,11 @@ class Following:
         broker_epoch: Callable[[], int],
         now_ms: Callable[[], int],
         quota: ReplicationQuota,
+        setup: SetupTimeout,
     ) -> None:
-        """`quota` is for what this node reads of leaders."""
+        """`quota` is for what this node reads of leaders, `setup` for connections to them."""
         self.settings = settings
+        self.setup = setup
         self.when_free: Callable[[ReplicaKey], None] = lambda key: None
         self.when_offline: Callable[[ReplicaKey], None] = lambda key: None
         self.fetchers = ReplicaFetchers(
@@ -345,6 +347,8 @@ class _FetcherLoop:
             name=f"broker {self._leader_id}",
             client_id=f"{client_id_of(following.settings.node_id)}-fetcher-{self._leader_id}",
             timeout_ms=following.settings.socket_timeout_ms,
+            setup=following.setup,
             asks_versions=False,
+            receive_buffer_bytes=following.settings.receive_buffer_bytes,
         )
         return self._peer

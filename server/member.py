@@ -26,6 +26,7 @@ from odradek.server.bound import Bound, bind_ports, lock_store
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.deciding import Deciding
 from odradek.server.new_topics import NewTopicResult, NewTopics
+from odradek.server.peers import SetupTimeout
 from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -318,7 +319,8 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     cluster_id = claimed.cluster_id
     if cluster_id is None:
         timeout_ms = cluster.controller_quorum_request_timeout_ms
-        cluster_id = await find_cluster_id(controllers, timeout_ms, node.id)
+        setup = _setup_timeout(cluster)
+        cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
         node=node,
@@ -363,6 +365,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         partition_max_bytes=config.replica_fetch_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
         socket_timeout_ms=config.replica_socket_timeout_ms,
+        receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
         fetchers_per_leader=config.num_replica_fetchers,
         selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
     )
@@ -393,7 +396,16 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
             schedule.timers,
             schedule.turn.flushes.save_epochs,
         ),
-        Following(settings, store, schedule, current_view, broker_epoch, node.now_ms, throttles.follower),
+        Following(
+            settings,
+            store,
+            schedule,
+            current_view,
+            broker_epoch,
+            node.now_ms,
+            throttles.follower,
+            _setup_timeout(cluster),
+        ),
     )
     ending.callback(replication.close)
     replication.begin(member.view)
@@ -414,7 +426,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     def current_view() -> ClusterView:
         return member.view
 
-    peers = BrokerPeers(node.id, cluster.inter_broker_listener.name, cluster.request_timeout_ms, current_view)
+    listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
+    peers = BrokerPeers(node.id, listener, timeout_ms, _setup_timeout(cluster), current_view)
     ending.callback(peers.close)
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
@@ -428,6 +441,12 @@ def deciding_of(member: Member) -> Deciding:
         forward=member.forward,
         homes=member.homes,
         controller_versions=lambda: member.controller_versions,
+    )
+
+
+def _setup_timeout(cluster: ClusterConfig) -> SetupTimeout:
+    return SetupTimeout(
+        cluster.socket_connection_setup_timeout_ms, cluster.socket_connection_setup_timeout_max_ms
     )
 
 
@@ -467,6 +486,9 @@ def _link_settings(
         ),
         request_timeout_ms=cluster.controller_quorum_request_timeout_ms,
         socket_timeout_ms=cluster.controller_socket_timeout_ms,
+        fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
+        snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
+        setup=_setup_timeout(cluster),
     )
 
 

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, TopicView
     from odradek.storage.config import LogConfig
 
-REPLICAS = "{}.replication.throttled.replicas"
-RATE = "{}.replication.throttled.rate"
 LEADER, FOLLOWER = "leader", "follower"
+RATES = {LEADER: "leader.replication.throttled.rate", FOLLOWER: "follower.replication.throttled.rate"}
+REPLICAS = {
+    LEADER: "leader.replication.throttled.replicas",
+    FOLLOWER: "follower.replication.throttled.replicas",
+}
 
 
 class Throttles:
@@ -36,7 +39,7 @@ class Throttles:
     def follow(self, live: LiveConfig[LogConfig]) -> None:
         """The rates."""
         for side, quota in self._quotas.items():
-            quota.bytes_per_second_max = live[RATE.format(side)]
+            quota.bytes_per_second_max = live[RATES[side]]
 
     def begin(self, view: ClusterView) -> None:
         """The replicas, as all topics have them."""
@@ -53,7 +56,7 @@ class Throttles:
     def _configure(self, topics: Iterable[TopicView]) -> None:
         for topic in topics:
             for side, quota in self._quotas.items():
-                text = topic.configs.get(REPLICAS.format(side))
+                text = topic.configs.get(REPLICAS[side])
                 if text:
                     quota.throttle(topic.name, throttled_partitions(text, self._node_id))
                 else:

@@ -25,6 +25,7 @@ class View(NamedTuple):
     partition_epoch: int = 10
     replicas: tuple[int, ...] = (1, 2)
     isr: tuple[int, ...] = (1, 2)
+    leader_recovery_state: int = 0
 
 
 class Timers:

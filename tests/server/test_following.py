@@ -7,6 +7,7 @@ from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.replication.replica_fetcher import Phase
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
 from odradek.server.following import Following
+from odradek.server.peers import SetupTimeout
 from odradek.server.replica_log import ReplicationSettings
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.replication.model_log import Batch, ModelLog
@@ -28,7 +29,14 @@ def test_an_append_that_cannot_begin_fails_its_partition_and_keeps_no_other_from
     async def fail():
         settings = ReplicationSettings(2, "PLAINTEXT")
         following = Following(
-            settings, BrokenStore(), None, ClusterView, lambda: 1, lambda: 0, ReplicationQuota()
+            settings,
+            BrokenStore(),
+            None,
+            ClusterView,
+            lambda: 1,
+            lambda: 0,
+            ReplicationQuota(),
+            SetupTimeout(),
         )
         for key in (KEY, OTHER):
             following.fetchers.follow(key, TOPIC_ID, 1, 5, ModelLog())

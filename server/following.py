@@ -96,6 +96,11 @@ class Following:
         self.fetchers.stop(key)
         self._failures.pop(key, None)
 
+    def resize(self) -> None:
+        """After a change of `num.replica.fetchers`."""
+        self.carry_out(self.fetchers.resize())
+        self.pump()
+
     def look_again(self) -> None:
         """Retention may have moved where logs begin: the leaders are told with the next requests."""
         for fetcher in self.fetchers.fetchers.values():

@@ -17,11 +17,13 @@ from odradek.coordinator.replication.values import ReplicaKey
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
     from odradek.server.following import Following
     from odradek.server.leading import Leading
     from odradek.server.replica_log import ReplicationSettings
     from odradek.server.timers import Timers
+    from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
 
@@ -86,6 +88,13 @@ class Replication:
             self.leading.brokers_changed()
             self.following.brokers_changed(change.brokers)
         self.following.pump()
+
+    def configure(self, live: LiveConfig[LogConfig]) -> None:
+        """The settings that may change while the node runs."""
+        wanted = live["num.replica.fetchers"]
+        if wanted != self._settings.fetchers_per_leader:
+            self._settings.fetchers_per_leader = wanted
+            self.following.resize()
 
     def close(self) -> None:
         """Nothing is fetched and asked any more."""

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compat_tests import reference
@@ -50,17 +50,26 @@ def new_cluster_id() -> str:
 
 
 class Controllers(reference.Kafka):
-    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster."""
+    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster: one
+    of the newest release, or of `release`, such as "4.0"."""
 
     def __init__(
         self,
         properties: Mapping[str, str] | None = None,
         *,
         features: Mapping[str, int] | None = None,
+        release: str | None = None,
         version: str = CURRENT,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
-        super().__init__(version, properties, formatting=_levels(features), jvm=CONTROLLER_JVM)
+        formatting = _levels(features)
+        if release is not None:
+            formatting += ["--release-version", release]
+        super().__init__(
+            version, properties, formatting=formatting, jvm=CONTROLLER_JVM, prefix=prefix, parent=parent
+        )
 
     def _format(self, config: pathlib.Path) -> None:
         own = (CONTROLLER_ID, self.port, self.data_dir, self.bootstrap_servers)
@@ -161,15 +170,22 @@ AnyControllers = Controllers | ControllerQuorum
 
 
 class KafkaMember(reference.Kafka):
-    """A broker of Apache Kafka that `controllers` control."""
+    """A broker of Apache Kafka that `controllers` control; the rest is as in `reference.Kafka`."""
 
     def __init__(
-        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
+        self,
+        controllers: AnyControllers,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        jvm: Sequence[str] = BROKER_JVM,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
         self._controllers = controllers
         self.node_id = node_id
         more = {**INTERNAL_TOPICS, **(properties or {})}
-        super().__init__(controllers.version, more, jvm=BROKER_JVM)
+        super().__init__(controllers.version, more, jvm=jvm, prefix=prefix, parent=parent)
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(
@@ -179,15 +195,23 @@ class KafkaMember(reference.Kafka):
 
 
 class OdradekMember:
-    """A node of ours that `controllers` control, started as its user does: from a server.properties."""
+    """A node of ours that `controllers` control, started as its user does: from a server.properties. `prefix`
+    and `parent` are as in `reference.Kafka`."""
 
     def __init__(
-        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
+        self,
+        controllers: AnyControllers,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
+        self._prefix = prefix
         self.node_id = node_id
         self.controllers = controllers
         self.port = free_port()
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-", dir=parent))
         self.data_dir = self.directory / "data"
         self._config = self.directory / "server.properties"
         more = {**INTERNAL_TOPICS, **(properties or {})}
@@ -229,13 +253,29 @@ class OdradekMember:
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait for it."""
-        self._child.command = [sys.executable, "-m", "odradek", "serve", str(self._config), *arguments]
+        self._child.command = [
+            *self._prefix,
+            sys.executable,
+            "-m",
+            "odradek",
+            "serve",
+            str(self._config),
+            *arguments,
+        ]
         self._child.begin()
         return self._child.popen
 
     def start(self) -> None:
         """Returns when the node is unfenced and answers."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it."""
         self.begin()
+
+    def wait_until_ready(self) -> None:
+        """Returns when the launched process is unfenced and answers."""
         wait_until_ready([(self._child, lambda: " ready on " in self._child.said())], START_SECONDS)
 
     def stop(self) -> None:

@@ -169,6 +169,11 @@ class Kafka:
 
     def start(self) -> None:
         """Starts the broker (formats its directory at first) and returns when it answers."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it."""
         config = self.directory / "server.properties"
         if not config.exists():
             self._format(config)
@@ -176,6 +181,10 @@ class Kafka:
         command += ["-cp", class_path(self.version), "kafka.Kafka", str(config)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait_until_ready(self) -> None:
+        """Returns when the launched process answers."""
+        assert self._process is not None, "the broker does not run"
         wait_until_open(self.port, self._process, self._log)
 
     def stop(self) -> None:

@@ -103,6 +103,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
             clock_ms=clock_ms,
             call_later=call_later,
             after_loading=after_loading,
+            patience_ms=lambda: settings.offsets_commit_timeout_ms,
         )
         self._settings = settings
         self._types = types

@@ -15,6 +15,10 @@ __all__ = ["CoordinatorLog"]
 class CoordinatorLog(Protocol):
     """One partition of an internal topic, led by this node."""
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether there are other replicas: the result of an append may be long in coming then."""
+
     def append(
         self,
         records: list[LogRecord],
@@ -48,3 +52,12 @@ class CoordinatorLog(Protocol):
 
         Records of transactions come as `TransactionalRecord`, the ends of transactions as `MarkerRecord`.
         """
+
+    def waits_for_replicas(self, then: Callable[[KafkaError | None], None]) -> bool:
+        """Whether other replicas lack something of what `read_all` has read. If so, `then` is called once,
+        later: with None when those in sync have it, with the error where they will not.
+        """
+
+    def check_replicas(self) -> None:
+        """Refuse with KafkaError where an append with acks=all would be refused: too few replicas are in
+        sync, or another node leads."""

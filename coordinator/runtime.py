@@ -1,8 +1,10 @@
 """Runs the state machines of this node over an internal topic: one for each partition that it leads.
 
 A machine is loaded by replaying its log, a slice per turn of the event loop; until then it
-answers COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: the replies that wait for
-it, or for a later one, become refusals, and the machine is loaded again. So is one whose command raised.
+answers COORDINATOR_LOAD_IN_PROGRESS. Where there are other replicas it also waits until they have what was
+read, which may be lost with this leader before. An append that fails undoes nothing by hand: the replies that
+wait for it, or for a later one, become refusals, and the machine is loaded again. So is one whose command
+raised.
 After a load that brought no record into the log, as on a disk that is full, there is a pause before the next.
 All timers of all machines share one heap.
 
@@ -17,6 +19,7 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -35,6 +38,7 @@ from odradek.coordinator.effects import (
     SetTimer,
     TransactionalRecord,
 )
+from odradek.coordinator.late_replies import CallLater, LateReplies, TimerHandle
 from odradek.coordinator.log import CoordinatorLog
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
@@ -64,14 +68,6 @@ _remembered_partition_for = lru_cache(maxsize=8_192)(partition_for)
 
 TimerKey = tuple[str, ...]
 """What a timer is for, then whom."""
-
-
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...
-
-
-CallLater = Callable[[float, Callable[[], None]], TimerHandle]
-"""asyncio's `loop.call_later`: seconds, function."""
 
 
 class Machine(Protocol):
@@ -137,6 +133,7 @@ class RunningPartition(Generic[M]):
         "failed",
         "held",
         "index",
+        "late",
         "leader_epoch",
         "loading",
         "log",
@@ -167,8 +164,19 @@ class RunningPartition(Generic[M]):
         """Set while it waits for that."""
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
+        self.late: LateReplies
+        """Set by the owner, as is the next one."""
         self.appended: Callable[[KafkaError | None], None]
-        """Called with the result of each append; set by the owner."""
+        """Called with the result of each append."""
+
+    def begin_append(self) -> CoordinatorLog:
+        """What comes from now on has to wait for one more append to the log."""
+        log = self.log
+        assert log is not None
+        self.held.append([])
+        if log.is_replicated:
+            self.late.limit()
+        return log
 
 
 EffectHandler = Callable[[RunningPartition[Any], Any], None]
@@ -181,7 +189,8 @@ class Runtime(Generic[M]):
     `topic` is the internal topic; `partition_count` counts until it exists. `open_log(partition)` gives the
     log of one of its partitions, None while it has none. `clock_ms` is the time since the epoch; it should
     not jump, since time-outs are measured with it. `after_loading` is called after each slice of loading:
-    what there is now is there to stay.
+    what there is now is there to stay. A reply that has waited `patience_ms()` for other replicas is refused
+    with COORDINATOR_NOT_AVAILABLE.
 
     A subclass makes the machine (`_new_machine`), and may look at one that has been loaded
     (`_machine_loaded`).
@@ -199,6 +208,7 @@ class Runtime(Generic[M]):
         clock_ms: Callable[[], int],
         call_later: CallLater,
         after_loading: Callable[[], object] | None = None,
+        patience_ms: Callable[[], int],
     ) -> None:
         self._node_id = node_id
         self._topic = topic
@@ -207,6 +217,7 @@ class Runtime(Generic[M]):
         self._clock_ms = clock_ms
         self._call_later = call_later
         self._after_loading = after_loading
+        self._patience_ms = patience_ms
         self._partitions: dict[int, RunningPartition[M]] = {}
         self._loading: deque[RunningPartition[M]] = deque()
         self._load_timer: TimerHandle | None = None
@@ -221,7 +232,7 @@ class Runtime(Generic[M]):
         return {
             Append: self._append,
             AppendMarker: self._append_marker,
-            SetTimer: self._set_timer,
+            SetTimer: self._timers.set_timer,
             CancelTimer: _cancel_timer,
         }
 
@@ -254,12 +265,22 @@ class Runtime(Generic[M]):
             if led.get(partition.index) != partition.leader_epoch:
                 self._give_up(partition)
         for index in sorted(led.keys() - self._partitions.keys()):
-            partition = self._partitions[index] = self.partition_class(index, led[index])
-            partition.appended = partial(self._appended, partition)
-            self._loading.append(partition)
+            self._take_up(index, led[index])
         if self._load_timer is not None:
             self._load_timer.cancel()
         self._load()
+
+    def _take_up(self, index: int, leader_epoch: int) -> None:
+        partition = self._partitions[index] = self.partition_class(index, leader_epoch)
+        partition.appended = partial(self._appended, partition)
+
+        def refuse(late: list[Reply]) -> None:
+            self._deliver(partition, _refuse(late, coordinator_error(ErrorCode.REQUEST_TIMED_OUT)))
+
+        partition.late = LateReplies(
+            partition.held, self._patience_ms, self._clock_ms, self._call_later, refuse
+        )
+        self._loading.append(partition)
 
     def close(self) -> None:
         """Give up every partition: what waits is answered with NOT_COORDINATOR."""
@@ -374,21 +395,14 @@ class Runtime(Generic[M]):
                 handlers[effect.__class__](partition, effect)
 
     def _append(self, partition: RunningPartition[M], effect: Append) -> None:
-        log = partition.log
-        assert log is not None
-        partition.held.append([])
+        log = partition.begin_append()
         if effect.producer is None:
             log.append(effect.records, partition.appended)
         else:
             log.append(effect.records, partition.appended, effect.producer)
 
     def _append_marker(self, partition: RunningPartition[M], effect: AppendMarker) -> None:
-        assert partition.log is not None
-        partition.held.append([])
-        partition.log.append_marker(effect.marker, partition.appended)
-
-    def _set_timer(self, partition: RunningPartition[M], effect: SetTimer) -> None:
-        self._timers.set(partition, effect.key, effect.at_ms)
+        partition.begin_append().append_marker(effect.marker, partition.appended)
 
     def _appended(self, partition: RunningPartition[M], error: KafkaError | None) -> None:
         held = partition.held
@@ -403,7 +417,8 @@ class Runtime(Generic[M]):
             partition.rests_until_ms = 0
             self._deliver(partition, held.popleft())
         else:
-            logger.error(
+            logger.log(
+                _level_of(error),
                 "%s-%d: an append failed, loading the partition again: %s",
                 self._topic,
                 partition.index,
@@ -463,6 +478,7 @@ class Runtime(Generic[M]):
         if partition.pause is not None:
             partition.pause.cancel()
             partition.pause = None
+        partition.late.close()
         self._drop_machine(partition, ErrorCode.NOT_COORDINATOR)
 
     # Loading
@@ -486,46 +502,29 @@ class Runtime(Generic[M]):
         self._load_timer = None
         if not self._loading:
             return
-        # Loading makes many objects and no garbage: the collector would go through them again and again.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            self._load_some()
-        finally:
-            if collects:
-                gc.enable()
-        if self._after_loading is not None:
-            self._after_loading()
-
-    def _load_some(self) -> None:
         budget = RECORDS_PER_TURN
         waiting: list[RunningPartition[M]] = []
-        while self._loading and budget > 0:
-            partition = self._loading.popleft()
-            try:
-                budget = self._load_slice(partition, budget)
-            except Exception as error:
-                # After any error the other partitions are loaded; this one is tried again.
-                logger.error(
-                    "%s-%d: loading failed, will try again: %s",
-                    self._topic,
-                    partition.index,
-                    error,
-                    exc_info=not isinstance(error, KafkaError),
-                )
-                partition.machine = None
-                partition.loading = partition.records = None
-                waiting.append(partition)
-                continue
-            if partition.machine is None:
-                self._loading.appendleft(partition)
+        with _without_collector():
+            while self._loading and budget > 0:
+                partition = self._loading.popleft()
+                try:
+                    budget = self._load_slice(partition, budget)
+                except Exception as error:
+                    # After any error the other partitions are loaded; this one is tried again.
+                    _loading_failed(self._topic, partition, error)
+                    waiting.append(partition)
+                    continue
+                if partition.records is not None:
+                    self._loading.appendleft(partition)
         delay_seconds = 0.0 if self._loading else RETRY_LOAD_AFTER_SECONDS
         self._loading.extend(waiting)
         if self._loading and self._load_timer is None:
             self._load_timer = self._call_later(delay_seconds, self._load)
+        if self._after_loading is not None:
+            self._after_loading()
 
     def _load_slice(self, partition: RunningPartition[M], budget: int) -> int:
-        """Replay up to `budget` records; if these were the last, the machine is ready.
+        """Replay up to `budget` records; if these were the last, the machine is ready, or waits for replicas.
 
         Returns what is left of the budget. Raises KafkaError when the log is not there or cannot be read.
         """
@@ -547,12 +546,31 @@ class Runtime(Generic[M]):
                 # Of a newer broker, perhaps. The other records still count.
                 logger.warning("%s-%d: unknown record ignored: %s", self._topic, partition.index, error)
         if budget > 0:
-            partition.machine, partition.loading, partition.records = machine, None, None
-            now_ms = self._clock_ms()
-            partition.rests_until_ms = now_ms + round(RETRY_LOAD_AFTER_SECONDS * 1000)
-            self._run(partition, machine.start(now_ms))
-            self._machine_loaded(partition)
+            assert partition.log is not None
+            partition.records = None
+            if not partition.log.waits_for_replicas(partial(self._replicated, partition, machine)):
+                self._begin(partition, machine)
         return budget
+
+    def _replicated(self, partition: RunningPartition[M], machine: M, error: KafkaError | None) -> None:
+        """The other replicas have all that was loaded, or will not have it."""
+        if partition.loading is not machine:
+            return
+        try:
+            if error is not None:
+                raise error
+            self._begin(partition, machine)
+        except Exception as failure:
+            _loading_failed(self._topic, partition, failure)
+            partition.rests_until_ms = self._clock_ms() + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+            self._load_again(partition)
+
+    def _begin(self, partition: RunningPartition[M], machine: M) -> None:
+        partition.machine, partition.loading = machine, None
+        now_ms = self._clock_ms()
+        partition.rests_until_ms = now_ms + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+        self._run(partition, machine.start(now_ms))
+        self._machine_loaded(partition)
 
 
 class TimerHeap(Generic[M]):
@@ -580,6 +598,9 @@ class TimerHeap(Generic[M]):
     def __len__(self) -> int:
         """Its entries, also those that count no more."""
         return len(self._heap)
+
+    def set_timer(self, partition: RunningPartition[M], effect: SetTimer) -> None:
+        self.set(partition, effect.key, effect.at_ms)
 
     def set(self, partition: RunningPartition[M], key: TimerKey, at_ms: int) -> None:
         self._number += 1
@@ -623,6 +644,36 @@ class TimerHeap(Generic[M]):
                 if self._clock_ms() - now_ms >= RING_FOR_MS:
                     break
         self._set_wake()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Loading makes many objects and no garbage: the collector would go through them again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _loading_failed(topic: str, partition: RunningPartition[Any], error: Exception) -> None:
+    partition.machine = partition.loading = partition.records = None
+    logger.log(
+        _level_of(error),
+        "%s-%d: loading failed, will try again: %s",
+        topic,
+        partition.index,
+        error,
+        exc_info=not isinstance(error, KafkaError),
+    )
+
+
+def _level_of(error: Exception) -> int:
+    """Another leader is nothing that an operator has to look at."""
+    is_moved = isinstance(error, KafkaError) and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return logging.INFO if is_moved else logging.ERROR
 
 
 def _cancel_timer(partition: RunningPartition[Any], effect: CancelTimer) -> None:

@@ -32,6 +32,7 @@ from odradek.wire.records import (
 if TYPE_CHECKING:
     import asyncio
 
+    from odradek.apis.replicas import Replicas
     from odradek.coordinator.effects import LoggedRecord, LogRecord
     from odradek.server._pipeline import Turn
     from odradek.storage.log._staging import Appended
@@ -80,14 +81,29 @@ class PartitionLog:
         turn: Turn,
         now_ms: Callable[[], int],
         loop: asyncio.AbstractEventLoop,
+        replicas: Replicas | None = None,
     ) -> None:
+        """`replicas` of a node of a cluster."""
         self._partition = partition
         self._turn = turn
         self._now_ms = now_ms
         self._loop = loop
+        self._replicas = replicas
+        self._read_until = 0
+        """Where the next batch to read begins."""
         self.name = partition.name
         self.pending: deque[_Pending] = deque()
         """Appends whose result was not reported, in order."""
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether there are other replicas."""
+        return self._partition.appender.is_replicated
+
+    def check_replicas(self) -> None:
+        """Refuses with NOT_ENOUGH_REPLICAS and NOT_LEADER_OR_FOLLOWER."""
+        if self._replicas is not None:
+            self._replicas.check_append((self._partition.topic, self._partition.index))
 
     def check_producer(self, producer: tuple[int, int], verified: storage.Verified | None) -> None:
         """Refuses as `append` would now."""
@@ -95,7 +111,7 @@ class PartitionLog:
 
     def check_marker(self, marker: EndMarker) -> None:
         """Refuses as `append_marker` would now."""
-        self._partition.log.producers.check_marker(storage.EndMarker(*marker))
+        self._partition.log.producers.check_marker(marker)
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` gets the result, later and in order."""
@@ -113,7 +129,7 @@ class PartitionLog:
         pending = _Pending(self, then)
         self.pending.append(pending)
         try:
-            appended = self._partition.append_marker(storage.EndMarker(*marker), now_ms=self._now_ms())
+            appended = self._partition.append_marker(marker, now_ms=self._now_ms())
         except Exception as error:
             self._refuse(pending, error)
         else:
@@ -145,20 +161,26 @@ class PartitionLog:
         """Every record and every end of a transaction, from the log's start to its end."""
         return chain.from_iterable(self._read_batches())
 
+    def waits_for_replicas(self, then: Then) -> bool:
+        """See `CoordinatorLog`."""
+        if self._partition.high_watermark >= self._read_until:
+            return False
+        self._partition.when_high_watermark(self._read_until, then)
+        return True
+
     def _read_batches(self) -> Iterator[list[LoggedRecord]]:
         partition = self._partition
-        offset = partition.log_start_offset
-        while offset < partition.log_end_offset:
-            records = partition.read(offset, max_bytes=READ_BYTES, isolation=READ_LOG_END).records
+        self._read_until = partition.log_start_offset
+        while (start := self._read_until) < partition.log_end_offset:
+            records = partition.read(start, max_bytes=READ_BYTES, isolation=READ_LOG_END).records
             buffer = b"".join(records.buffers())
             if not buffer:
                 return
-            start = offset
             for position, header in iter_whole_batches(buffer):
                 verify_crc(buffer, position, header)
-                offset = header.last_offset + 1
+                self._read_until = header.last_offset + 1
                 yield _records_of(buffer, position, header)
-            if offset == start:
+            if self._read_until == start:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE, f"{self.name} has no whole batch at offset {start}"
                 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from odradek.coordinator.cluster.features import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.timers import steady_clock_ms
+from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker
-    from odradek.wire.errors import ErrorCode
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.coordinators")
@@ -294,10 +294,15 @@ class Coordinators:
         partition = self._store.get(topic, index)
         if partition is None:
             return None
-        led = self.leadership.view.partition(topic, index)
+        leadership = self.leadership
+        led = leadership.view.partition(topic, index)
         if led is not None:
+            if not leadership.has_taken_over(topic, led):
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is still being made the log of a leader"
+                )
             partition.follow_leader_epoch(led.leader_epoch)
-        return PartitionLog(partition, self._turn, self._now_ms, self._loop)
+        return PartitionLog(partition, self._turn, self._now_ms, self._loop, leadership.replicas)
 
     def _batch_bytes_max(self, view: ClusterView, topic: str) -> int:
         return self._live.log_config(view.topics[topic].configs).max_message_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,26 @@ import pytest
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 
 KAFKA_ID, ODRADEK_ID = 7, 1
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+KILLS = 1000 if NIGHTLY else 20
+SECONDS_A_KILL, SET_UP_AND_CHECK_SECONDS = 40, 900
+"""On a busy machine."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kills",
+        type=int,
+        default=KILLS,
+        help="how often nodes are killed while a history is made that is checked (20; 1000 nightly)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kills = config.getoption("--kills", KILLS)
+    for item in items:
+        if item.name == "test_no_promise_is_broken_when_nodes_are_killed_and_paused":
+            item.add_marker(pytest.mark.timeout(kills * SECONDS_A_KILL + SET_UP_AND_CHECK_SECONDS))
 
 
 @pytest.fixture(scope="module")

@@ -195,12 +195,17 @@ class Group:
     """Members of one group on one topic, which is fed all the time; `finish` judges what they did."""
 
     def __init__(
-        self, broker: TransactionBroker, directory: pathlib.Path, kind: Kind, session_ms: int
+        self,
+        broker: TransactionBroker,
+        directory: pathlib.Path,
+        kind: Kind,
+        session_ms: int,
+        replicas: int = 1,
     ) -> None:
         self.broker, self.kind, self._directory = broker, kind, directory
         self._session_ms = session_ms
         self.name, self.topic = topic_name("group"), topic_name("shared")
-        self.partitions = create_topics(broker.bootstrap, {self.topic: PARTITIONS})
+        self.partitions = create_topics(broker.bootstrap, {self.topic: PARTITIONS}, replicas)
         self.members: list[Member] = []
         self.everyone: list[Member] = []
         self._observer = Observer(broker.direct, self.name, self.topic, PARTITIONS)
@@ -295,10 +300,16 @@ class Group:
 
 @contextlib.contextmanager
 def group_of(
-    broker: TransactionBroker, directory: pathlib.Path, kind: Kind, *, session_ms: int = SESSION_MS
+    broker: TransactionBroker,
+    directory: pathlib.Path,
+    kind: Kind,
+    *,
+    session_ms: int = SESSION_MS,
+    replicas: int = 1,
 ) -> Iterator[Group]:
-    """`session_ms` is that of classic members; those of the new protocol have the broker's."""
-    group = Group(broker, directory, kind, session_ms)
+    """`session_ms` is that of classic members; those of the new protocol have the broker's. `replicas` are
+    those of the topic."""
+    group = Group(broker, directory, kind, session_ms, replicas)
     try:
         yield group
     finally:

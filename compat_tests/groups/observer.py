@@ -1,4 +1,7 @@
-"""Looks at a group from outside, as a tool with a web page does: state, members, committed offsets, lag."""
+"""Looks at a group from outside, as a tool with a web page does: state, members, committed offsets, lag.
+
+Of a cluster it asks the coordinator, and the next one when that has moved; the lag is seen where that leads.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import threading
 from typing import Any
 
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
+from compat_tests.transactions import readers
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_protocol import decode_assignment
@@ -63,16 +67,23 @@ class Observer:
         self._thread.join()
 
     def _watch(self) -> None:
-        side = Side("broker", self._bootstrap)
+        side: Side | None = None
         while not self._stopping.wait(PAUSE_S):
             try:
+                side = side or self._coordinator()
                 self._look(side)
             except (OSError, Away):
-                side.close()
+                side = _closed(side)
             except Exception as error:  # a fault of the test is none of the broker's, but must be seen
                 self.faults.append(f"{type(error).__name__}: {error}")
                 break
-        side.close()
+        _closed(side)
+
+    def _coordinator(self) -> Side:
+        address = readers.coordinator_of(self._bootstrap, self._group)
+        if address is None:
+            raise Away
+        return Side("broker", address)
 
     def _ask(self, side: Side, request: Any, version: int) -> Any:
         answer = side.ask(request, version)
@@ -96,6 +107,8 @@ class Observer:
         wanted = [OffsetFetchRequestTopics(name=self._topic, partition_indexes=self._partitions)]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self._group, topics=wanted)])
         told = self._ask(side, request, 8).groups[0]
+        if told.error_code == ErrorCode.NOT_COORDINATOR:
+            raise Away
         if told.error_code in NOT_NOW:
             return
         if told.error_code:
@@ -166,3 +179,8 @@ class Observer:
     def _check_members(self, state: str, members: list[str]) -> None:
         if (state == "Empty" and members) or (state == "Stable" and not members):
             self.faults.append(f"{state} with members {members}")
+
+
+def _closed(side: Side | None) -> None:
+    if side is not None:
+        side.close()

@@ -177,7 +177,7 @@ def _stuck(index: _Index) -> Iterator[Anomaly]:
 
 def _aborted_reads(index: _Index) -> Iterator[Anomaly]:
     told = set()
-    reads = [(read.session, read.records) for read in index.history.reads]
+    reads = [(read.session, read.records) for read in index.history.reads if read.is_committed]
     reads += [("the last reader", records) for records in index.history.log.values()]
     for where, records in reads:
         for _, value in records:
@@ -189,6 +189,8 @@ def _aborted_reads(index: _Index) -> Iterator[Anomaly]:
 
 def _intermediate_reads(index: _Index) -> Iterator[Anomaly]:
     for read in index.history.reads:
+        if not read.is_committed:
+            continue
         for _, value in read.records:
             sent = index.sent.get(value)
             if sent is None or sent.transaction.commit_asked is None:
@@ -200,12 +202,13 @@ def _intermediate_reads(index: _Index) -> Iterator[Anomaly]:
 
 def _skipped(index: _Index) -> Iterator[Anomaly]:
     """Each session reads a piece of the log without a hole, in the order of the log."""
-    sessions: dict[tuple[str, Partition], list[Read]] = defaultdict(list)
+    sessions: dict[tuple[str, Partition, bool], list[Read]] = defaultdict(list)
     for read in index.history.reads:
-        sessions[read.session, read.partition].append(read)
-    for (session, partition), reads in sessions.items():
+        sessions[read.session, read.partition, read.is_committed].append(read)
+    for (session, partition, is_committed), reads in sessions.items():
         seen = [record for read in sorted(reads, key=lambda read: read.tick) for record in read.records]
-        log = list(index.history.log.get(partition, ()))
+        whole = index.history.log if is_committed else index.history.everything
+        log = list(whole.get(partition, ()))
         if not seen:
             continue
         expected = [record for record in log if seen[0][0] <= record[0] <= seen[-1][0]]

@@ -39,6 +39,7 @@ from compat_tests.clients.java import JavaFailure
 from compat_tests.transactions import readers
 from compat_tests.transactions.history import Outcome, Partition, Records
 from compat_tests.transactions.producers import (
+    IDEMPOTENT,
     LIBRARIES,
     NO_REBOOTSTRAP,
     PATIENCE_SECONDS,
@@ -53,7 +54,6 @@ PRODUCERS = {**LIBRARIES, JavaProducer.library: HastyJavaProducer}
 SENDS_MAX = 6
 ABORTS, ABANDONS, CONSUMES, FLUSHES = 0.15, 0.04, 0.4, 0.3
 """How often a transaction is aborted on purpose or left open; how often it has offsets, or a flush within."""
-PAUSE_SECONDS_MAX = 0.02
 POLL_SECONDS = 0.2
 
 Tell = Callable[..., None]
@@ -76,13 +76,15 @@ class Worker:
     def __init__(self, tell: Tell, stopping: threading.Event, **about: Any) -> None:
         """`about`: name, library, bootstrap, seed, the partitions `output` and `own`, its group;
         `first_value` of those that nobody else sends; `life`: how many processes it had before;
-        `leaves_open`: whether it goes in the middle of a transaction when it is stopped."""
+        `leaves_open`: whether it goes in the middle of a transaction when it is stopped;
+        `pause_seconds` between two transactions, at most."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = about["name"], about["bootstrap"]
         self._kind = PRODUCERS[about["library"]]
         self._output = [(topic, number) for topic, number in about["output"]]
         self.own, self.group = tuple(about["own"]), about["group"]
         self._is_another, self._leaves_open = about["life"] > 0, about["leaves_open"]
+        self._pause_seconds = about["pause_seconds"]
         self._chance = random.Random("/".join([about["seed"], self.name, *["again"] * about["life"]]))
         self._values = itertools.count(about["first_value"])
         self._position = 0
@@ -94,7 +96,7 @@ class Worker:
             if self._is_another:
                 self._position = readers.committed_offset(self._bootstrap, self.group, self.own)
             self._tell("opened", tick())
-            while not self._stopping.wait(self._chance.random() * PAUSE_SECONDS_MAX):
+            while not self._stopping.wait(self._chance.random() * self._pause_seconds):
                 self._one()
             if self._leaves_open:
                 self._leave()
@@ -184,6 +186,61 @@ class Worker:
         self._producer.send_offsets(self.group, {self.own: end})
 
 
+class Sender:
+    """One idempotent producer after another: no transactions, each value is on its own.
+
+    Says "opened" (tick) first, and for a few values at a time "began" (tick), "sends" (topic, partition,
+    value), "commits" (tick), and "ended" (tick, outcome, [[value, offset]] of what was acknowledged). What
+    was not is perhaps still to come.
+    """
+
+    def __init__(self, tell: Tell, stopping: threading.Event, **about: Any) -> None:
+        """`about`: as that of a `Worker`, without what transactions need."""
+        self._tell, self._stopping = tell, stopping
+        self.name, self._bootstrap = about["name"], about["bootstrap"]
+        self._kind = IDEMPOTENT[about["library"]]
+        self._output = [(topic, number) for topic, number in about["output"]]
+        self._pause_seconds = about["pause_seconds"]
+        self._chance = random.Random("/".join([about["seed"], self.name, *["again"] * about["life"]]))
+        self._values = itertools.count(about["first_value"])
+
+    def run(self) -> None:
+        """Until it is stopped."""
+        self._tell("opened", tick())
+        producer: TransactionalProducer | None = None
+        while not self._stopping.wait(self._chance.random() * self._pause_seconds):
+            if producer is None:
+                producer = self._kind(self._bootstrap, self.name)
+                try:
+                    producer.open()
+                except Failed:
+                    producer = None
+                    continue
+            if not self._one(producer):
+                producer.abandon()
+                producer = None
+        if producer is not None:
+            with contextlib.suppress(Failed):
+                producer.close()
+
+    def _one(self, producer: TransactionalProducer) -> bool:
+        """Whether everything was acknowledged."""
+        self._tell("began", tick())
+        self._tell("commits", tick())
+        count = self._chance.randrange(1, SENDS_MAX + 1)
+        with contextlib.suppress(Failed):
+            producer.begin()
+            for _ in range(count):
+                where, value = self._chance.choice(self._output), next(self._values)
+                self._tell("sends", *where, value)
+                producer.send(where, b"%d" % value)
+            producer.flush()
+        acknowledged = [[int(value), offset] for (_, value), offset in producer.acknowledged.items()]
+        producer.acknowledged.clear()
+        self._tell("ended", tick(), Outcome.UNKNOWN.value, acknowledged)
+        return len(acknowledged) == count
+
+
 class Reader(abc.ABC):
     """Polls all partitions from their start on; a consumer that fails is followed by another.
 
@@ -193,10 +250,12 @@ class Reader(abc.ABC):
     failures: tuple[type[BaseException], ...]
 
     def __init__(self, tell: Tell, stopping: threading.Event, **about: Any) -> None:
-        """`about`: name, library, bootstrap, partitions; `life`: how many processes it had before."""
+        """`about`: name, library, bootstrap, partitions, `isolation` level; `life`: how many processes it had
+        before."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = f"{about['name']}-{about['life']}", about["bootstrap"]
         self._partitions = [(topic, number) for topic, number in about["partitions"]]
+        self._isolation = readers.ISOLATION[about["isolation"]]
 
     def run(self) -> None:
         """Until it is stopped."""
@@ -235,7 +294,7 @@ class ConfluentReader(Reader):
                 "bootstrap.servers": self._bootstrap,
                 "group.id": self.name,
                 "enable.auto.commit": False,
-                "isolation.level": "read_committed",
+                "isolation.level": self._isolation,
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
                 **NO_REBOOTSTRAP,
@@ -276,7 +335,7 @@ class AiokafkaReader(Reader):
 
     async def _open(self) -> None:
         self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, isolation_level="read_committed", enable_auto_commit=False
+            bootstrap_servers=self._bootstrap, isolation_level=self._isolation, enable_auto_commit=False
         )
         await self._consumer.start()
         where = [AioTopicPartition(*partition) for partition in self._partitions]
@@ -301,7 +360,7 @@ class KafkaPythonReader(Reader):
     def open(self) -> None:
         self._consumer: KafkaConsumer | None = None
         self._consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap, isolation_level="read_committed", enable_auto_commit=False
+            bootstrap_servers=self._bootstrap, isolation_level=self._isolation, enable_auto_commit=False
         )
         where = [KafkaPythonTopicPartition(*partition) for partition in self._partitions]
         self._consumer.assign(where)
@@ -323,7 +382,7 @@ class JavaReader(Reader):
     def open(self) -> None:
         self._ask = JavaProducer.program().ask
         self._ask(
-            "consume", self.name, f"bootstrap.servers={self._bootstrap}", "isolation.level=read_committed"
+            "consume", self.name, f"bootstrap.servers={self._bootstrap}", f"isolation.level={self._isolation}"
         )
         self._ask("assign", self.name, *(part for where in self._partitions for part in (*where, 0)))
 
@@ -358,6 +417,7 @@ def read_log(tell: Tell, stopping: threading.Event, **about: Any) -> None:
 
 ROLES: dict[str, Callable[..., None]] = {
     "worker": lambda *where, **about: Worker(*where, **about).run(),
+    "sender": lambda *where, **about: Sender(*where, **about).run(),
     "reader": lambda *where, **about: READERS[about["library"]](*where, **about).run(),
     "log": read_log,
 }

@@ -68,7 +68,7 @@ Records = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What one poll at isolation level read_committed brought of one partition.
+    """What one poll brought of one partition, at isolation level read_committed unless it says otherwise.
 
     Reads of the same `session` follow one another without a seek.
     """
@@ -78,6 +78,8 @@ class Read:
     """When the poll had returned."""
     partition: Partition
     records: Records
+    is_committed: bool = True
+    """False: at read_uncommitted."""
 
 
 @dataclass(frozen=True, slots=True)

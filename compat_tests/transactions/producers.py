@@ -2,6 +2,9 @@
 and of kafka-python besides what a careful user of it has to. Only Java's of 4.3 speaks version 2 of the
 protocol, where the cluster has it.
 
+`IDEMPOTENT` are the same libraries without transactions: of these only `open`, `begin`, `send`, `flush`,
+`close` and `abandon` are of use.
+
 What a library raises becomes `Fenced` (another producer has the transactional id; this one is done for),
 `Failed` (this transaction is; start over with a new producer) or `Aborted` (this transaction is over).
 """
@@ -104,18 +107,22 @@ class ConfluentProducer(TransactionalProducer):
 
     def open(self) -> None:
         self._consumers: dict[str, Consumer] = {}
-        self._producer = Producer(
+        self._producer = self._new(
+            {"transactional.id": self.transactional_id, "transaction.timeout.ms": self.timeout_ms}
+        )
+        self._call(self._producer.init_transactions)
+
+    def _new(self, settings: Mapping[str, Any]) -> Producer:
+        return Producer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "transactional.id": self.transactional_id,
-                "transaction.timeout.ms": self.timeout_ms,
                 "linger.ms": 2,
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
                 **NO_REBOOTSTRAP,
+                **settings,
             }
         )
-        self._call(self._producer.init_transactions)
 
     def _call(self, work: Callable[..., Any], *arguments: Any) -> None:
         """Until it succeeds or fails for good: a time-out within is to be tried again."""
@@ -239,13 +246,11 @@ class AiokafkaProducer(TransactionalProducer):
                     raise
                 time.sleep(0.1)
 
+    def _settings(self) -> dict[str, Any]:
+        return {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
+
     async def _open(self) -> None:
-        self._producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=self.timeout_ms,
-            linger_ms=2,
-        )
+        self._producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=2, **self._settings())
         try:
             await self._producer.start()
         except BaseException:
@@ -307,14 +312,18 @@ class KafkaPythonProducer(TransactionalProducer):
 
     def open(self) -> None:
         with _told(self.FENCED, self.FAILED):
-            self._producer = KafkaProducer(
-                bootstrap_servers=self.bootstrap,
-                transactional_id=self.transactional_id,
-                transaction_timeout_ms=self.timeout_ms,
-                max_block_ms=int(PATIENCE_SECONDS * 1000),
-                linger_ms=2,
+            self._producer = self._new(
+                transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
             )
             self._producer.init_transactions()
+
+    def _new(self, **settings: Any) -> KafkaProducer:
+        return KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            max_block_ms=int(PATIENCE_SECONDS * 1000),
+            linger_ms=2,
+            **settings,
+        )
 
     def begin(self) -> None:
         self._sent: list[Any] = []
@@ -476,4 +485,40 @@ class HastyJavaProducer(JavaProducer):
 
 LIBRARIES: dict[str, type[TransactionalProducer]] = {
     kind.library: kind for kind in (ConfluentProducer, AiokafkaProducer, KafkaPythonProducer, JavaProducer)
+}
+
+
+class IdempotentConfluentProducer(ConfluentProducer):
+    def open(self) -> None:
+        self._consumers = {}
+        self._producer = self._new(
+            {"enable.idempotence": True, "message.timeout.ms": int(PATIENCE_SECONDS * 1000)}
+        )
+
+    def begin(self) -> None:
+        """Nothing to begin."""
+
+
+class IdempotentAiokafkaProducer(AiokafkaProducer):
+    def _settings(self) -> dict[str, Any]:
+        return {"enable_idempotence": True}
+
+    def begin(self) -> None:
+        """Nothing to begin."""
+
+
+class IdempotentKafkaPythonProducer(KafkaPythonProducer):
+    def open(self) -> None:
+        with _told(self.FENCED, self.FAILED):
+            self._producer = self._new(
+                enable_idempotence=True, acks="all", delivery_timeout_ms=int(PATIENCE_SECONDS * 1000)
+            )
+
+    def begin(self) -> None:
+        self._sent = []
+
+
+IDEMPOTENT: dict[str, type[TransactionalProducer]] = {
+    kind.library: kind
+    for kind in (IdempotentConfluentProducer, IdempotentAiokafkaProducer, IdempotentKafkaPythonProducer)
 }

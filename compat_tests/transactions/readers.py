@@ -1,4 +1,9 @@
-"""What is in the log, for either kind of reader, and where groups stand."""
+"""What is in the log, for either kind of reader, and where groups stand.
+
+`bootstrap` may be several addresses, with commas: each broker of a cluster is asked what it knows, and
+whoever is named with the highest leader epoch is asked on. A broker that has been away knows the past. The
+broker of one address is asked itself.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +17,23 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from compat_tests.clients.confluent import PASSING
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from compat_tests.transactions.history import Ends, Partition
+from odradek.coordinator.cluster.partitioner import partition_for
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from odradek.wire.schema import Message
 
 DEADLINE_SECONDS = 180.0
 """Longer than a restart of Apache Kafka takes on a busy machine."""
+QUICK_SECONDS = 3.0
+"""For the answer to one request: of several brokers one may be stopped."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION = {READ_UNCOMMITTED: "read_uncommitted", READ_COMMITTED: "read_committed"}
@@ -32,6 +43,7 @@ NOT_YET = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
@@ -47,16 +59,61 @@ def asking(bootstrap: str) -> Iterator[Side]:
         side.close()
 
 
-def end_offset(side: Side, partition: Partition, isolation: int) -> int:
+def leader_of(bootstrap: str, partition: Partition) -> str | None:
+    """The address of the leader by the newest view of those brokers that answer soon; None: there is none."""
+    if "," not in bootstrap:
+        return bootstrap
+    topic, number = partition
+    newest: tuple[int, str | None] = (-1, None)
+    for address in bootstrap.split(","):
+        told = _metadata(address, topic)
+        if told is None or told.topics[0].error_code or number >= len(told.topics[0].partitions):
+            continue
+        (found,) = (one for one in told.topics[0].partitions if one.partition_index == number)
+        named = {broker.node_id: f"{broker.host}:{broker.port}" for broker in told.brokers}
+        if found.leader_epoch > newest[0]:
+            newest = found.leader_epoch, named.get(found.leader_id)
+    return newest[1]
+
+
+def coordinator_of(bootstrap: str, group: str) -> str | None:
+    """The address of the group's coordinator; None while there is none."""
+    for address in bootstrap.split(","):
+        told = _metadata(address, OFFSETS_TOPIC)
+        if told is not None and not told.topics[0].error_code:
+            number = partition_for(group, len(told.topics[0].partitions))
+            return leader_of(bootstrap, (OFFSETS_TOPIC, number))
+        # The topic comes with the first group that is looked for.
+        _ask(address, FindCoordinatorRequest(coordinator_keys=[group]), 4)
+    return None
+
+
+def _metadata(address: str, topic: str) -> Any:
+    return _ask(address, MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 9)
+
+
+def _ask(address: str, request: Message, version: int) -> Any:
+    """None where the broker does not answer."""
+    with asking(address) as side:
+        try:
+            answer = side.ask(request, version, seconds=QUICK_SECONDS)
+        except OSError:
+            return None
+    return None if answer in (CLOSED, NO_ANSWER) else answer
+
+
+def end_offset(bootstrap: str, partition: Partition, isolation: int) -> int:
     """The last stable offset or the high watermark; waits while nobody leads the partition."""
     topic, number = partition
     asked = ListOffsetsTopic(
         name=topic, partitions=[ListOffsetsPartition(partition_index=number, timestamp=-1)]
     )
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[asked])
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
-        answer = side.ask(ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[asked]), 5)
-        if answer not in (CLOSED, NO_ANSWER):
+        leader = leader_of(bootstrap, partition)
+        answer = None if leader is None else _ask(leader, request, 5)
+        if answer is not None:
             found = answer.topics[0].partitions[0]
             if found.error_code == 0:
                 return int(found.offset)
@@ -67,11 +124,10 @@ def end_offset(side: Side, partition: Partition, isolation: int) -> int:
 
 def ends(bootstrap: str, partitions: Iterable[Partition]) -> dict[Partition, Ends]:
     """Where each partition ends."""
-    with asking(bootstrap) as side:
-        return {
-            one: Ends(end_offset(side, one, READ_COMMITTED), end_offset(side, one, READ_UNCOMMITTED))
-            for one in partitions
-        }
+    return {
+        one: Ends(end_offset(bootstrap, one, READ_COMMITTED), end_offset(bootstrap, one, READ_UNCOMMITTED))
+        for one in partitions
+    }
 
 
 def wait_until_stable(bootstrap: str, partitions: Iterable[Partition], seconds: float) -> bool:
@@ -99,21 +155,17 @@ def committed_offset(bootstrap: str, group: str, partition: Partition) -> int:
         require_stable=True,
     )
     deadline = time.monotonic() + DEADLINE_SECONDS
-    with asking(bootstrap) as side:
-        while True:
-            try:
-                side.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
-                answer = side.ask(asked, 8)
-            except OSError:
-                answer = CLOSED
-            if answer not in (CLOSED, NO_ANSWER):
-                found = answer.groups[0]
-                code = found.error_code or found.topics[0].partitions[0].error_code
-                if code == 0:
-                    return max(0, int(found.topics[0].partitions[0].committed_offset))
-                assert code in NOT_YET, ErrorCode(code)
-            assert time.monotonic() < deadline, f"{group} does not say where it is in {partition}: {answer}"
-            time.sleep(0.05)
+    while True:
+        coordinator = coordinator_of(bootstrap, group)
+        answer = None if coordinator is None else _ask(coordinator, asked, 8)
+        if answer is not None:
+            found = answer.groups[0]
+            code = found.error_code or found.topics[0].partitions[0].error_code
+            if code == 0:
+                return max(0, int(found.topics[0].partitions[0].committed_offset))
+            assert code in NOT_YET, ErrorCode(code)
+        assert time.monotonic() < deadline, f"{group} does not say where it is in {partition}: {answer}"
+        time.sleep(0.05)
 
 
 def new_consumer(bootstrap: str, isolation: int = READ_COMMITTED) -> Consumer:

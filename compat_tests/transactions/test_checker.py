@@ -180,6 +180,19 @@ def test_a_reader_that_skips_repeats_or_goes_back_is_found(seen: list[tuple[int,
     assert kinds(History([three], reads=sessions, log=log)) == []
 
 
+def test_a_reader_of_uncommitted_records_sees_all_of_the_log_and_nothing_else() -> None:
+    aborted, kept = transaction(10, 20, (A, 1), outcome=ABORTED), transaction(30, 40, (A, 2))
+    log, everything = {A: [(2, 2)]}, {A: [(0, 1), (2, 2)]}
+
+    def found(*records: tuple[int, int]) -> list[Kind]:
+        read = Read("r", 15, A, list(records), is_committed=False)
+        return kinds(History([aborted, kept], reads=[read], log=log, everything=everything))
+
+    assert found((0, 1), (2, 2)) == []
+    assert found((0, 1), (1, 1), (2, 2)) == [Kind.SKIPPED]
+    assert found((0, 2), (2, 2)) == [Kind.INCONSISTENT, Kind.SKIPPED]
+
+
 def test_offsets_of_an_aborted_transaction_that_took_effect_are_found() -> None:
     aborted = transaction(10, 20, outcome=ABORTED, consumed=consumed(0, 5))
     after = transaction(30, 40, consumed=consumed(5, 9))

@@ -15,10 +15,8 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-import random
 import signal
 import struct
-import time
 from collections import Counter
 from typing import NamedTuple
 
@@ -29,11 +27,11 @@ from compat_tests.stories import topic_name
 from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.transactions.checker import Kind, check, summary
 from compat_tests.transactions.conftest import HISTORY_SECONDS, SHORT_HISTORY_SECONDS
-from compat_tests.transactions.history import History, Outcome
+from compat_tests.transactions.history import Outcome
 from compat_tests.transactions.producers import LIBRARIES, TIMEOUT_MS
 from compat_tests.transactions.proxy import Proxy, Verdict
 from compat_tests.transactions.topics import create_topics
-from compat_tests.transactions.workload import Nemesis, Worker, Workload
+from compat_tests.transactions.workload import Nemesis, Worker, Workload, a_seed, verdict
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -45,9 +43,6 @@ PLANTED = pathlib.Path(__file__).with_name("planted")
 PLANTED_SECONDS = 4.0
 PLANTED_STABLE_SECONDS = TIMEOUT_MS / 1000 + 3
 COMMITS_BETWEEN_DEATHS = 20
-SHOWN = 20
-GOES_ON_SECONDS = 300
-"""Until a worker has another transaction behind it: a library may need its patience several times."""
 KNOWN_OF_KAFKA = {
     Kind.ABORTED_READ,
     Kind.LOST_WRITE,
@@ -92,36 +87,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("bug", BUGS if seconds > SHORT_HISTORY_SECONDS else IN_EVERY_RUN)
 
 
-def a_seed(capsys: pytest.CaptureFixture[str]) -> int:
-    seed = int(os.environ.get("ODRADEK_HISTORY_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_HISTORY_SEED={seed}", flush=True)
-    return seed
-
-
 def new_topics(broker: TransactionBroker, workers: int) -> dict[str, int]:
     """Two topics that are written to and one for what is consumed, with a partition for each worker."""
     name = topic_name("history")
     topics = {f"{name}-a": 2, f"{name}-b": 3, f"{name}-in": workers}
     create_topics(broker.bootstrap, topics)
     return topics
-
-
-def verdict(history: History) -> str:
-    anomalies = check(history)
-    shown = [str(anomaly) for anomaly in anomalies[:SHOWN]]
-    return f"{len(anomalies)} anomalies in {summary(history)}:\n" + "\n".join(shown)
-
-
-def go_on(workload: Workload) -> None:
-    """They get over the last blow, too."""
-    before = [len(worker.transactions) for worker in workload.workers]
-    deadline = time.monotonic() + GOES_ON_SECONDS
-    for worker, count in zip(workload.workers, before, strict=True):
-        while len(worker.transactions) <= count + 1:
-            workload.raise_failure()
-            assert time.monotonic() < deadline, f"{worker.name} does not go on: {worker.stacks()}"
-            time.sleep(0.05)
 
 
 def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost(
@@ -139,7 +110,7 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
             "transactions are running",
         )
         workload.run(seconds, nemesis.strike)
-        go_on(workload)
+        workload.go_on()
         history = workload.finish()
     with capsys.disabled():
         print(f"{summary(history)}; {nemesis}; {len(workload.crashes())} processes crashed", flush=True)
@@ -169,7 +140,7 @@ def test_a_library_that_ends_its_process_is_told_and_the_history_goes_on(
         wait_until(lambda: workload.count() >= 4 and reader.reads, "transactions are running and read")
         reader.kill(signal.SIGABRT)
         die_in_commits(broker.proxy, workload, 2)
-        go_on(workload)
+        workload.go_on()
         history = workload.finish()
     told = [crash.split(":")[0] for crash in workload.crashes()]
     assert told.count(f"{reader.name} was ended by SIGABRT") == 1
@@ -189,7 +160,7 @@ def test_any_other_end_of_a_client_fails_its_test(
         wait_until(lambda: workload.count() >= 2, "transactions are running")
         workload.workers[1].kill(signal.SIGABRT)
         with pytest.raises(AssertionError, match=rf"{workload.workers[1].name}: ended with -6"):
-            go_on(workload)
+            workload.go_on()
 
 
 def die_in_commits(proxy: Proxy, workload: Workload, count: int) -> None:

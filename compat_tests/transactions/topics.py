@@ -8,10 +8,11 @@ from compat_tests.clients import wait_until
 from compat_tests.transactions.history import Partition
 
 
-def create_topics(bootstrap: str, topics: dict[str, int]) -> list[Partition]:
+def create_topics(bootstrap: str, topics: dict[str, int], replicas: int = 1) -> list[Partition]:
     """Topic -> number of partitions; all partitions, once every client can find them."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
+    new = [NewTopic(name, count, replicas) for name, count in topics.items()]
+    for made in admin.create_topics(new).values():
         made.result(30)
 
     def are_visible() -> bool:

@@ -1,9 +1,9 @@
 """Producers and readers of four libraries that leave a `History` behind, and what is done to them meanwhile.
 
 Workers run random transactions: a few values to random partitions, sometimes the offsets of a group, then a
-commit, an abort, or nothing at all, with a new producer under the old name. Readers poll every partition at
-isolation level read_committed. Both go on through crashes of the broker and lost connections; whatever a
-library tells them is written down, and what it does not tell is unknown.
+commit, an abort, or nothing at all, with a new producer under the old name. Senders are idempotent producers
+without transactions. Readers poll every partition. All go on through crashes of the broker and lost
+connections; whatever a library tells them is written down, and what it does not tell is unknown.
 
 Each is a process (`client.py`). librdkafka guards its states by assertions that end the process: what such a
 one had begun is an operation without an answer, as after any crash of a client, and another process goes on
@@ -13,6 +13,7 @@ in its place. That is told, and no promise of the broker's. Any other end of a p
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -28,8 +29,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import TransactionBroker
+from compat_tests.transactions.checker import check, summary
 from compat_tests.transactions.history import (
     Consumed,
     History,
@@ -39,7 +43,7 @@ from compat_tests.transactions.history import (
     Send,
     Transaction,
 )
-from compat_tests.transactions.producers import LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
+from compat_tests.transactions.producers import IDEMPOTENT, LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
 from compat_tests.transactions.proxy import Verdict
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from odradek.wire.messages.end_txn import EndTxnRequest
@@ -49,12 +53,19 @@ from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tools import environment
 
 JOIN_SECONDS = 120.0
+GOES_ON_SECONDS = 300
+"""Until a worker has another transaction behind it: a library may need its patience several times."""
 MAY_CRASH = {"confluent-kafka": {signal.SIGABRT, signal.SIGSEGV}}
 """Library -> the signals by which its processes may end; the others are Python, or a JVM behind Python."""
+SHOWN = 20
+"""Anomalies of a history, at most."""
 CRASHES_MAX = 5
 """Of one client: more are no accident."""
 VALUES_OF_A_PROCESS = 1_000_000
 """No value is ever sent twice: each process has numbers of its own."""
+NEVER = sys.maxsize
+"""When something is over of which nobody hears any more."""
+PAUSE_SECONDS = 0.02
 
 
 class Client:
@@ -188,25 +199,21 @@ class _Begun:
     consumed: list[Consumed] = field(default_factory=list)
 
 
-class Worker(Client):
-    """Runs transactions under one transactional id."""
+class Sender(Client):
+    """Sends with idempotent producers. What was acknowledged together is a transaction in the history, and
+    each value that was not is another, which may still come after all others."""
 
-    def __init__(
-        self, name: str, library: str, *, own: Partition, output: Iterable[Partition], **about: Any
-    ) -> None:
-        self.own, self.group = own, f"group-of-{name}"
-        super().__init__(
-            name, library, role="worker", own=own, output=list(output), group=self.group, **about
-        )
+    role = "sender"
+
+    def __init__(self, name: str, library: str, *, output: Iterable[Partition], **about: Any) -> None:
+        super().__init__(name, library, role=self.role, output=list(output), **about)
         self.transactions: list[Transaction] = []
         self._begun: _Begun | None = None
 
     def _opened(self, at: int) -> None:
-        """Whatever the process before this one had begun is over."""
-        begun = self._begun
-        if begun is not None:
-            is_asked = begun.commit_asked is not None
-            self._ended(at, (Outcome.UNKNOWN if is_asked else Outcome.ABORTED).value, [])
+        """Whatever the process before this one had begun has no answer."""
+        if self._begun is not None:
+            self._ended(at, Outcome.UNKNOWN.value, [])
 
     def _began(self, at: int) -> None:
         self._begun = _Begun(at)
@@ -215,13 +222,50 @@ class Worker(Client):
         assert self._begun is not None
         self._begun.sends.append(((topic, number), value))
 
-    def _consumes(self, group: str, topic: str, number: int, start: int, end: int) -> None:
-        assert self._begun is not None
-        self._begun.consumed.append(Consumed(group, (topic, number), start, end))
-
     def _commits(self, at: int) -> None:
         assert self._begun is not None
         self._begun.commit_asked = at
+
+    def _ended(self, at: int, outcome: str, acknowledged: list[list[int]]) -> None:
+        begun, self._begun = self._begun, None
+        assert begun is not None
+        offsets: dict[int, int] = dict(acknowledged)
+        sends = [Send(where, value, offsets.get(value)) for where, value in begun.sends]
+        parts = [(Outcome.COMMITTED, at, tuple(one for one in sends if one.offset is not None))]
+        parts += [(Outcome.UNKNOWN, NEVER, (one,)) for one in sends if one.offset is None]
+        self.transactions += [
+            Transaction(
+                process=self.name,
+                outcome=how,
+                began=begun.began,
+                ended=ended,
+                commit_asked=begun.commit_asked,
+                sends=some,
+            )
+            for how, ended, some in parts
+            if some
+        ]
+
+
+class Worker(Sender):
+    """Runs transactions under one transactional id."""
+
+    role = "worker"
+
+    def __init__(self, name: str, library: str, *, own: Partition, **about: Any) -> None:
+        self.own, self.group = own, f"group-of-{name}"
+        super().__init__(name, library, own=own, group=self.group, **about)
+
+    def _opened(self, at: int) -> None:
+        """Whatever the process before this one had begun is over."""
+        begun = self._begun
+        if begun is not None:
+            is_asked = begun.commit_asked is not None
+            self._ended(at, (Outcome.UNKNOWN if is_asked else Outcome.ABORTED).value, [])
+
+    def _consumes(self, group: str, topic: str, number: int, start: int, end: int) -> None:
+        assert self._begun is not None
+        self._begun.consumed.append(Consumed(group, (topic, number), start, end))
 
     def _ended(self, at: int, outcome: str, acknowledged: list[list[int]]) -> None:
         begun, self._begun = self._begun, None
@@ -241,10 +285,12 @@ class Worker(Client):
 
 
 class Reader(Client):
-    """Reads all partitions at isolation level read_committed."""
+    """Reads all partitions, at isolation level read_committed unless it says otherwise."""
 
-    def __init__(self, library: str, **about: Any) -> None:
-        super().__init__(f"reader-of-{library}", library, role="reader", **about)
+    def __init__(self, library: str, *, isolation: int = readers.READ_COMMITTED, **about: Any) -> None:
+        self.isolation = isolation
+        name = "reader" if isolation == readers.READ_COMMITTED else "uncommitted-reader"
+        super().__init__(f"{name}-of-{library}", library, role="reader", isolation=isolation, **about)
         self.reads: list[Read] = []
         self._next: dict[Partition, int] = {}
 
@@ -254,7 +300,9 @@ class Reader(Client):
 
     def _read(self, session: str, at: int, topic: str, number: int, records: list[list[int]]) -> None:
         partition = (topic, number)
-        self.reads.append(Read(session, at, partition, [(offset, value) for offset, value in records]))
+        is_committed = self.isolation == readers.READ_COMMITTED
+        values = [(offset, value) for offset, value in records]
+        self.reads.append(Read(session, at, partition, values, is_committed))
         self._next[partition] = max(records[-1][0] + 1, self._next.get(partition, 0))
 
 
@@ -283,56 +331,85 @@ class Workload:
         *,
         libraries: Iterable[str] = tuple(LIBRARIES),
         workers_each: int = 2,
+        senders_each: int = 0,
+        uncommitted: Iterable[str] = (),
+        pause_seconds: float = PAUSE_SECONDS,
         leaves_open: bool = False,
     ) -> None:
         """`topics`: name -> partitions; the last is for the groups' offsets, a partition for each worker.
-        `leaves_open`: whether workers go in the middle of a transaction at the end."""
+        `senders_each`: of libraries that have them; `uncommitted`: those with a reader at read_uncommitted;
+        `pause_seconds`: of workers and senders between two transactions, at most; `leaves_open`: whether
+        workers go in the middle of a transaction at the end."""
         self.broker, self.seed = broker, seed
         *outputs, source = topics
         self.partitions = [(topic, number) for topic in outputs for number in range(topics[topic])]
         self.workers: list[Worker] = []
+        self.senders: list[Sender] = []
         self.readers: list[Reader] = []
         self._last_reader = LogReader(bootstrap=broker.bootstrap, partitions=self.partitions)
+        about: dict[str, Any] = {
+            "bootstrap": broker.bootstrap,
+            "seed": str(seed),
+            "pause_seconds": pause_seconds,
+        }
+        numbers = itertools.count()
+
+        def who(library: str) -> dict[str, Any]:
+            number = next(numbers)
+            first_value = number * VALUES_OF_A_PROCESS * 100 + 1
+            name = f"{outputs[0]}-{library}-{number}"
+            return {"name": name, "library": library, "output": self.partitions, "first_value": first_value}
+
         for library in libraries:
             for _ in range(workers_each):
-                number = len(self.workers)
-                self.workers.append(
-                    Worker(
-                        f"{outputs[0]}-{library}-{number}",
-                        library,
-                        own=(source, number),
-                        output=self.partitions,
-                        bootstrap=broker.bootstrap,
-                        seed=str(seed),
-                        leaves_open=leaves_open,
-                        first_value=number * VALUES_OF_A_PROCESS * 100 + 1,
-                    )
-                )
+                own = (source, len(self.workers))
+                self.workers.append(Worker(**who(library), **about, own=own, leaves_open=leaves_open))
+            for _ in range(senders_each if library in IDEMPOTENT else 0):
+                self.senders.append(Sender(**who(library), **about))
             self.readers.append(Reader(library, bootstrap=broker.bootstrap, partitions=self.partitions))
+        for library in uncommitted:
+            isolation = readers.READ_UNCOMMITTED
+            self.readers.append(
+                Reader(library, isolation=isolation, bootstrap=broker.bootstrap, partitions=self.partitions)
+            )
         assert len(self.workers) <= topics[source], "every worker needs a partition of the last topic"
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """All that run until the end."""
+        return (*self.readers, *self.workers, *self.senders)
 
     def __enter__(self) -> Workload:
         """Starts all of them; none is left when the block ends, however it does."""
-        for one in (*self.readers, *self.workers):
+        for one in self.clients:
             one.start()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        for one in (*self.readers, *self.workers, self._last_reader):
+        for one in (*self.clients, self._last_reader):
             one.kill()
 
     def raise_failure(self) -> None:
-        for one in (*self.readers, *self.workers):
+        for one in self.clients:
             one.raise_failure()
 
     def crashes(self) -> list[str]:
         """Of libraries that have ended their process, and what they said to it."""
-        clients = (*self.readers, *self.workers, self._last_reader)
-        return [crash for client in clients for crash in client.crashes]
+        return [crash for client in (*self.clients, self._last_reader) for crash in client.crashes]
 
     def count(self) -> int:
         """Transactions that are over."""
         return sum(len(worker.transactions) for worker in self.workers)
+
+    def go_on(self) -> None:
+        """They get over the last blow, too."""
+        before = [(one, len(one.transactions)) for one in (*self.workers, *self.senders)]
+        deadline = time.monotonic() + GOES_ON_SECONDS
+        for one, count in before:
+            while len(one.transactions) <= count + 1:
+                self.raise_failure()
+                assert time.monotonic() < deadline, f"{one.name} does not go on: {one.stacks()}"
+                time.sleep(0.05)
 
     def run(self, seconds: float, trouble: Callable[[], None] | None = None) -> None:
         """Lets all work for so long, with `trouble` again and again."""
@@ -347,10 +424,11 @@ class Workload:
         """Lets workers end their transactions and readers see the last record, then reads everything back.
         What was left open is aborted by its time-out; longer than `stable_seconds` that may not take.
         """
-        for worker in self.workers:
-            worker.stop()
-        for worker in self.workers:
-            worker.join()
+        producing = (*self.workers, *self.senders)
+        for one in producing:
+            one.stop()
+        for one in producing:
+            one.join()
         bootstrap = self.broker.bootstrap
         is_stable = readers.wait_until_stable(bootstrap, self.partitions, stable_seconds)
         ends = readers.ends(bootstrap, self.partitions)
@@ -359,7 +437,7 @@ class Workload:
         log = self._last_reader.logs[readers.READ_COMMITTED]
         self._wait_for_readers(log)
         return History(
-            transactions=[one for worker in self.workers for one in worker.transactions],
+            transactions=[one for client in producing for one in client.transactions],
             reads=[read for reader in self.readers for read in reader.reads],
             log=log,
             everything=self._last_reader.logs[readers.READ_UNCOMMITTED],
@@ -383,6 +461,20 @@ class Workload:
             reader.stop()
         for reader in self.readers:
             reader.join()
+
+
+def a_seed(capsys: pytest.CaptureFixture[str]) -> int:
+    seed = int(os.environ.get("ODRADEK_HISTORY_SEED") or random.randrange(1 << 32))
+    with capsys.disabled():
+        print(f"\nODRADEK_HISTORY_SEED={seed}", flush=True)
+    return seed
+
+
+def verdict(history: History) -> str:
+    """What is wrong with it, for the reader of a failed test."""
+    anomalies = check(history)
+    shown = [str(anomaly) for anomaly in anomalies[:SHOWN]]
+    return f"{len(anomalies)} anomalies in {summary(history)}:\n" + "\n".join(shown)
 
 
 class Nemesis:

@@ -88,6 +88,8 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """`offsets.retention.minutes`"""
+    offsets_commit_timeout_ms: int = 5_000
+    """For how long a reply waits for other replicas of `__consumer_offsets`."""
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
     """Used until `__consumer_offsets` exists; then its own number of partitions counts."""

@@ -16,8 +16,11 @@ from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, WriteMarkers
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.runtime import CallLater, EffectHandler, RunningPartition, Runtime
+from odradek.coordinator.runtime import CallLater, Command, EffectHandler, RunningPartition, Runtime
 from odradek.coordinator.transactions.commands import (
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
     ListTransactions,
     ListTransactionsReply,
     MarkersWritten,
@@ -29,6 +32,9 @@ from odradek.coordinator.transactions.state import unknown_states
 from odradek.wire.errors import ErrorCode
 
 __all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
+
+REPLY_PATIENCE_MS = 60_000
+"""Kafka waits for other replicas for the time-out of the transaction; most clients leave it at this."""
 
 logger = logging.getLogger("odradek.coordinator")
 
@@ -65,6 +71,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
             clock_ms=clock_ms,
             call_later=call_later,
             after_loading=after_loading,
+            patience_ms=lambda: REPLY_PATIENCE_MS,
         )
         self._settings = settings
         self._new_producer_id = new_producer_id
@@ -79,6 +86,15 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         super().view_changed(view)
 
     # For the handlers
+
+    def submit(self, key: str, command: Command) -> None:
+        """Carry out a command about a transactional id. What is to be written is refused with
+        COORDINATOR_NOT_AVAILABLE while too few replicas are in sync, as any write with acks=all."""
+        partition = self._partitions.get(self.partition_of(key))
+        if isinstance(command, _WRITING):
+            self._submit_checked(partition, command, _check_replicas)
+        else:
+            self._submit_to(partition, command)
 
     def list_transactions(
         self,
@@ -151,6 +167,13 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
     def _exists(self, name: TopicPartition) -> bool:
         topic = self._view.topic(name[0])
         return topic is not None and name[1] < len(topic.partitions)
+
+
+_WRITING = (InitProducer, AddPartitions, EndTransaction)
+
+
+def _check_replicas(log: CoordinatorLog) -> None:
+    log.check_replicas()
 
 
 def _ignore_reply(answer: object) -> None:

@@ -51,9 +51,21 @@ class FakeHandle:
         self.function = None
 
 
+class OneReplica:
+    """What the log of a node alone says."""
+
+    is_replicated = False
+
+    def waits_for_replicas(self, then) -> bool:
+        return False
+
+    def check_replicas(self) -> None:
+        """There is nobody to wait for."""
+
+
 class FakeLog:
     """Keeps records in a list, as they are read back; with `is_prompt` off, appends wait for `complete` or
-    `fail`."""
+    `fail`. With `is_behind` the other replicas lack what was read, until `caught_up`."""
 
     def __init__(self) -> None:
         self.records: list = []
@@ -63,6 +75,22 @@ class FakeLog:
         self.refusal: KafkaError | None = None
         """What `check_producer` and `check_marker` say."""
         self.clock: FakeClock | None = None
+        self.is_replicated = self.is_behind = self.is_under_min_isr = False
+        self.waits: list = []
+
+    def waits_for_replicas(self, then) -> bool:
+        if self.is_behind:
+            self.waits.append(then)
+        return self.is_behind
+
+    def caught_up(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        waits, self.waits = self.waits, []
+        for then in waits:
+            then(KafkaError(code) if code else None)
+
+    def check_replicas(self) -> None:
+        if self.is_under_min_isr:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def append(self, records, then, producer=None) -> None:
         if producer is not None:

@@ -28,6 +28,7 @@ from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 TOPIC = "__obedient"
 COMMIT = EndMarker(9, 2, 5, True)
 PAUSE_MS = round(RETRY_LOAD_AFTER_SECONDS * 1000)
+PATIENCE_MS = 5_000
 
 
 @dataclass
@@ -79,7 +80,9 @@ class ObedientMachine:
 
 class ObedientRuntime(Runtime[ObedientMachine]):
     def __init__(self, **arguments) -> None:
-        super().__init__(node_id=1, topic=TOPIC, partition_count=1, **arguments)
+        super().__init__(
+            node_id=1, topic=TOPIC, partition_count=1, patience_ms=lambda: PATIENCE_MS, **arguments
+        )
         self.written: list[WriteMarkers] = []
 
     def _new_machine(self, partition) -> ObedientMachine:
@@ -257,3 +260,115 @@ def test_keys_of_any_length_have_a_partition_and_long_ones_are_not_kept(node):
     assert node.runtime.partition_of("k" * LONGEST_CACHED_KEY) == 0
     assert node.runtime.partition_of("k" * 32_767) == 0
     assert _remembered_partition_for.cache_info().currsize == 1
+
+
+# Other replicas
+
+
+@pytest.fixture
+def replicated(node):
+    node.log.is_replicated = True
+    return node
+
+
+def test_a_machine_goes_to_work_when_the_other_replicas_have_what_it_was_loaded_from(node, monkeypatch):
+    monkeypatch.setattr(ObedientMachine, "start", lambda machine, now_ms: [markers("left to write")])
+    node.log.is_behind = True
+    node.log.records = [(b"a", b"1", 0)]
+    node.lead(leader_epoch=1)
+    node.clock.run(PAUSE_MS)
+    node.do(node.reply("never"))
+    assert node.machine is None
+    assert node.answers == ["COORDINATOR_LOAD_IN_PROGRESS"]
+    assert node.runtime.written == []
+    node.log.caught_up()
+    assert node.machine.replayed == [(b"a", b"1")]
+    assert node.runtime.written == [markers("left to write")]
+    node.do(node.reply("now"))
+    assert node.answers[1:] == ["now"]
+
+
+def test_replicas_that_caught_up_with_an_earlier_leader_say_nothing_about_this_one(node):
+    node.log.is_behind = True
+    node.lead(leader_epoch=1)
+    earlier, node.log.waits = node.log.waits, []
+    node.lead(leader_epoch=2)
+    for then in earlier:
+        then(None)
+    assert node.machine is None
+    node.log.caught_up()
+    assert node.machine is not None
+
+
+def test_a_log_that_is_cut_while_replicas_lack_it_is_loaded_again(node):
+    node.log.is_behind = True
+    node.log.records = [(b"a", b"1", 0), (b"b", b"2", 0)]
+    node.lead(leader_epoch=1)
+    del node.log.records[1]
+    node.log.is_behind = False
+    node.log.caught_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert node.machine is None
+    node.clock.run(PAUSE_MS)
+    assert node.machine.replayed == [(b"a", b"1")]
+
+
+def test_a_machine_that_trips_when_the_replicas_have_caught_up_is_loaded_again_in_a_pause(node, monkeypatch):
+    def trip(machine, now_ms):
+        raise RuntimeError("a bug")
+
+    node.log.is_behind = True
+    node.lead(leader_epoch=1)
+    monkeypatch.setattr(ObedientMachine, "start", trip)
+    node.log.caught_up()
+    assert node.machine is None
+    monkeypatch.undo()
+    node.clock.run(PAUSE_MS)
+    node.log.caught_up()
+    assert node.machine is not None
+
+
+def test_a_reply_that_waits_too_long_for_the_replicas_is_refused_and_its_record_stays(replicated):
+    node = replicated
+    node.do(Append([(b"a", b"1", 0)]), node.reply("first"), markers("x"))
+    node.clock.run(PATIENCE_MS - 1_000)
+    node.do(Append([(b"b", b"2", 0)]), node.reply("second"))
+    machine = node.machine
+    node.clock.run(999)
+    assert node.answers == []
+    node.clock.run(1)
+    assert node.answers == ["COORDINATOR_NOT_AVAILABLE"]
+    node.log.complete()
+    node.log.complete()
+    assert node.answers == ["COORDINATOR_NOT_AVAILABLE", "second"]
+    assert node.runtime.written == [markers("x")], "only the reply does not come"
+    assert node.machine is machine
+    node.clock.run(2 * PATIENCE_MS)
+    assert len(node.answers) == 2
+    assert node.clock.pending == 0
+
+
+def test_whoever_comes_after_a_late_append_does_not_wait_for_ever(replicated):
+    node = replicated
+    node.do(Append([(b"a", b"1", 0)]))
+    node.clock.run(2 * PATIENCE_MS)
+    node.do(node.reply("read"))
+    node.clock.run(PATIENCE_MS)
+    assert node.answers == ["COORDINATOR_NOT_AVAILABLE"]
+    node.log.complete()
+    node.do(node.reply("again"))
+    assert node.answers[1:] == ["again"]
+
+
+def test_a_partition_that_is_given_up_refuses_nobody_twice(replicated):
+    node = replicated
+    node.do(Append([(b"a", b"1", 0)]), node.reply("one"))
+    node.runtime.close()
+    assert node.answers == ["NOT_COORDINATOR"]
+    assert node.clock.pending == 0
+
+
+def test_a_node_alone_waits_for_its_disk_as_long_as_that_takes(node):
+    node.do(Append([(b"a", b"1", 0)]), node.reply("one"))
+    node.clock.run(10 * PATIENCE_MS)
+    node.log.complete()
+    assert node.answers == ["one"]

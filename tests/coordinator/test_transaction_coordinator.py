@@ -127,6 +127,35 @@ def test_the_decision_is_answered_when_it_is_in_the_log_and_only_then_markers_ar
     assert node.states_in_log()[-2:] == [TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT]
 
 
+def test_what_is_to_be_written_is_refused_while_too_few_replicas_are_in_sync(node):
+    node.begin()
+    node.log.is_under_min_isr = True
+    before = len(node.log.records)
+    for answers in (node.init("y"), node.init(), node.add(("t", 1)), node.end()):
+        assert code_of(answers) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert node.state() == "Ongoing", "reads are answered"
+    assert len(node.log.records) == before
+    node.log.is_under_min_isr = False
+    ended = node.end()
+    node.clock.run(1)
+    assert code_of(ended) is NONE
+
+
+def test_markers_of_a_decision_that_other_replicas_may_lack_are_not_written(node):
+    """Else the next leader, without the decision, might decide otherwise."""
+    node.begin()
+    node.log.is_prompt = False
+    node.end()
+    node.log.records += node.log.waiting.pop()[0]
+    node.log.is_behind = True
+    node.lead(leader_epoch=1)
+    node.clock.run(60_000)
+    assert node.writes == []
+    assert code_of(node.submit(DescribeTransaction)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.log.caught_up()
+    assert [effect.marker.coordinator_epoch for effect, _ in node.writes] == [1]
+
+
 def test_a_decision_that_the_log_refused_was_never_made(node):
     node.begin()
     node.log.is_prompt = False

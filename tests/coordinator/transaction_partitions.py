@@ -17,7 +17,7 @@ from odradek.coordinator.groups.record_codec import decode_key, decode_offset
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
 from odradek.wire.errors import ErrorCode, KafkaError
-from tests.coordinator.fakes import view_of
+from tests.coordinator.fakes import OneReplica, view_of
 from tests.coordinator.unreliable import Connection, Log
 
 NONE = ErrorCode.NONE
@@ -234,7 +234,7 @@ class Kept(NamedTuple):
     marker: object = None
 
 
-class OffsetsLog:
+class OffsetsLog(OneReplica):
     """The partition as the log of one coordinator of groups."""
 
     def __init__(self, partition: "OffsetsPartition") -> None:

@@ -8,6 +8,7 @@ import itertools
 from collections import deque
 
 from odradek.wire.errors import ErrorCode, KafkaError
+from tests.coordinator.fakes import OneReplica
 
 
 class Handle:
@@ -76,7 +77,7 @@ class Log:
         then(error)
 
 
-class OpenLog:
+class OpenLog(OneReplica):
     """The log as one coordinator has it."""
 
     def __init__(self, log: Log, leader_epoch: int) -> None:

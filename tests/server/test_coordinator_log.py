@@ -233,3 +233,43 @@ def test_what_other_replicas_have_to_have_is_settled_when_they_have_it_and_in_or
         turn.close()
 
     asyncio.run(act())
+
+
+# Other replicas
+
+
+def test_a_log_whose_end_the_other_replicas_lack_tells_when_they_have_it(partition):
+    partition.set_replicated(True)
+    told = []
+
+    def story(log, tell):
+        log.append([(b"k", b"1", NOW_MS)], tell("first"))
+        partition.commit()
+        assert log.is_replicated
+        assert [record[1] for record in log.read_all()] == [b"1"]
+        assert log.waits_for_replicas(told.append)
+        log.append([(b"k", b"2", NOW_MS)], tell("second"))
+        partition.commit()
+        assert told == []
+        partition.advance_high_watermark(1)
+        assert told == [None], "what came later is of no interest"
+        assert not log.waits_for_replicas(told.append)
+        partition.advance_high_watermark(2)
+
+    assert play(partition, story) == (["first", "second"], [b"1", b"2"])
+    assert told == [None]
+
+
+def test_a_log_that_is_led_by_another_before_the_replicas_had_it_says_so(partition):
+    partition.set_replicated(True)
+    told = []
+
+    def story(log, tell):
+        log.append([(b"k", b"1", NOW_MS)], tell("first"))
+        partition.commit()
+        list(log.read_all())
+        log.waits_for_replicas(told.append)
+        partition.appender.high_watermark.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    assert play(partition, story)[0] == ["first NOT_LEADER_OR_FOLLOWER"]
+    assert [error.code for error in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

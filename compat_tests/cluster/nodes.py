@@ -1,0 +1,242 @@
+"""Three nodes under one controller, where everything has three replicas, and what is asked of all of them.
+
+Clients of `compat_tests.transactions` and `compat_tests.groups` take them for a broker with three addresses.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from compat_tests.clients import wait_until
+from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
+from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.reference import kafka_tool
+from compat_tests.transactions.brokers import SETTINGS, TransactionBroker
+from compat_tests.transactions.history import Partition
+from odradek.coordinator.cluster.partitioner import partition_for
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from odradek.wire.messages.metadata import MetadataRequest
+
+REPLICAS, MIN_ISR = 3, 2
+SESSION_MS = 3_000
+HEALTHY_SECONDS = 180.0
+EQUAL_SECONDS = 60.0
+
+CONTROLLER_PROPERTIES = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    # Leaders stay where a test has moved them.
+    "auto.leader.rebalance.enable": "false",
+    "min.insync.replicas": str(MIN_ISR),
+}
+NODE_PROPERTIES = {
+    **{name: str(value) for name, value in SETTINGS.items()},
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": "500",
+    "min.insync.replicas": str(MIN_ISR),
+    "default.replication.factor": str(REPLICAS),
+    "offsets.topic.replication.factor": str(REPLICAS),
+    "transaction.state.log.replication.factor": str(REPLICAS),
+    "transaction.state.log.min.isr": str(MIN_ISR),
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "12000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+"""A node that is killed is missed soon, and so is a member that is; but not while its coordinator moves."""
+
+Node = OdradekMember | KafkaMember
+
+
+class Cluster(TransactionBroker):
+    """`nodes` by id. Use as a context manager."""
+
+    def __init__(
+        self,
+        controllers: Controllers,
+        ids: Sequence[int] = (1, 2, 3),
+        properties: Mapping[str, str] | None = None,
+        *,
+        kafka_ids: Iterable[int] = (),
+    ) -> None:
+        more = {**NODE_PROPERTIES, **(properties or {})}
+        self.is_odradek = True
+        self.nodes: dict[int, Node] = {one: OdradekMember(controllers, one, more) for one in ids}
+        self.nodes |= {one: KafkaMember(controllers, one, more) for one in kafka_ids}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Cluster:
+        with ExitStack() as stack:
+            # Side by side: each waits for the controller most of the time.
+            with ThreadPoolExecutor(len(self.nodes)) as pool:
+                for node in self.nodes.values():
+                    stack.push(node.__exit__)
+                list(pool.map(lambda node: node.start(), self.nodes.values()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    @property
+    def bootstrap(self) -> str:
+        """Of all nodes."""
+        return ",".join(node.bootstrap_servers for node in self.nodes.values())
+
+    @property
+    def direct(self) -> str:
+        """The same."""
+        return self.bootstrap
+
+    # Who is who
+
+    def metadata(self, node_id: int) -> Any:
+        """As that node tells it; None where it does not answer soon."""
+        side = Side("node", self.nodes[node_id].bootstrap_servers)
+        try:
+            answer = side.ask(MetadataRequest(topics=None), 9, seconds=3.0)
+        except OSError:
+            return None
+        finally:
+            side.close()
+        return None if answer in (CLOSED, NO_ANSWER) else answer
+
+    def partition(self, where: Partition) -> Any:
+        """By the newest view that any node has; None while there is none."""
+        told = [one for node_id in self.nodes if (one := self.metadata(node_id)) is not None]
+        found = [
+            partition
+            for one in told
+            for topic in one.topics
+            for partition in topic.partitions
+            if (topic.name, partition.partition_index) == where
+        ]
+        return max(found, key=lambda one: one.leader_epoch, default=None)
+
+    def leader(self, where: Partition) -> int:
+        """Waits until there is one."""
+        found = -1
+
+        def has_leader() -> bool:
+            nonlocal found
+            partition = self.partition(where)
+            found = -1 if partition is None else int(partition.leader_id)
+            return found in self.nodes
+
+        wait_until(has_leader, f"{where} has a leader", seconds=HEALTHY_SECONDS)
+        return found
+
+    def offsets_partition(self, group: str) -> Partition:
+        return OFFSETS_TOPIC, partition_for(group, int(NODE_PROPERTIES["offsets.topic.num.partitions"]))
+
+    def transactions_partition(self, transactional_id: str) -> Partition:
+        count = int(NODE_PROPERTIES["transaction.state.log.num.partitions"])
+        return TRANSACTIONS_TOPIC, partition_for(transactional_id, count)
+
+    def is_healthy(self) -> bool:
+        """Whether all nodes say that every replica is in sync."""
+        for node_id in self.nodes:
+            told = self.metadata(node_id)
+            if told is None or len(told.brokers) < len(self.nodes):
+                return False
+            for topic in told.topics:
+                for one in topic.partitions:
+                    if one.leader_id not in self.nodes or set(one.isr_nodes) != set(one.replica_nodes):
+                        return False
+        return True
+
+    def wait_until_healthy(self) -> None:
+        wait_until(self.is_healthy, "every replica is in sync", seconds=HEALTHY_SECONDS)
+
+    def wait_until_led_by_another(self, where: Partition, node_id: int) -> int:
+        """The id of the one that leads instead."""
+        wait_until(lambda: self.leader(where) != node_id, f"another leads {where}", seconds=HEALTHY_SECONDS)
+        return self.leader(where)
+
+    def move(self, where: Partition, replicas: Sequence[int]) -> None:
+        """Reassigns the partition, and waits until these are its replicas, all of them in sync."""
+        partition = ReassignablePartition(partition_index=where[1], replicas=list(replicas))
+        topic = ReassignableTopic(name=where[0], partitions=[partition])
+        side = Side("node", next(iter(self.nodes.values())).bootstrap_servers)
+        try:
+            answer = side.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 0, seconds=30)
+        finally:
+            side.close()
+        codes = [answer.error_code, answer.responses[0].partitions[0].error_code]
+        assert not any(codes), answer
+
+        def has_moved() -> bool:
+            found = self.partition(where)
+            wanted = set(replicas)
+            return (
+                set(found.replica_nodes) == set(found.isr_nodes) == wanted and found.leader_id in self.nodes
+            )
+
+        wait_until(has_moved, f"the replicas of {where} are {replicas}", seconds=HEALTHY_SECONDS)
+
+    def move_leader(self, where: Partition, node_id: int) -> None:
+        """To that node; all nodes have replicas in the end."""
+        self.move(where, [node_id])
+        self.move(where, [node_id, *(one for one in self.nodes if one != node_id)])
+        assert self.leader(where) == node_id
+
+    # What happens to nodes
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP."""
+        os.kill(self.nodes[node_id].pid, signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        os.kill(self.nodes[node_id].pid, signal.SIGCONT)
+
+    # Their logs
+
+    def wait_until_logs_are_equal(self) -> None:
+        """Of every partition, batch by batch, as Kafka's tool reads them. Nobody writes any more."""
+        self.wait_until_healthy()
+        deadline = time.monotonic() + EQUAL_SECONDS
+        while found := differences([batches_of(node) for node in self.nodes.values()]):
+            assert time.monotonic() < deadline, "\n".join(found)
+
+
+def batches_of(node: Node) -> dict[str, list[str]]:
+    """The batches of every partition that has some, as Kafka's tool prints them, without their places."""
+    files = [str(path) for path in sorted(node.data_dir.glob("*/*.log")) if path.stat().st_size]
+    told = kafka_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), timeout_seconds=120
+    ).stdout
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in told.splitlines():
+        if line.startswith("Dumping "):
+            name = pathlib.Path(line.removeprefix("Dumping ")).parent.name
+        elif line.startswith("baseOffset:"):
+            before, _, after = line.partition(" position: ")
+            found.setdefault(name, []).append(before + " " + after.partition(" ")[2])
+    return found
+
+
+def differences(logs: Sequence[Mapping[str, list[str]]]) -> list[str]:
+    """A line for each partition whose replicas differ."""
+    found = []
+    for name in sorted({name for log in logs for name in log}):
+        replicas = [log.get(name, []) for log in logs]
+        if any(one != replicas[0] for one in replicas):
+            at = next(
+                (at for at, batches in enumerate(zip(*replicas, strict=False)) if len(set(batches)) > 1),
+                min(map(len, replicas)),
+            )
+            shown = [one[at : at + 1] for one in replicas]
+            found.append(f"{name}: {[len(one) for one in replicas]} batches, different at {at}: {shown}")
+    return found

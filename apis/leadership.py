@@ -96,11 +96,11 @@ class Leadership:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.node_id in partition_view.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        if not self.has_taken_over(topic, partition_view):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._store.get(topic, index)
         if log is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if not log.availability.is_broken and not self.has_taken_over(topic, partition_view):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log.follow_leader_epoch(partition_view.leader_epoch)
         return LedPartition(log, partition_view)
 

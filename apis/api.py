@@ -129,10 +129,20 @@ class WorkAnswer(Waiting):
 
     holds_back = True
 
-    def __init__(self, queue: WorkQueue, work: Work[Any], context: RequestContext) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        queue: WorkQueue,
+        work: Work[Any],
+        context: RequestContext,
+        clean_up: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(clean_up)
         self._context = context
-        queue.run(work, self.complete, self._failed)
+        queue.run(work, self._done, self._failed)
+
+    def _done(self, response: Any) -> None:
+        """The work has ended."""
+        self.complete(response)
 
     def _failed(self, error: Exception) -> None:
         """Refusals became answers before: this is a bug, and is treated as a bug in a handler."""

@@ -7,8 +7,8 @@ From version 13 on topics have ids instead of names. Before version 3 the byte l
 batch.
 
 A request with a replica id is a follower's: it reads to the end of the log, and what it asks for says what it
-has (`apis/replicas.py`). Not done yet: reading from the nearest replica (the preferred one is always -1, the
-leader), snapshots.
+has (`apis/replicas.py`). From version 11 on a consumer may read what is committed from a follower, and a
+leader may name one in the consumer's rack (KIP-392). Snapshots of the metadata are the controllers'.
 
 Source: KafkaApis.handleFetchRequest of Kafka 4.3.
 """
@@ -35,7 +35,7 @@ from odradek.apis.fetch_sessions import (
 from odradek.apis.leadership import Leadership
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.replicas import FetchingReplica
-from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -48,7 +48,12 @@ logger = logging.getLogger("odradek.fetch")
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
 FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_FROM_FOLLOWERS = 11
+"""A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
 FIRST_VERSION_WITH_REPLICA_STATE = 15
+CONSUMER_ID = -1
+"""Lower ids are of readers that compare replicas, as kafka-replica-verification does: they read to the end of
+a log."""
 
 _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 
@@ -117,7 +122,8 @@ class Fetch:
         answer has the way to respond."""
         version = context.api_version
         uses_topic_ids = version >= FIRST_VERSION_WITH_IDS
-        replica = _replica(request, version)
+        reader_id, reader_epoch = _reader(request, version)
+        replica = FetchingReplica(reader_id, reader_epoch) if reader_id >= 0 else None
         session: FetchSession | None = None
         is_incremental = False
         if version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch == FINAL_EPOCH:
@@ -139,6 +145,12 @@ class Fetch:
             session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
             is_incremental = session is not None
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
+        replicas = self._leadership.replicas
+        compares = reader_id < CONSUMER_ID
+        may_follow = (
+            replicas is not None and replica is None and (compares or version >= FIRST_VERSION_FROM_FOLLOWERS)
+        )
+        selects_by_rack = may_follow and replicas is not None and replicas.selects_by_rack
         max_bytes, min_bytes = request.max_bytes, request.min_bytes
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
@@ -148,22 +160,22 @@ class Fetch:
             max_bytes,
             min_bytes if min_bytes < max_bytes else max_bytes,
             request.max_wait_ms,
-            request.isolation_level,
+            READ_LOG_END if compares else request.isolation_level,
             uses_topic_ids,
             version < FIRST_VERSION_WITH_MAX_BYTES,
             replica,
+            may_follow,
+            request.rack_id if selects_by_rack else "",
         )
         return plan, FetchAnswer(self._leadership, self._reads, context, session, is_incremental)
 
 
-def _replica(request: FetchRequest, version: int) -> FetchingReplica | None:
-    """None of a consumer."""
+def _reader(request: FetchRequest, version: int) -> tuple[int, int]:
+    """Broker id and broker epoch of a replica; the id is negative of others."""
     if version < FIRST_VERSION_WITH_REPLICA_STATE:
-        return FetchingReplica(request.replica_id, -1) if request.replica_id >= 0 else None
+        return request.replica_id, -1
     state = request.replica_state
-    if state is None or state.replica_id < 0:
-        return None
-    return FetchingReplica(state.replica_id, state.replica_epoch)
+    return (CONSUMER_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
 
 
 class PendingFetch(Waiting):

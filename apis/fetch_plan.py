@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
+from odradek.apis.replicas import NotYetTold
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import WouldWait
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -103,6 +104,10 @@ class FetchPlan(Generic[P]):
     cut_first_batch: bool = False
     replica: FetchingReplica | None = None
     """None of a consumer."""
+    may_follow: bool = False
+    """Whether a partition that this node follows is read, too (KIP-392)."""
+    rack: str = ""
+    """The rack in which the consumer looks for a replica; empty: it reads here."""
 
 
 class Diverging(NamedTuple):
@@ -111,6 +116,14 @@ class Diverging(NamedTuple):
     log: Partition
     epoch: int
     end_offset: int
+    records: bytes = _NO_RECORDS
+
+
+class Elsewhere(NamedTuple):
+    """The reader should go to the broker `replica_id`, a follower that is nearer (KIP-392)."""
+
+    log: Partition
+    replica_id: int
     records: bytes = _NO_RECORDS
 
 
@@ -169,22 +182,35 @@ class Unread:
 
 _ReadArguments = tuple[int, int, bool, bool]
 """Arguments of `Partition.read`: max_bytes, isolation, minimum_one_batch, cut_first_batch."""
-Outcome = ReadResult | Unread | Diverging | Missing | KafkaError
+Outcome = ReadResult | Unread | Diverging | Elsewhere | Missing | KafkaError
 """The outcome for one partition."""
 
 
 class FetchAttempt(Generic[P]):
     """Reads a plan, once or repeatedly."""
 
-    __slots__ = ("_is_first", "_leadership", "_may_wait", "_partitions", "_plan", "_unknown", "watchable")
+    __slots__ = (
+        "_find",
+        "_is_first",
+        "_leadership",
+        "_may_wait",
+        "_partitions",
+        "_plan",
+        "_unknown",
+        "_untold",
+        "watchable",
+    )
 
     def __init__(self, leadership: Leadership, plan: FetchPlan[P]) -> None:
         self._leadership = leadership
+        self._find = leadership.hold if plan.may_follow else leadership.lead
         self._plan = plan
         self._partitions = plan.partitions
         self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
         # Partitions that did not exist at the first attempt.
         self._unknown: list[tuple[P, Outcome]] = []
+        # Partitions about which the leader could tell a replica nothing so far.
+        self._untold: set[PlannedPartition] | None = None
         self.watchable: list[Partition]
         """The logs that the last attempt read, to watch until the next one."""
 
@@ -193,6 +219,7 @@ class FetchAttempt(Generic[P]):
 
         An unknown topic at the first attempt does not end the wait, or a consumer of a misspelt name would
         fetch without a pause; later attempts skip it. Any other refusal ends the wait.
+        While the leader cannot tell a replica about a partition yet, all of the answer waits.
         """
         plan = self._plan
         self._is_first = is_first
@@ -224,24 +251,36 @@ class FetchAttempt(Generic[P]):
                 if left_bytes < 0:
                     # As in Kafka, a limit below zero is an error for the first partition and then 0.
                     left_bytes = 0
-                if outcome.__class__ is Diverging:
+                if outcome.__class__ is Diverging or outcome.__class__ is Elsewhere:
                     may_wait = False
             outcomes.append((planned, outcome))
-        if may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes:
+        is_to_wait = may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes
+        if is_to_wait or (self._untold and self._may_wait and not is_last):
             if is_first and unknown:
                 missing = {planned for planned, _ in unknown}
                 self._partitions = [one for one in self._partitions if one not in missing]
             return None
+        if plan.replica is not None:
+            self._note_sent(outcomes)
         # Kafka lists unknown partitions last.
         return outcomes + unknown if unknown else outcomes
 
+    def _note_sent(self, outcomes: list[tuple[P, Outcome]]) -> None:
+        """To a replica. Records whose position is still to be read count with their limit."""
+        replicas = self._leadership.replicas
+        if replicas is None:
+            return
+        for planned, outcome in outcomes:
+            if isinstance(outcome, ReadResult | Unread) and len(outcome.records):
+                replicas.sent((planned.name or planned.topic, planned.index), len(outcome.records))
+
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
-    ) -> tuple[Partition, ReadResult | Unread | Diverging]:
+    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere | NotYetTold]:
         """Reads one partition; refuses as ReplicaManager.readFromLog does."""
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
-        led = self._leadership.lead(name, planned.index)
+        led = self._find(name, planned.index)
         max_bytes = planned.max_bytes if planned.max_bytes < left_bytes else left_bytes
         log = led.log
         if plan.replica is not None:
@@ -249,6 +288,10 @@ class FetchAttempt(Generic[P]):
             return log, self._read_for_replica(plan.replica, key, log, planned, max_bytes, one_batch)
         if planned.current_leader_epoch >= 0:
             check_leader_epoch(led, planned.current_leader_epoch)
+        if plan.rack:
+            elsewhere = self._elsewhere(plan.rack, log, planned.fetch_offset)
+            if elsewhere is not None:
+                return log, elsewhere
         if planned.last_fetched_epoch >= 0:
             diverging = _divergence(led, planned)
             if diverging is not None:
@@ -273,6 +316,12 @@ class FetchAttempt(Generic[P]):
             self._may_wait = False
         return log, result
 
+    def _elsewhere(self, rack: str, log: Partition, fetch_offset: int) -> Elsewhere | None:
+        replicas = self._leadership.replicas
+        assert replicas is not None
+        replica_id = replicas.preferred_read_replica((log.topic, log.index), rack, fetch_offset)
+        return None if replica_id is None else Elsewhere(log, replica_id)
+
     def _read_for_replica(
         self,
         replica: FetchingReplica,
@@ -281,20 +330,30 @@ class FetchAttempt(Generic[P]):
         planned: PlannedPartition,
         max_bytes: int,
         one_batch: bool,
-    ) -> ReadResult | Unread | Diverging:
-        """A replica reads to the end of the log. The first attempt notes what it has."""
+    ) -> ReadResult | Unread | Diverging | NotYetTold:
+        """A replica reads to the end of the log. The first attempt that can tell it something notes what it
+        has."""
         replicas = self._leadership.replicas
         if replicas is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset = planned.fetch_offset
-        read = replicas.read(key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch)
+        is_first = self._is_first or self._is_told_first(planned)
+        try:
+            read = replicas.read(
+                key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch
+            )
+        except NotYetTold as untold:
+            self._untold = self._untold or set()
+            self._untold.add(planned)
+            return untold
         if read.diverging is not None:
             return Diverging(log, *read.diverging)
         arguments = (max_bytes, READ_LOG_END, one_batch, False)
         result: ReadResult | Unread
         try:
             result = log.read(
-                offset,
+                # Who is held back gets an empty partition, and waits.
+                log.log_end_offset if replicas.holds_back(key, replica) else offset,
                 max_bytes=max_bytes,
                 isolation=READ_LOG_END,
                 minimum_one_batch=one_batch,
@@ -302,11 +361,18 @@ class FetchAttempt(Generic[P]):
             )
         except WouldWait as miss:
             result = Unread(log, offset, arguments, miss)
-        if self._is_first:
+        if is_first:
             replicas.fetched(key, replica, offset, planned.log_start_offset, read)
             if isinstance(result, ReadResult):
                 result = replace(result, high_watermark=log.high_watermark)
         return result
+
+    def _is_told_first(self, planned: PlannedPartition) -> bool:
+        untold = self._untold
+        if untold is None or planned not in untold:
+            return False
+        untold.remove(planned)
+        return True
 
 
 def name_of(planned: PlannedPartition, leadership: Leadership) -> str:

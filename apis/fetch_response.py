@@ -15,7 +15,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import LatePart
-from odradek.apis.fetch_plan import Diverging, Missing, Outcome, PlannedPartition, Unread, name_of
+from odradek.apis.fetch_plan import (
+    Diverging,
+    Elsewhere,
+    Missing,
+    Outcome,
+    PlannedPartition,
+    Unread,
+    name_of,
+)
 from odradek.apis.fetch_sessions import NO_SESSION, FetchedPartition, FetchSession
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
 from odradek.storage.log.partition import ReadResult
@@ -163,6 +171,10 @@ class FetchAnswer:
             data = _data_of(partition, outcome.log, _NO_RECORDS)
             data.diverging_epoch = EpochEndOffset(epoch=outcome.epoch, end_offset=outcome.end_offset)
             return data
+        if isinstance(outcome, Elsewhere):
+            data = _data_of(partition, outcome.log, _NO_RECORDS)
+            data.preferred_read_replica = outcome.replica_id
+            return data
         assert isinstance(outcome, Missing)
         data = self._refusal(partition, outcome.error)
         data.aborted_transactions = []  # as in Kafka's answer, which reads no records
@@ -214,7 +226,7 @@ class FetchAnswer:
             name = partition.topic
             if self._version >= FIRST_VERSION_WITH_IDS:
                 name = name_of(partition, self._leadership)
-            return self._leadership.lead(name, partition.index).log.availability.refusal("Reading", error)
+            return self._leadership.hold(name, partition.index).log.availability.refusal("Reading", error)
         except KafkaError as gone:
             return gone
 

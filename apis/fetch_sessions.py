@@ -73,7 +73,8 @@ class FetchedPartition(PlannedPartition):
     def is_news(self, answer: PartitionData) -> bool:
         """Whether an incremental response has to include this partition; remembers the values sent.
 
-        Errors and diverging epochs are always included, and so is the first entry after an error.
+        Errors, diverging epochs and preferred replicas are always included, and so is the first entry after
+        an error.
         """
         news = bool(answer.records)
         if answer.high_watermark != self.sent_high_watermark:
@@ -85,7 +86,7 @@ class FetchedPartition(PlannedPartition):
         if answer.error_code:
             self.sent_high_watermark = _NOTHING_SENT
             return True
-        return news or answer.diverging_epoch is not None
+        return news or answer.diverging_epoch is not None or answer.preferred_read_replica >= 0
 
 
 class FetchSession:

@@ -26,21 +26,24 @@ if TYPE_CHECKING:
 
 
 class LedPartition:
-    """A partition that this node leads, in one view of the cluster."""
+    """A partition that this node leads, in one view of the cluster; from `Leadership.hold` perhaps one that
+    it follows."""
 
-    __slots__ = ("leader_epoch", "log", "view")
+    __slots__ = ("has_followers", "leader_epoch", "log", "view")
 
     def __init__(self, log: Partition, view: PartitionView) -> None:
         self.log = log
         self.view = view
         self.leader_epoch = view.leader_epoch
+        self.has_followers = len(view.replicas) > 1
+        """Without followers the ISR is this node, and all that is committed to the log is replicated."""
 
-    def until(self, *, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> int:
+    def until(self, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> int:
         """What the answer to an append waits for (`apis/turn.py`): `by_all` with acks=all, for `timeout_ms`
         if that is given. With one replica the high watermark is where the log ends after each commit.
         """
         until = FLUSHED if must_flush else COMMITTED
-        if not by_all or len(self.view.replicas) == 1:
+        if not by_all or not self.has_followers:
             return until
         return until | (REPLICATED if timeout_ms is None else replicated_within(timeout_ms))
 
@@ -48,7 +51,7 @@ class LedPartition:
 class Leadership:
     """Answers `lead(topic, index)` from a table that lives as long as one view of the cluster."""
 
-    __slots__ = ("_led", "_store", "_view", "current_view", "node_id", "replicas")
+    __slots__ = ("_followed", "_led", "_store", "_view", "current_view", "node_id", "replicas")
 
     def __init__(self, current_view: Callable[[], ClusterView], store: LogStore, node_id: int) -> None:
         self.current_view = current_view
@@ -58,6 +61,7 @@ class Leadership:
         """Set in a cluster."""
         self._view: ClusterView | None = None
         self._led: dict[tuple[str, int], LedPartition] = {}
+        self._followed: dict[tuple[str, int], LedPartition] = {}
 
     @property
     def view(self) -> ClusterView:
@@ -69,11 +73,26 @@ class Leadership:
         if view is not self._view:
             self._view = view
             self._led = {}
+            self._followed = {}
         led = self._led.get((topic, index))
         if led is None:
             led = self._find(view, topic, index)
             self._led[topic, index] = led
         return led
+
+    def hold(self, topic: str, index: int) -> LedPartition:
+        """As `lead`; also a partition that this node follows, where a consumer may read what is committed
+        (KIP-392)."""
+        try:
+            return self.lead(topic, index)
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise
+            followed = self._followed.get((topic, index))
+            if followed is None:
+                followed = self._find_followed(topic, index, error)
+                self._followed[topic, index] = followed
+            return followed
 
     def unopened(self, partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         """The partitions among them that `lead` would have to open first."""
@@ -94,15 +113,25 @@ class Leadership:
         partition_view = topic_view.partitions[index]
         if partition_view.leader != self.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.node_id in partition_view.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        log = self._store.get(topic, index)
-        if log is None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        log = self._log_of(partition_view, topic)
         if not log.availability.is_broken and not self.has_taken_over(topic, partition_view):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log.follow_leader_epoch(partition_view.leader_epoch)
         return LedPartition(log, partition_view)
+
+    def _find_followed(self, topic: str, index: int, refusal: KafkaError) -> LedPartition:
+        partition_view = self.view.topics[topic].partitions[index]
+        if self.node_id not in partition_view.replicas:
+            raise refusal
+        return LedPartition(self._log_of(partition_view, topic), partition_view)
+
+    def _log_of(self, partition_view: PartitionView, topic: str) -> Partition:
+        if self.node_id in partition_view.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        log = self._store.get(topic, partition_view.index)
+        if log is None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return log
 
 
 def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
@@ -117,6 +146,8 @@ def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
 
 def check_in_sync(leadership: Leadership, led: LedPartition) -> None:
     """Refuses with NOT_ENOUGH_REPLICAS if the ISR is smaller than `min.insync.replicas`."""
+    if not led.has_followers:
+        return
     if leadership.replicas is not None:
         leadership.replicas.check_append((led.log.topic, led.log.index))
         return

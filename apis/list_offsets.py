@@ -5,7 +5,8 @@ tiered, -6 earliest pending upload. There is no tiered storage, so -4 is -2, and
 a Kafka without it. A search by time may decompress a batch of many megabytes, so it is a `Work`. A reader of
 committed records (isolation level 1, from version 2 on) finds nothing after the last stable offset.
 
-A follower's request (with a replica id) is about the log itself, a client's about what all replicas have.
+A follower's request (with a replica id) is about the log itself, a client's about what all replicas have. Who
+compares replicas (id -2) may ask any of them.
 
 Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset, UnifiedLog.fetchOffsetByTimestamp of
 Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
@@ -14,6 +15,7 @@ Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,6 +55,8 @@ FIRST_VERSION_OF = {
 }
 FIRST_VERSION_WITH_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+CONSUMER_ID, DEBUGGING_ID = -1, -2
+"""Replica ids of those that are no replica."""
 NO_ISOLATION = -2
 """A level that no request may have."""
 REPEATED_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
@@ -85,8 +89,9 @@ class ListOffsets:
         version = context.api_version
         try:
             # The offset may change with every record, all other fields only with the view.
-            finish(self._answer(name, requested, _isolation_of(request), version, 0))
-            led = self._leadership.lead(name, requested.partition_index)
+            find = self._find_for(request)
+            finish(self._answer(find, name, requested, _isolation_of(request), version, 0))
+            led = find(name, requested.partition_index)
         except KafkaError:
             return None
         timestamp, offset, leader_epoch = _PLACEHOLDERS
@@ -128,7 +133,7 @@ class ListOffsets:
 
     def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
-        isolation = _isolation_of(request)
+        isolation, find = _isolation_of(request), self._find_for(request)
         # Version 0 answers duplicates each time; later versions have each topic once, and no partition twice.
         twice = _named_twice(request) if version > 0 else {}
         topics: list[ListOffsetsTopicResponse] = []
@@ -147,7 +152,9 @@ class ListOffsets:
                             continue
                         twice[name, requested.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    partitions.append((yield from self._answer(name, requested, isolation, version, now_ms)))
+                    partitions.append(
+                        (yield from self._answer(find, name, requested, isolation, version, now_ms))
+                    )
                 except KafkaError as error:
                     partitions.append(
                         ListOffsetsPartitionResponse(
@@ -156,8 +163,17 @@ class ListOffsets:
                     )
         return ListOffsetsResponse(topics=topics)
 
+    def _find_for(self, request: ListOffsetsRequest) -> Callable[[str, int], LedPartition]:
+        return self._leadership.hold if request.replica_id == DEBUGGING_ID else self._leadership.lead
+
     def _answer(
-        self, name: str, requested: ListOffsetsPartition, isolation: int, version: int, now_ms: int
+        self,
+        find: Callable[[str, int], LedPartition],
+        name: str,
+        requested: ListOffsetsPartition,
+        isolation: int,
+        version: int,
+        now_ms: int,
     ) -> Work[ListOffsetsPartitionResponse]:
         if version == 0:
             if requested.timestamp < EARLIEST:
@@ -170,7 +186,7 @@ class ListOffsets:
         # Kafka refuses this before it checks whether the partition exists.
         if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        led = self._leadership.lead(name, requested.partition_index)
+        led = find(name, requested.partition_index)
         check_leader_epoch(led, requested.current_leader_epoch)
         found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
         if isolation != READ_LOG_END and (timestamp == LATEST or _is_search(timestamp)):
@@ -215,7 +231,7 @@ def _isolation_of(request: ListOffsetsRequest) -> int:
     """A follower asks for the end of the log itself."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return NO_ISOLATION
-    return READ_LOG_END if request.replica_id >= 0 else request.isolation_level
+    return request.isolation_level if request.replica_id == CONSUMER_ID else READ_LOG_END
 
 
 def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:

@@ -310,7 +310,7 @@ class Produce:
             lambda error: respond(int(error.code), (-1, -1, -1)),
             self._gates.open,
             request.transactional_id is not None,
-            led.until(must_flush=False, by_all=request.acks == -1, timeout_ms=request.timeout_ms),
+            led.until(False, request.acks == -1, request.timeout_ms),
         )
 
     def __call__(
@@ -405,7 +405,7 @@ class Produce:
         verified = None if verdicts is None else verdicts.of(name, data.index)
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if acks == -1:
+        if acks == -1 and led.has_followers:
             check_in_sync(self.leadership, led)
         return led, records, verified
 
@@ -420,9 +420,7 @@ class Produce:
         partition.base_offset = appended.base_offset
         partition.log_append_time_ms = appended.log_append_time_ms
         partition.log_start_offset = appended.log_start_offset
-        until = led.until(
-            must_flush=appended.must_flush, by_all=answer.acks == -1, timeout_ms=answer.timeout_ms
-        )
+        until = led.until(appended.must_flush, answer.acks == -1, answer.timeout_ms)
         if answer.single is None:
             answer.single = partition
             self._turn.add(led.log, answer, until)

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from odradek.wire.errors import ErrorCode, KafkaError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from odradek.coordinator.replication.replica_state import FollowerRead
 
 ReplicaKey = tuple[str, int]
@@ -22,8 +26,18 @@ class FetchingReplica(NamedTuple):
     """Its broker epoch, -1 where it does not say it."""
 
 
+class NotYetTold(KafkaError):
+    """The leader cannot say yet what a replica asks for. Whoever watches the log is woken once it can."""
+
+    records = b""
+    """An outcome of a fetch has records."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The disk does not have this leader epoch yet.")
+
+
 class Replicas(Protocol):
-    """Implemented by `server/replication.py`."""
+    """Implemented by `server/leading.py`."""
 
     def read(
         self,
@@ -33,7 +47,8 @@ class Replicas(Protocol):
         fetch_offset: int,
         last_fetched_epoch: int,
     ) -> FollowerRead:
-        """What the replica may read: see `LeaderState.read_for_follower`, also for the refusals."""
+        """What the replica may read: see `LeaderState.read_for_follower`, also for the refusals. Raises
+        `NotYetTold` as long as it has to wait."""
 
     def fetched(
         self,
@@ -45,6 +60,13 @@ class Replicas(Protocol):
     ) -> None:
         """The replica has all before `fetch_offset`; may move the high watermark and the ISR."""
 
+    def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
+        """Whether the replica is sent nothing now: it is throttled, out of sync, and the rate of all that are
+        throttled is over its limit."""
+
+    def sent(self, key: ReplicaKey, size_bytes: int) -> None:
+        """So many bytes of that partition go to a replica."""
+
     def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
         """Whether this node has begun to lead in that epoch."""
 
@@ -53,3 +75,20 @@ class Replicas(Protocol):
 
     def has_offsets(self, key: ReplicaKey) -> bool:
         """Whether the latest offset may be told; until then it is OFFSET_NOT_AVAILABLE (KIP-207)."""
+
+    def low_watermark(self, key: ReplicaKey) -> int | None:
+        """Where the records begin on all live replicas, -1 while a live one has not fetched. None: this node
+        leads no replicated partition of this key."""
+
+    def watch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """`wake` is called when the low watermark may have changed, until `unwatch_low_watermark`."""
+
+    def unwatch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """Harmless where it does not watch."""
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether `replica.selector.class` picks a replica in the consumer's rack (KIP-392)."""
+
+    def preferred_read_replica(self, key: ReplicaKey, rack: str, fetch_offset: int) -> int | None:
+        """The follower from which a consumer in that rack should read; None: this node."""

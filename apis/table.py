@@ -125,7 +125,7 @@ def _of_records(node: NodeParts, settings: ApiSettings) -> Rows:
         0: (13, lambda: _produce(node, settings)),
         1: (18, lambda: _fetch(node, settings)),
         2: (11, _later("list_offsets.ListOffsets", leadership, node.searches)),
-        21: (2, _later("delete_records.DeleteRecords", leadership, node.store, node.saves)),
+        21: (2, _later("delete_records.DeleteRecords", leadership, node.store, node.saves, node.timers)),
         23: (4, _later("offset_for_leader_epoch.OffsetForLeaderEpoch", leadership)),
         61: (0, _later("describe_producers.DescribeProducers", leadership)),
     }

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import check_in_sync
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
-from odradek.storage.log import transactions as storage
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.write_txn_markers import (
@@ -73,7 +72,6 @@ class MarkerWriter:
         never before this returns."""
         wanted = list(dict.fromkeys(partitions))
         writing = _Writing(len(wanted), then)
-        for_logs = storage.EndMarker(*marker)
         for partition in wanted:
             topic, index = partition
             try:
@@ -81,18 +79,19 @@ class MarkerWriter:
                     self._leadership.lead(topic, index)
                     self._groups.end_offsets(index, marker, writing.of_offsets(partition))
                 else:
-                    self._append(for_logs, topic, index, writing.of_data(partition))
+                    self._append(marker, topic, index, writing.of_data(partition))
             except KafkaError as error:
                 writing.settle(partition, error.code)
         self._timers.after(0, writing.start)
 
     def _append(
-        self, marker: storage.EndMarker, topic: str, index: int, done: Callable[[KafkaError | None], None]
+        self, marker: EndMarker, topic: str, index: int, done: Callable[[KafkaError | None], None]
     ) -> None:
         led = self._leadership.lead(topic, index)
-        check_in_sync(self._leadership, led)
+        if led.has_followers:
+            check_in_sync(self._leadership, led)
         appended = led.log.append_marker(marker, now_ms=self._now_ms())
-        self._turn.add(led.log, done, led.until(must_flush=appended.must_flush, by_all=True))
+        self._turn.add(led.log, done, led.until(appended.must_flush, True))
 
 
 def marker_writer(node: NodeParts) -> MarkerWriter:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from benchmarks import (
     cleaning,
+    cluster,
     cold_reads,
     groups,
     log_growth,
@@ -66,6 +67,11 @@ PARTS = {
         25,
         groups.measure,
     ),
+    "cluster": Part(
+        "three nodes beside three brokers of Kafka: acks=all, followers, fail-over, 10,000 partitions",
+        25,
+        cluster.measure,
+    ),
     "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "partitions": Part(
@@ -95,8 +101,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default="",
-        help="of the parts that go by cases (pinned, free, transactions, groups) those whose name contains "
-        "this; of pinned and free unless --parts says so; nothing is written",
+        help="of the parts that go by cases (pinned, free, transactions, groups, cluster) those whose name "
+        "contains this; of pinned and free unless --parts says so; nothing is written",
     )
     parser.add_argument(
         "--quick", action="store_true", help="everything small and once: whether it works; nothing is written"

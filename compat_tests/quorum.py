@@ -7,7 +7,6 @@ that were started here are ever signalled.
 
 from __future__ import annotations
 
-import base64
 import os
 import pathlib
 import shutil
@@ -16,43 +15,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compat_tests import reference
 from compat_tests.differential.harness import Side
-from compat_tests.reference import CURRENT, SHOWN_LENGTH, SMALL_JVM, class_path, free_port
+from compat_tests.reference import CURRENT, SHOWN_LENGTH, free_port, programs
+from odradek.config.properties import format_properties
+from odradek.server.apache_kafka import (
+    CONTROLLER_JVM,
+    NO_SHARE_GROUPS,
+    controller_properties,
+    format_directory,
+)
+from odradek.server.cluster_processes import ChildProcess, ClusterStartError, wait_until_ready
+from odradek.server.meta_properties import new_id
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 CONTROLLER_ID = 100
 START_SECONDS = 60
-CONTROLLER_JVM = ["-Xms64m", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 BROKER_JVM = ["-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-
-CONTROLLER = """\
-process.roles=controller
-node.id={node_id}
-controller.quorum.bootstrap.servers={all}
-listeners=CONTROLLER://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT
-log.dirs={data}
-{more}
-"""
-
-BROKER = """\
-process.roles=broker
-node.id={node_id}
-controller.quorum.bootstrap.servers={controllers}
-listeners=PLAINTEXT://127.0.0.1:{port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-inter.broker.listener.name=PLAINTEXT
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={data}
-group.initial.rebalance.delay.ms=0
-{more}
-"""
 
 INTERNAL_TOPICS = {
     "offsets.topic.num.partitions": "5",
@@ -64,41 +46,34 @@ INTERNAL_TOPICS = {
 
 
 def new_cluster_id() -> str:
-    """Its first byte keeps it from looking like an option."""
-    return _new_id()
-
-
-def _new_id() -> str:
-    return base64.urlsafe_b64encode(b"0" + os.urandom(15)).rstrip(b"=").decode()
-
-
-def _lines(properties: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}={value}" for name, value in properties.items())
+    return new_id(os.urandom)
 
 
 class Controllers(reference.Kafka):
-    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster."""
+    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster: one
+    of the newest release, or of `release`, such as "4.0"."""
 
     def __init__(
         self,
         properties: Mapping[str, str] | None = None,
         *,
         features: Mapping[str, int] | None = None,
+        release: str | None = None,
         version: str = CURRENT,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
-        super().__init__(version, properties, formatting=_levels(features), jvm=CONTROLLER_JVM)
+        formatting = _levels(features)
+        if release is not None:
+            formatting += ["--release-version", release]
+        super().__init__(
+            version, properties, formatting=formatting, jvm=CONTROLLER_JVM, prefix=prefix, parent=parent
+        )
 
     def _format(self, config: pathlib.Path) -> None:
-        config.write_text(
-            CONTROLLER.format(
-                node_id=CONTROLLER_ID,
-                all=self.bootstrap_servers,
-                port=self.port,
-                data=self.data_dir,
-                more=_lines(self._properties),
-            )
-        )
+        own = (CONTROLLER_ID, self.port, self.data_dir, self.bootstrap_servers)
+        config.write_text(controller_properties(*own, self._properties))
         _format(self.version, self.cluster_id, config, "--standalone", *self._formatting)
 
 
@@ -108,7 +83,7 @@ class _Voter(reference.Kafka):
     def __init__(self, quorum: ControllerQuorum, node_id: int, properties: Mapping[str, str]) -> None:
         self._quorum = quorum
         self.node_id = node_id
-        self.directory_id = _new_id()
+        self.directory_id = new_id(os.urandom)
         super().__init__(quorum.version, properties, formatting=_levels(None), jvm=CONTROLLER_JVM)
 
     @property
@@ -116,15 +91,8 @@ class _Voter(reference.Kafka):
         return self._process is not None
 
     def _format(self, config: pathlib.Path) -> None:
-        config.write_text(
-            CONTROLLER.format(
-                node_id=self.node_id,
-                all=self._quorum.bootstrap_servers,
-                port=self.port,
-                data=self.data_dir,
-                more=_lines(self._properties),
-            )
-        )
+        own = (self.node_id, self.port, self.data_dir, self._quorum.bootstrap_servers)
+        config.write_text(controller_properties(*own, self._properties))
         initial = ",".join(
             f"{one.node_id}@{one.bootstrap_servers}:{one.directory_id}" for one in self._quorum.voters
         )
@@ -193,23 +161,31 @@ def _described(controller: reference.Kafka, field: str) -> int:
 
 
 def _levels(features: Mapping[str, int] | None) -> list[str]:
-    levels = {"share.version": 0} if features is None else features
-    return [text for name, level in levels.items() for text in ("--feature", f"{name}={level}")]
+    if features is None:
+        return [*NO_SHARE_GROUPS]
+    return [text for name, level in features.items() for text in ("--feature", f"{name}={level}")]
 
 
 AnyControllers = Controllers | ControllerQuorum
 
 
 class KafkaMember(reference.Kafka):
-    """A broker of Apache Kafka that `controllers` control."""
+    """A broker of Apache Kafka that `controllers` control; the rest is as in `reference.Kafka`."""
 
     def __init__(
-        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
+        self,
+        controllers: AnyControllers,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        jvm: Sequence[str] = BROKER_JVM,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
         self._controllers = controllers
         self.node_id = node_id
         more = {**INTERNAL_TOPICS, **(properties or {})}
-        super().__init__(controllers.version, more, jvm=BROKER_JVM)
+        super().__init__(controllers.version, more, jvm=jvm, prefix=prefix, parent=parent)
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(
@@ -219,21 +195,28 @@ class KafkaMember(reference.Kafka):
 
 
 class OdradekMember:
-    """A node of ours that `controllers` control, started as its user does: from a server.properties."""
+    """A node of ours that `controllers` control, started as its user does: from a server.properties. `prefix`
+    and `parent` are as in `reference.Kafka`."""
 
     def __init__(
-        self, controllers: AnyControllers, node_id: int, properties: Mapping[str, str] | None = None
+        self,
+        controllers: AnyControllers,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
     ) -> None:
+        self._prefix = prefix
         self.node_id = node_id
         self.controllers = controllers
         self.port = free_port()
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-member-", dir=parent))
         self.data_dir = self.directory / "data"
-        self._log = self.directory / "broker.log"
         self._config = self.directory / "server.properties"
         more = {**INTERNAL_TOPICS, **(properties or {})}
         self._config.write_text(broker_properties(controllers, node_id, self.port, self.data_dir, more))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child = ChildProcess(f"node {node_id}", [], self.directory / "broker.log")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -245,13 +228,12 @@ class OdradekMember:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "the node does not run"
-        return self._process
+        return self._child.popen
 
     @property
     def log(self) -> str:
-        """What the node has printed."""
-        return self._log.read_text() if self._log.exists() else ""
+        """What the node has printed, in all its runs."""
+        return self._child.log.read_text() if self._child.log.exists() else ""
 
     def __enter__(self) -> OdradekMember:
         self.start()
@@ -271,40 +253,43 @@ class OdradekMember:
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait for it."""
-        command = [sys.executable, "-m", "odradek", "serve", str(self._config), *arguments]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        return self._process
+        self._child.command = [
+            *self._prefix,
+            sys.executable,
+            "-m",
+            "odradek",
+            "serve",
+            str(self._config),
+            *arguments,
+        ]
+        self._child.begin()
+        return self._child.popen
 
     def start(self) -> None:
         """Returns when the node is unfenced and answers."""
-        told = len(self.log)
-        process = self.begin()
-        deadline = time.monotonic() + START_SECONDS
-        while " ready on " not in self.log[told:]:
-            if process.poll() is not None:
-                raise RuntimeError(f"the node ended with status {process.returncode}:\n{self.log[told:]}")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not ready after {START_SECONDS} s:\n{self.log[told:]}")
-            time.sleep(0.05)
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it."""
+        self.begin()
+
+    def wait_until_ready(self) -> None:
+        """Returns when the launched process is unfenced and answers."""
+        wait_until_ready([(self._child, lambda: " ready on " in self._child.said())], START_SECONDS)
 
     def stop(self) -> None:
         """As its operator does; kills it when it has not ended after 30 s."""
-        self._end(signal.SIGTERM)
+        self._child.end(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._end(signal.SIGKILL)
+        self._child.end(signal.SIGKILL)
 
     def restart(self) -> None:
         """Stops it if it runs, then starts it on the same port and data."""
         self.stop()
         self.start()
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            reference.end_process(process, how)
 
 
 def broker_properties(
@@ -312,19 +297,26 @@ def broker_properties(
 ) -> str:
     """A server.properties that either kind of broker takes; `data` is its log directory, or several with
     commas."""
-    return BROKER.format(
-        node_id=node_id,
-        controllers=controllers.bootstrap_servers,
-        port=port,
-        data=data,
-        more=_lines(more),
+    return format_properties(
+        {
+            "process.roles": "broker",
+            "node.id": str(node_id),
+            "controller.quorum.bootstrap.servers": controllers.bootstrap_servers,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(data),
+            "group.initial.rebalance.delay.ms": "0",
+            **more,
+        }
     )
 
 
 def _format(version: str, cluster_id: str, config: pathlib.Path, *arguments: str) -> None:
-    command = ["java", *SMALL_JVM, "-cp", class_path(version), "kafka.tools.StorageTool", "format"]
-    command += ["-t", cluster_id, "-c", str(config), *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    if finished.returncode != 0:
+    try:
+        format_directory(programs(version), cluster_id, config, *arguments)
+    except ClusterStartError:
         config.unlink()
-        raise RuntimeError(f"formatting failed:\n{finished.stdout}{finished.stderr}")
+        raise

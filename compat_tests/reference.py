@@ -6,7 +6,6 @@ processes that were started here are ever signalled.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import pathlib
@@ -19,19 +18,17 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from odradek.server.apache_kafka import TOOL_JVM, KafkaPrograms, format_directory
+from odradek.server.cluster_processes import ClusterStartError
+from odradek.server.free_port import free_port
+from odradek.server.meta_properties import new_id
 from tools import environment
 
 CURRENT = "4.3.1"
 OLDER = "3.9.2"
 """The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
 
-SMALL_JVM = [
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Dlog4j2.level=ERROR",
-]
+SMALL_JVM = [*TOOL_JVM]
 """For tools that live a second: the time goes into starting the JVM."""
 
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
@@ -68,17 +65,15 @@ def class_path(version: str = CURRENT) -> str:
     return f"{environment.jars(f'kafka-{version}')}/*"
 
 
+def programs(version: str = CURRENT) -> KafkaPrograms:
+    return KafkaPrograms("java", class_path(version))
+
+
 def client_class_path(version: str = CURRENT) -> str:
     """Of Kafka's client alone: a JVM starts in half the time when it loads no logging."""
     names = ("kafka-clients", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")
     folder = environment.jars(f"kafka-{version}")
     return ":".join(str(path) for name in names for path in sorted(folder.glob(f"{name}-[0-9]*.jar")))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_open(
@@ -174,6 +169,11 @@ class Kafka:
 
     def start(self) -> None:
         """Starts the broker (formats its directory at first) and returns when it answers."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it."""
         config = self.directory / "server.properties"
         if not config.exists():
             self._format(config)
@@ -181,6 +181,10 @@ class Kafka:
         command += ["-cp", class_path(self.version), "kafka.Kafka", str(config)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait_until_ready(self) -> None:
+        """Returns when the launched process answers."""
+        assert self._process is not None, "the broker does not run"
         wait_until_open(self.port, self._process, self._log)
 
     def stop(self) -> None:
@@ -220,15 +224,14 @@ class Kafka:
         # 4.x is formatted as a standalone quorum, 3.9 with a fixed list of voters.
         unwanted = "controller.quorum.voters" if current else "controller.quorum.bootstrap.servers"
         config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
-        command = ["java", *SMALL_JVM, "-cp", class_path(self.version), "kafka.tools.StorageTool", "format"]
-        command += ["--standalone"] if current else []
-        # Its first byte keeps it from looking like an option.
-        cluster_id = base64.urlsafe_b64encode(b"0" + os.urandom(15)).rstrip(b"=").decode()
-        command += ["-t", cluster_id, "-c", str(config), *self._formatting]
-        finished = subprocess.run(command, capture_output=True, text=True)
-        if finished.returncode != 0:
+        standalone = ["--standalone"] if current else []
+        try:
+            format_directory(
+                programs(self.version), new_id(os.urandom), config, *standalone, *self._formatting
+            )
+        except ClusterStartError:
             config.unlink()
-            raise RuntimeError(f"formatting failed:\n{finished.stdout}{finished.stderr}")
+            raise
 
 
 def kafka_tool(
@@ -259,4 +262,4 @@ def kafka_tool(
 def tool_command(
     main_class: str, *arguments: str, version: str = CURRENT, jvm: Sequence[str] = ()
 ) -> list[str]:
-    return ["java", *SMALL_JVM, *jvm, "-cp", class_path(version), main_class, *arguments]
+    return programs(version).command(main_class, *arguments, jvm=(*SMALL_JVM, *jvm))

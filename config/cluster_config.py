@@ -95,6 +95,8 @@ class ReplicationConfig:
     replica_selector_class: str | None
     replica_socket_receive_buffer_bytes: int
     replica_socket_timeout_ms: int
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> ReplicationConfig:

@@ -45,6 +45,8 @@ WHERE_TO_BEGIN = (
     "latest, earliest, or by_duration: with a duration such as PT1H30M",
 )
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 # An option is two lines here, so that the whole reads as a table.
 # fmt: off
 BROKER = (
@@ -320,8 +322,9 @@ BROKER = (
            doc="Whether leaders move back to their preferred brokers; the controllers decide by theirs."),
     Option("leader.imbalance.check.interval.seconds", ACCEPTED, LONG, 300, low=1,
            doc="How often controllers look at that."),
-    Option("unclean.leader.election.enable", ACCEPTED, BOOLEAN, False, dynamic=CLUSTER_WIDE,
-           doc="Whether a replica that lags may become leader; the controllers decide by theirs."),
+    Option("unclean.leader.election.enable", IN_CLUSTER, BOOLEAN, False, dynamic=CLUSTER_WIDE,
+           doc="Whether a replica that lags may become leader; controllers decide, by what is set at run time"
+               " and by their own files."),
     Option("unclean.leader.election.interval.ms", ACCEPTED, LONG, 300_000, low=1, internal=True,
            doc="How often controllers look for such an election."),
     Option("replica.lag.time.max.ms", IN_CLUSTER, LONG, 30000,
@@ -346,7 +349,7 @@ BROKER = (
            doc="How often the high watermarks of partitions with several replicas are written."),
     Option("replica.selector.class", IN_CLUSTER, STRING, None,
            choices=("org.apache.kafka.common.replica.LeaderSelector",
-                    "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+                    RACK_AWARE_SELECTOR),
            doc="Kafka's class that picks the replica from which a consumer reads; here it has one."),
     # Groups and offsets
     Option("offsets.topic.num.partitions", HONOURED, INT, 50, low=1,
@@ -558,9 +561,9 @@ BROKER = (
            doc="Windows over which changes of topics are measured."),
     Option("controller.quota.window.size.seconds", ACCEPTED, INT, 1, low=1,
            doc="Length of such a window."),
-    Option("replication.quota.window.num", ACCEPTED, INT, 11, low=1,
-           doc="Windows over which replication is measured."),
-    Option("replication.quota.window.size.seconds", ACCEPTED, INT, 1, low=1,
+    Option("replication.quota.window.num", IN_CLUSTER, INT, 11, low=1,
+           doc="Windows over which the rate of throttled replicas is measured."),
+    Option("replication.quota.window.size.seconds", IN_CLUSTER, INT, 1, low=1,
            doc="Length of such a window."),
     Option("alter.log.dirs.replication.quota.window.num", ACCEPTED, INT, 11, low=1,
            doc="Windows over which moves between directories are measured."),

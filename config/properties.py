@@ -1,4 +1,4 @@
-"""Reads the syntax of `java.util.Properties`, in which `server.properties` is written.
+"""Reads and writes the syntax of `java.util.Properties`, in which `server.properties` is written.
 
 Blank lines and lines that begin with # or ! are skipped; a backslash at the end of a line continues it; a key
 ends at the first bare '=', ':' or blank; \\t \\n \\r \\f and \\uXXXX are escapes and any other escaped
@@ -6,12 +6,14 @@ character stands for itself; the later of two equal keys counts. Bytes are Latin
 """
 
 import re
+from collections.abc import Mapping
 
-__all__ = ["parse_properties"]
+__all__ = ["format_properties", "parse_properties"]
 
 _BLANKS = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = {character: escape for escape, character in _ESCAPES.items()}
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 
 
@@ -23,6 +25,26 @@ def parse_properties(data: bytes) -> dict[str, str]:
         properties.pop(key, None)
         properties[key] = value
     return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """A file that reads as these, a line each; ASCII alone, which every reader takes."""
+    return "".join(f"{_escape(key, in_key=True)}={_escape(text)}\n" for key, text in properties.items())
+
+
+def _escape(text: str, *, in_key: bool = False) -> str:
+    escaped = []
+    for number, character in enumerate(text):
+        if character in _WRITTEN:
+            escaped.append(f"\\{_WRITTEN[character]}")
+        elif character == "\\" or (character in " =:#!" and (in_key or number == 0)):
+            escaped.append(f"\\{character}")
+        elif character.isascii():
+            escaped.append(character)
+        else:
+            halves = character.encode("utf-16-be")
+            escaped += [f"\\u{halves[at : at + 2].hex()}" for at in range(0, len(halves), 2)]
+    return "".join(escaped)
 
 
 def _logical_lines(text: str) -> list[str]:

@@ -66,6 +66,11 @@ _LOST_WITH_CHECKPOINT = {
     checkpoints.LOG_STARTS: "records that DeleteRecords has removed may come back",
     checkpoints.FIRST_DIRTY: "compaction begins anew from the start of each log",
 }
+_REPLICA = (
+    "it is a replica in a cluster, which is not repaired: no leader would fill the gap",
+    "remove this directory and .kafka_cleanshutdown beside it, and start the node, which fetches all of it "
+    "again; if no other replica has it, odradek import-log takes in what is sound",
+)
 _INTERRUPTED_IMPORT = ("an import that was interrupted", "the next odradek import-log removes it")
 
 
@@ -375,6 +380,9 @@ class _Check:
         findings = [*checked.findings, *self._against_checkpoints(directory, name, checked)]
         findings += self._against_metadata(directory, name, checked)
         self._count(checked)
+        if checked.log_damage and meta_properties.is_member(directory.path):
+            self.report.findings([*findings, Finding(NOTE, path, None, *_REPLICA)])
+            return
         if not self._repair or checked.unread or not any(finding.kind == DAMAGE for finding in findings):
             self.report.findings(findings)
             return

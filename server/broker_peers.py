@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.server.peers import Peer, PeerLost, common_version, connect
+from odradek.server.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
@@ -20,8 +20,14 @@ class BrokerPeers:
     """`listener` is `inter.broker.listener.name`."""
 
     def __init__(
-        self, node_id: int, listener: str, timeout_ms: int, current_view: Callable[[], ClusterView]
+        self,
+        node_id: int,
+        listener: str,
+        timeout_ms: int,
+        setup: SetupTimeout,
+        current_view: Callable[[], ClusterView],
     ) -> None:
+        self._setup = setup
         self._node_id = node_id
         self._listener = listener
         self._timeout_ms = timeout_ms
@@ -78,7 +84,8 @@ class BrokerPeers:
                 endpoint.host,
                 endpoint.port,
                 name=name,
-                client_id=f"broker-{self._node_id}",
+                client_id=client_id_of(self._node_id),
                 timeout_ms=self._timeout_ms,
+                setup=self._setup,
             )
             return peer

@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from odradek.coordinator.cluster.metadata_image import InconsistentMetadata, MetadataImage
@@ -38,7 +38,7 @@ from odradek.coordinator.kraft.metadata_fetcher import (
     MetadataFetcher,
     SnapshotAnswer,
 )
-from odradek.server.peers import Peer, PeerLost, common_version, connect
+from odradek.server.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
 from odradek.server.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -63,8 +63,6 @@ logger = logging.getLogger("odradek.cluster")
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\1"
 FETCH_WAIT_MS = 500
-FETCH_BYTES_MAX = 8_388_608
-CLIENT_ID = "odradek"
 ASK_AGAIN_S = 0.25
 CONTROLLERS = 2
 """In DescribeCluster: the endpoints of controllers."""
@@ -106,6 +104,11 @@ class LinkSettings:
     """`controller.quorum.request.timeout.ms`"""
     socket_timeout_ms: int = 30_000
     """`controller.socket.timeout.ms`: of requests to the controller that are not about the log."""
+    fetch_max_bytes: int = 1_048_576
+    """`controller.quorum.fetch.max.bytes`"""
+    snapshot_max_bytes: int = 1_048_576
+    """`controller.quorum.fetch.snapshot.max.bytes`: of one part of a snapshot."""
+    setup: SetupTimeout = field(default_factory=SetupTimeout)
 
 
 class ControllerLink:
@@ -122,6 +125,7 @@ class ControllerLink:
         self._lifecycle = BrokerLifecycle(settings.lifecycle, now_ms)
         self._refusals = Refusals(settings.node_id)
         self._image = MetadataImage(settings.node_id, settings.cluster_id)
+        self.setup = settings.setup
         self._channels: list[_Channel] = []
         self._requests = self._channel("forwarding")
         self._isr_requests = self._channel("ISR")
@@ -216,7 +220,7 @@ class ControllerLink:
         return self._settings.request_timeout_ms
 
     def _channel(self, name: str) -> _Channel:
-        channel = _Channel(self, name)
+        channel = _Channel(self, name, client_id_of(self._settings.node_id))
         self._channels.append(channel)
         return channel
 
@@ -277,7 +281,7 @@ class ControllerLink:
             return FetchSnapshotRequest(
                 cluster_id=settings.cluster_id,
                 replica_id=settings.node_id,
-                max_bytes=FETCH_BYTES_MAX,
+                max_bytes=settings.snapshot_max_bytes,
                 topics=[TopicSnapshot(name=METADATA_TOPIC, partitions=[snapshot])],
             )
         partition = FetchPartition(
@@ -286,7 +290,7 @@ class ControllerLink:
             fetch_offset=wanted.offset,
             last_fetched_epoch=wanted.last_fetched_epoch,
             log_start_offset=0,
-            partition_max_bytes=FETCH_BYTES_MAX,
+            partition_max_bytes=settings.fetch_max_bytes,
             replica_directory_id=settings.directory_id,
             high_watermark=wanted.high_watermark,
         )
@@ -295,7 +299,7 @@ class ControllerLink:
             replica_state=ReplicaState(replica_id=settings.node_id, replica_epoch=-1),
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
+            max_bytes=settings.fetch_max_bytes,
             topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
         )
 
@@ -502,9 +506,9 @@ class Refusals:
 class _Channel:
     """One connection to the controller that leads, made anew when another one does."""
 
-    def __init__(self, link: ControllerLink, name: str) -> None:
+    def __init__(self, link: ControllerLink, name: str, client_id: str) -> None:
         self._link = link
-        self._name = name
+        self._name, self._client_id = name, client_id
         self._peer: Peer | None = None
         self._controller: Controller | None = None
 
@@ -518,8 +522,9 @@ class _Channel:
             controller.host,
             controller.port,
             name=f"controller ({self._name})",
-            client_id=CLIENT_ID,
+            client_id=self._client_id,
             timeout_ms=self._link.request_timeout_ms,
+            setup=self._link.setup,
         )
         self._controller = controller
         self._link.connected(self._peer)
@@ -560,13 +565,15 @@ class _Channel:
             peer.close()
 
 
-async def find_cluster_id(controllers: Sequence[Controller], timeout_ms: int) -> str:
+async def find_cluster_id(
+    controllers: Sequence[Controller], timeout_ms: int, setup: SetupTimeout, node_id: int
+) -> str:
     """As the first controller says that answers; waits for one."""
     silence = _Silence(controllers)
     while True:
         for controller in controllers:
             try:
-                cluster_id = await _ask_cluster_id(controller, timeout_ms)
+                cluster_id = await _ask_cluster_id(controller, timeout_ms, setup, client_id_of(node_id))
             except PeerLost as error:
                 silence.failed(error)
                 await asyncio.sleep(ASK_AGAIN_S)
@@ -575,9 +582,16 @@ async def find_cluster_id(controllers: Sequence[Controller], timeout_ms: int) ->
                 return cluster_id
 
 
-async def _ask_cluster_id(controller: Controller, timeout_ms: int) -> str:
+async def _ask_cluster_id(
+    controller: Controller, timeout_ms: int, setup: SetupTimeout, client_id: str
+) -> str:
     peer = await connect(
-        controller.host, controller.port, name="controller", client_id=CLIENT_ID, timeout_ms=timeout_ms
+        controller.host,
+        controller.port,
+        name="controller",
+        client_id=client_id,
+        timeout_ms=timeout_ms,
+        setup=setup,
     )
     try:
         request = DescribeClusterRequest(endpoint_type=CONTROLLERS)

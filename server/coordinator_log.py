@@ -111,7 +111,7 @@ class PartitionLog:
 
     def check_marker(self, marker: EndMarker) -> None:
         """Refuses as `append_marker` would now."""
-        self._partition.log.producers.check_marker(storage.EndMarker(*marker))
+        self._partition.log.producers.check_marker(marker)
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` gets the result, later and in order."""
@@ -129,7 +129,7 @@ class PartitionLog:
         pending = _Pending(self, then)
         self.pending.append(pending)
         try:
-            appended = self._partition.append_marker(storage.EndMarker(*marker), now_ms=self._now_ms())
+            appended = self._partition.append_marker(marker, now_ms=self._now_ms())
         except Exception as error:
             self._refuse(pending, error)
         else:

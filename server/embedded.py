@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from odradek.server.child_python import let_find_package
+from odradek.server.child_python import child_environment
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
 
@@ -343,7 +343,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 pass_fds=(theirs,),
-                env=_environment(theirs),
+                env={**child_environment(), LIFELINE_VARIABLE: str(theirs)},
             )
         finally:
             os.close(theirs)
@@ -426,15 +426,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
     return str(value)
-
-
-def _environment(lifeline: int) -> dict[str, str]:
-    """The child's environment: only the options of this object configure it, and it finds this package."""
-    environment = {
-        name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_DEFAULT_"))
-    }
-    for name in ("CLUSTER_ID", "ODRADEK_ADDRESS_FILE"):
-        environment.pop(name, None)
-    environment[LIFELINE_VARIABLE] = str(lifeline)
-    let_find_package(environment)
-    return environment

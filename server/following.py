@@ -20,7 +20,7 @@ from odradek.coordinator.replication.replica_fetcher import (
 )
 from odradek.coordinator.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from odradek.coordinator.replication.values import ReplicaKey
-from odradek.server.peers import Peer, PeerLost, connect
+from odradek.server.peers import Peer, PeerLost, SetupTimeout, client_id_of, connect
 from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.server.timers import monotonic_ms
 from odradek.storage.log.appends import BatchHoldsStart, Origin
@@ -29,6 +29,7 @@ from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.replication.replication_quota import ReplicationQuota
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
@@ -40,7 +41,9 @@ OLDEST_METADATA_VERSION = 21
 
 
 class Following:
-    """`when_free` is called when a log may be given another leader or none again: see `is_busy`."""
+    """`when_free` is called when a log may be given another leader or none again: see `is_busy`;
+    `when_offline` when a partition is fetched no more, since its disk has failed.
+    """
 
     def __init__(
         self,
@@ -50,17 +53,28 @@ class Following:
         current_view: Callable[[], ClusterView],
         broker_epoch: Callable[[], int],
         now_ms: Callable[[], int],
+        quota: ReplicationQuota,
+        setup: SetupTimeout,
     ) -> None:
+        """`quota` is for what this node reads of leaders, `setup` for connections to them."""
         self.settings = settings
+        self.setup = setup
         self.when_free: Callable[[ReplicaKey], None] = lambda key: None
+        self.when_offline: Callable[[ReplicaKey], None] = lambda key: None
         self.fetchers = ReplicaFetchers(
-            settings.node_id, broker_epoch, settings, lambda: settings.fetchers_per_leader
+            settings.node_id,
+            broker_epoch,
+            settings,
+            lambda: settings.fetchers_per_leader,
+            quota=quota,
         )
         self._store = store
         self._schedule = schedule
         self._current_view = current_view
         self._now_ms = now_ms
         self._busy: set[ReplicaKey] = set()
+        self._failures: dict[ReplicaKey, str] = {}
+        """The last one of each, until something has succeeded."""
         self._loops: dict[FetcherKey, _FetcherLoop] = {}
 
     # Views
@@ -79,6 +93,7 @@ class Following:
     def stop(self, key: ReplicaKey) -> None:
         """Fetch it no more."""
         self.fetchers.stop(key)
+        self._failures.pop(key, None)
 
     def look_again(self) -> None:
         """Retention may have moved where logs begin: the leaders are told with the next requests."""
@@ -198,8 +213,9 @@ class Following:
         epochs = partition.log.leader_epochs
         if epochs.starts and epochs.starts[-1] >= offset:
             epochs.truncate_end(offset)
-            partition.log.durability.save_leader_epochs()
-        self._done(key, None)
+            self._schedule.turn.flushes.save_epochs(partition, partial(self._done, key))
+        else:
+            self._done(key, None)
 
     def _run(self, key: ReplicaKey, work: Work[Any], then: Callable[[], None]) -> None:
         def done(result: object) -> None:
@@ -212,12 +228,26 @@ class Following:
 
     def _done(self, key: ReplicaKey, error: Exception | None) -> None:
         self._busy.discard(key)
-        if error is not None:
-            logger.warning("%s-%d: a change of the replica failed: %s", *key, error)
         self.carry_out(self.fetchers.done(key, error, monotonic_ms()))
+        if error is not None and self._is_offline(key):
+            self.when_offline(key)  # the store has told it
+        else:
+            self._tell(key, error)
         if key not in self._busy:
             self.when_free(key)
         self.pump()
+
+    def _tell(self, key: ReplicaKey, error: Exception | None) -> None:
+        """What is tried again and again is told once."""
+        if error is None:
+            self._failures.pop(key, None)
+        elif self._failures.get(key) != str(error):
+            self._failures[key] = str(error)
+            logger.warning("%s-%d: a change of the replica failed: %s", *key, error)
+
+    def _is_offline(self, key: ReplicaKey) -> bool:
+        place = self._store.places.by_key.get(key)
+        return place is None or place.offline_because is not None
 
 
 class _FetcherLoop:
@@ -307,8 +337,10 @@ class _FetcherLoop:
             host,
             port,
             name=f"broker {self._leader_id}",
-            client_id=f"broker-{following.settings.node_id}-fetcher-{self._leader_id}",
+            client_id=f"{client_id_of(following.settings.node_id)}-fetcher-{self._leader_id}",
             timeout_ms=following.settings.socket_timeout_ms,
+            setup=following.setup,
             asks_versions=False,
+            receive_buffer_bytes=following.settings.receive_buffer_bytes,
         )
         return self._peer

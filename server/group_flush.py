@@ -4,7 +4,8 @@ Requests that arrive during a flush share the next one, so any number of waiting
 flush begins when no request was added for a turn or two, a millisecond later at the most: it costs as much
 processor time as several requests, so many small flushes would slow a busy broker. If a partition's tail fits
 into the flush journal of its data directory (`storage/log/flush_journal.py`), there is one write and one sync
-for all partitions, in a thread of its own. Other partitions are flushed by a few workers, several by each.
+for all partitions, in a thread of its own. Other partitions are flushed by a few workers, several by each,
+and these also write leader epochs of partitions that have a new leader, of many at once.
 The flush journal is made with the first waiting answer; until it exists, and after it has failed, every
 partition is flushed by itself.
 """
@@ -34,6 +35,8 @@ logger = logging.getLogger("odradek.flush")
 FLUSH_THREADS_MAX = 8
 RETIRING_AT_ONCE = 8
 """Partitions of a full file that are flushed before waiting answers have their turn."""
+EPOCHS_AT_ONCE = 16
+"""Partitions whose leader epochs a worker writes before it says so: followers wait for each."""
 RETIRE_AGAIN_S = 1.0
 """The pause after a failed flush of a partition whose records are in a full file of the journal. Meanwhile
 the disk may have room again, or a rescan may have brought the partition back."""
@@ -54,6 +57,7 @@ class Flushes:
 
     __slots__ = (
         "_added",
+        "_epochs",
         "_executor",
         "_flushing",
         "_gathering",
@@ -78,6 +82,8 @@ class Flushes:
         self._logs: dict[str, FlushJournal] = {}
         self._gathering: dict[Any, Waiting] = {}
         self._flushing: dict[Any, Waiting] = {}
+        # Partitions with leader epochs to be written, and who waits for that.
+        self._epochs: dict[Any, list[Done]] = {}
         # The tails in the blocks that are being written; None while none is.
         self._written: dict[Any, Waiting] | None = None
         self._writer: SimpleQueue[list[tuple[FlushJournal, Block]] | None] | None = None
@@ -111,14 +117,41 @@ class Flushes:
         self._gathering.setdefault(partition, [])
         self.start()
 
+    def save_epochs(self, partition: Committable, done: Done) -> None:
+        """Writes the leader epochs of a partition in a worker, not beside a flush of it; then calls `done`,
+        with an error if that failed. What is added in one turn of the loop begins together."""
+        if partition not in self._epochs:
+            self._loop.call_soon(self._start_epochs)
+        self._epochs.setdefault(partition, []).append(done)
+
+    def _start_epochs(self) -> None:
+        ready = [partition for partition in self._epochs if partition not in self._flushing]
+        for start in range(0, len(ready), EPOCHS_AT_ONCE):
+            self._save(ready[start : start + EPOCHS_AT_ONCE])
+
+    def _save(self, partitions: list[Any]) -> None:
+        waiting = {partition: self._epochs.pop(partition) for partition in partitions}
+        for partition in partitions:
+            self._flushing[partition] = []
+
+        def saved(partitions: list[Any], errors: list[KafkaError | None]) -> None:
+            for partition, error in zip(partitions, errors, strict=True):
+                del self._flushing[partition]
+                for done in waiting[partition]:
+                    _call(done, error)
+            self.start()
+
+        self._submit(partitions, saved, save_one)
+
     @property
     def is_busy(self) -> bool:
         """True while answers wait for the disk."""
-        return bool(self._flushing or self._gathering or self._written is not None)
+        return bool(self._flushing or self._gathering or self._epochs or self._written is not None)
 
     def close(self) -> None:
         """Ends the threads when they are done; to be called when no answer waits any more, before the flush
         journals are closed."""
+        self._epochs.clear()
         if self._writer is not None and self._thread is not None:
             self._writer.put(None)
             self._writer = None
@@ -140,6 +173,8 @@ class Flushes:
             self._loop.call_soon(self._look)
         if self._retiring:
             self._retire()
+        if self._epochs:
+            self._start_epochs()
 
     def _look(self) -> None:
         """A flush costs as much as several requests: while requests arrive, it waits a moment for them."""
@@ -167,7 +202,7 @@ class Flushes:
         # To wake the event loop is the most expensive step, so each worker does it once.
         share = -(-len(ready) // FLUSH_THREADS_MAX)
         for start in range(0, len(ready), share):
-            self._submit(ready[start : start + share], self._flushed)
+            self._submit(ready[start : start + share], self._flushed, flush_one)
 
     # By the flush journal
 
@@ -284,7 +319,7 @@ class Flushes:
         self._is_retiring = True
         for partition in now:
             self._flushing[partition] = []
-        self._submit(now, self._retired)
+        self._submit(now, self._retired, flush_one)
 
     def _retired(self, partitions: list[Any], errors: list[KafkaError | None]) -> None:
         self._is_retiring = False
@@ -320,10 +355,13 @@ class Flushes:
     # By themselves
 
     def _submit(
-        self, partitions: list[Committable], then: Callable[[list[Any], list[KafkaError | None]], None]
+        self,
+        partitions: list[Committable],
+        then: Callable[[list[Any], list[KafkaError | None]], None],
+        act: Callable[[Any], KafkaError | None],
     ) -> None:
         def flush() -> None:
-            errors = [flush_one(partition) for partition in partitions]
+            errors = [act(partition) for partition in partitions]
             try:
                 self._loop.call_soon_threadsafe(then, partitions, errors)
             except RuntimeError:
@@ -357,6 +395,18 @@ def flush_one(partition: Committable) -> KafkaError | None:
     return None
 
 
+def save_one(partition: Any) -> KafkaError | None:
+    """Writes the leader epochs of one partition; what it raised, as Kafka's error."""
+    try:
+        partition.flushing.save_leader_epochs()
+    except KafkaError as refused:
+        return refused
+    except Exception:
+        logger.exception("writing the leader epochs of %s failed", partition)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    return None
+
+
 def _tell(partition: Committable, waiting: Waiting, error: KafkaError | None) -> None:
     log = partition.log
     for committed_to, done in waiting:
@@ -364,7 +414,11 @@ def _tell(partition: Committable, waiting: Waiting, error: KafkaError | None) ->
         if told is None and committed_to is not log:
             # Of the other one a rescan may have cut it off, and somebody else's records may have its offsets.
             told = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk failed before it had these records.")
-        try:
-            done(told)
-        except Exception:
-            logger.exception("a callback after a flush failed")
+        _call(done, told)
+
+
+def _call(done: Done, error: KafkaError | None) -> None:
+    try:
+        done(error)
+    except Exception:
+        logger.exception("a callback after a flush failed")

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.replicas import NotYetTold
+from odradek.coordinator.cluster.view import RECOVERING
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue, AlterPartitionRequest
 from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
+from odradek.coordinator.replication.read_replica import preferred_read_replica
 from odradek.coordinator.replication.replica_state import (
     BeginEpoch,
     FollowerRead,
@@ -26,6 +29,7 @@ from odradek.wire.messages import alter_partition as wire
 if TYPE_CHECKING:
     from odradek.apis.replicas import FetchingReplica
     from odradek.coordinator.cluster.view import ClusterView, PartitionView
+    from odradek.coordinator.replication.replication_quota import ReplicationQuota
     from odradek.server.timers import Timers
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
@@ -34,6 +38,13 @@ logger = logging.getLogger("odradek.replication")
 
 Ask = Callable[[Any, Callable[[Any], None]], None]
 """Sends a request to the controllers and calls back with the response, or None."""
+
+
+EPOCHS_AGAIN_MS = 1_000
+"""Until leader epochs are written again that the disk has not taken."""
+
+SaveEpochs = Callable[["Partition", Callable[[KafkaError | None], None]], None]
+"""Puts the leader epochs of a partition on the disk, and calls back."""
 
 
 class LeaderSettings:
@@ -55,7 +66,12 @@ class LeaderSettings:
 
 
 class Leading:
-    """Implements `apis.replicas.Replicas`."""
+    """Implements `apis.replicas.Replicas`.
+
+    A new leader epoch goes to the disk in a worker: of a thousand partitions that fail over at once the event
+    loop would else wait for two thousand syncs. Until it is there followers wait for their answers
+    (KAFKA-7415): after a crash nobody would know where that epoch began. Clients do not wait.
+    """
 
     def __init__(
         self,
@@ -63,14 +79,24 @@ class Leading:
         store: LogStore,
         current_view: Callable[[], ClusterView],
         altering: Altering,
+        quota: ReplicationQuota,
+        timers: Timers,
+        save_epochs: SaveEpochs,
     ) -> None:
+        """`quota` is for what followers read here; `save_epochs` writes leader epochs in a worker."""
         self.leaders: dict[ReplicaKey, LeaderState] = {}
         self._settings = settings
         self._store = store
         self._current_view = current_view
         self._altering = altering
+        self._quota = quota
         altering.tell = self.altered
+        self._timers = timers
+        self._save_epochs = save_epochs
+        self._unsaved: set[ReplicaKey] = set()
+        """Their leader epochs may not be on the disk yet."""
         self._wakes: dict[ReplicaKey, tuple[Partition, Callable[[], None]]] = {}
+        self._low_watermark_wakes: dict[ReplicaKey, list[Callable[[], None]]] = {}
 
     # Views
 
@@ -83,6 +109,13 @@ class Leading:
                 key, self._settings.node_id, LocalReplicaLog(partition), self._broker, settings
             )
             self.leaders[key] = leader
+        if view.leader_recovery_state == RECOVERING and view.leader_epoch > leader.leader_epoch:
+            logger.warning(
+                "%s-%d: elected uncleanly in epoch %d: what other replicas have from offset %d on is lost",
+                *key,
+                view.leader_epoch,
+                partition.log_end_offset,
+            )
         partition.follow_leader_epoch(view.leader_epoch)
         partition.appender.high_watermark.refuse(None)
         self._apply(leader.lead(view, monotonic_ms()))
@@ -100,11 +133,18 @@ class Leading:
         if leader is None:
             return
         watched = self._wakes.pop(key, None)
+        self._unsaved.discard(key)
         self._altering.forget(key)
         if watched is not None:
             partition, wake = watched
             partition.unwatch(wake)
             partition.appender.high_watermark.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._wake_low_watermark(key)
+
+    def brokers_changed(self) -> None:
+        """One that has gone is not waited for: low watermarks may be other ones."""
+        for key in list(self._low_watermark_wakes):
+            self._wake_low_watermark(key)
 
     def shrink(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""
@@ -123,7 +163,13 @@ class Leading:
         if key in self._wakes:
             return
 
+        log = partition.log
+
         def wake() -> None:
+            nonlocal log
+            if partition.log is not log:
+                log = partition.log
+                self._begin_again(partition, leader)
             self._apply(leader.appended(monotonic_ms()))
 
         self._wakes[key] = partition, wake
@@ -140,7 +186,11 @@ class Leading:
         last_fetched_epoch: int,
     ) -> FollowerRead:
         """See `apis.replicas.Replicas`."""
-        return self._leader(key).read_for_follower(replica.id, leader_epoch, fetch_offset, last_fetched_epoch)
+        leader = self._leader(key)
+        if key in self._unsaved:
+            leader.check_follower(replica.id, leader_epoch)
+            raise NotYetTold
+        return leader.read_for_follower(replica.id, leader_epoch, fetch_offset, last_fetched_epoch)
 
     def fetched(
         self,
@@ -155,6 +205,19 @@ class Leading:
         self._apply(
             leader.fetched(replica.id, fetch_offset, log_start_offset, replica.epoch, read, monotonic_ms())
         )
+        if key in self._low_watermark_wakes:
+            self._wake_low_watermark(key)
+
+    def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
+        """See `apis.replicas.Replicas`."""
+        quota = self._quota
+        if not quota.is_throttled(key) or not quota.is_exceeded(monotonic_ms()):
+            return False
+        return replica.id not in self._leader(key).in_sync.isr
+
+    def sent(self, key: ReplicaKey, size_bytes: int) -> None:
+        """See `apis.replicas.Replicas`."""
+        self._quota.record(key, size_bytes, monotonic_ms())
 
     def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
         """See `apis.replicas.Replicas`."""
@@ -171,6 +234,41 @@ class Leading:
         """See `apis.replicas.Replicas`."""
         leader = self.leaders.get(key)
         return leader is None or leader.has_offsets
+
+    def low_watermark(self, key: ReplicaKey) -> int | None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return None if leader is None else leader.low_watermark()
+
+    def watch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """See `apis.replicas.Replicas`."""
+        self._low_watermark_wakes.setdefault(key, []).append(wake)
+
+    def unwatch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """See `apis.replicas.Replicas`."""
+        wakes = self._low_watermark_wakes.get(key, [])
+        if wake in wakes:
+            wakes.remove(wake)
+        if not wakes:
+            self._low_watermark_wakes.pop(key, None)
+
+    def _wake_low_watermark(self, key: ReplicaKey) -> None:
+        for wake in list(self._low_watermark_wakes.get(key, ())):
+            wake()
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """See `apis.replicas.Replicas`."""
+        return self._settings.selects_by_rack
+
+    def preferred_read_replica(self, key: ReplicaKey, rack: str, fetch_offset: int) -> int | None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return None if leader is None else preferred_read_replica(leader, rack, fetch_offset, self._rack_of)
+
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._current_view().brokers.get(node_id)
+        return None if broker is None else broker.rack
 
     def _leader(self, key: ReplicaKey) -> LeaderState:
         leader = self.leaders.get(key)
@@ -193,7 +291,30 @@ class Leading:
             if isinstance(effect, HighWatermark):
                 partition.advance_high_watermark(effect.offset)
             else:
-                _begin_epoch(partition, effect)
+                self._begin_epoch(partition, effect)
+
+    def _begin_epoch(self, partition: Partition, effect: BeginEpoch) -> None:
+        partition.log.leader_epochs.assign(effect.leader_epoch, effect.start_offset)
+        self._unsaved.add(effect.key)
+        self._save_epochs(partition, partial(self._saved, partition, effect))
+
+    def _saved(self, partition: Partition, begun: BeginEpoch, error: KafkaError | None) -> None:
+        leader = self.leaders.get(begun.key)
+        if leader is None or leader.leader_epoch != begun.leader_epoch:
+            return
+        if error is not None:
+            logger.warning("%s-%d: its leader epoch is not on the disk yet: %s", *begun.key, error)
+            self._timers.after(EPOCHS_AGAIN_MS, partial(self._begin_again, partition, leader))
+            return
+        self._unsaved.discard(begun.key)
+        partition.appender.high_watermark.wake()
+
+    def _begin_again(self, partition: Partition, leader: LeaderState) -> None:
+        """The disk has not taken the epoch; or the partition is back from a rescan, which has found the
+        epochs of batches only."""
+        if self.leaders.get(leader.key) is leader:
+            start_offset = min(leader.epoch_start_offset, partition.log_end_offset)
+            self._begin_epoch(partition, BeginEpoch(leader.key, leader.leader_epoch, start_offset))
 
     def altered(self, change: AlterIsr, answer: AlteredIsr | ErrorCode) -> None:
         """The controller's answer."""
@@ -202,14 +323,6 @@ class Leading:
             if isinstance(answer, ErrorCode):
                 logger.info("%s-%d: the ISR is not changed: %s", *change.key, answer.name)
             self._apply(leader.altered(change, answer, monotonic_ms()))
-
-
-def _begin_epoch(partition: Partition, effect: BeginEpoch) -> None:
-    partition.log.leader_epochs.assign(effect.leader_epoch, effect.start_offset)
-    try:
-        partition.log.durability.save_leader_epochs()
-    except OSError as error:
-        partition.availability.take_offline(f"its leader epochs cannot be written: {error}")
 
 
 class Altering:

@@ -26,6 +26,7 @@ from odradek.server.bound import Bound, bind_ports, lock_store
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.deciding import Deciding
 from odradek.server.new_topics import NewTopicResult, NewTopics
+from odradek.server.peers import SetupTimeout
 from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -317,7 +318,9 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     controllers = [Controller(one.id, one.host, one.port) for one in cluster.controllers]
     cluster_id = claimed.cluster_id
     if cluster_id is None:
-        cluster_id = await find_cluster_id(controllers, cluster.controller_quorum_request_timeout_ms)
+        timeout_ms = cluster.controller_quorum_request_timeout_ms
+        setup = _setup_timeout(cluster)
+        cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
         node=node,
@@ -342,10 +345,12 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
 
 def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replication:
     """Replication begins before clients are served. `ending` gets what ends it."""
+    from odradek.config.option_list import RACK_AWARE_SELECTOR
     from odradek.server.following import Following
     from odradek.server.leading import Altering, Leading
     from odradek.server.replica_log import ReplicationSettings
     from odradek.server.replication import Replication
+    from odradek.server.throttles import Throttles
 
     node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
     config, cluster = node.config.replication, node.config.cluster
@@ -360,7 +365,9 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         partition_max_bytes=config.replica_fetch_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
         socket_timeout_ms=config.replica_socket_timeout_ms,
+        receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
         fetchers_per_leader=config.num_replica_fetchers,
+        selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
     )
 
     def current_view() -> ClusterView:
@@ -369,13 +376,36 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     def broker_epoch() -> int:
         return member.broker_epoch
 
+    throttles = Throttles(
+        node.id, config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000
+    )
+    opened.bound.reconfiguration.register(throttles.follow)
+    throttles.begin(member.view)
+    member.publisher.subscribe(throttles.view_changed)
     altering = Altering(node.id, broker_epoch, current_view, member.ask_for_isr, schedule.timers)
     replication = Replication(
         settings,
         store,
         schedule.timers,
-        Leading(settings, store, current_view, altering),
-        Following(settings, store, schedule, current_view, broker_epoch, node.now_ms),
+        Leading(
+            settings,
+            store,
+            current_view,
+            altering,
+            throttles.leader,
+            schedule.timers,
+            schedule.turn.flushes.save_epochs,
+        ),
+        Following(
+            settings,
+            store,
+            schedule,
+            current_view,
+            broker_epoch,
+            node.now_ms,
+            throttles.follower,
+            _setup_timeout(cluster),
+        ),
     )
     ending.callback(replication.close)
     replication.begin(member.view)
@@ -396,7 +426,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     def current_view() -> ClusterView:
         return member.view
 
-    peers = BrokerPeers(node.id, cluster.inter_broker_listener.name, cluster.request_timeout_ms, current_view)
+    listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
+    peers = BrokerPeers(node.id, listener, timeout_ms, _setup_timeout(cluster), current_view)
     ending.callback(peers.close)
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
@@ -410,6 +441,12 @@ def deciding_of(member: Member) -> Deciding:
         forward=member.forward,
         homes=member.homes,
         controller_versions=lambda: member.controller_versions,
+    )
+
+
+def _setup_timeout(cluster: ClusterConfig) -> SetupTimeout:
+    return SetupTimeout(
+        cluster.socket_connection_setup_timeout_ms, cluster.socket_connection_setup_timeout_max_ms
     )
 
 
@@ -449,6 +486,9 @@ def _link_settings(
         ),
         request_timeout_ms=cluster.controller_quorum_request_timeout_ms,
         socket_timeout_ms=cluster.controller_socket_timeout_ms,
+        fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
+        snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
+        setup=_setup_timeout(cluster),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.schema import Message
 
-__all__ = ["Peer", "PeerLost", "common_version", "connect"]
+__all__ = ["Peer", "PeerLost", "SetupTimeout", "client_id_of", "common_version", "connect"]
 
 logger = logging.getLogger("odradek.peers")
 
@@ -27,6 +28,7 @@ RECEIVE_BYTES = 65_536
 RESPONSE_BYTES_MAX = 1_073_741_824
 """Bound of one response, in case that a peer sends nonsense."""
 _API_VERSIONS_VERSION = 3
+SETUP_JITTER = 0.2
 
 
 class PeerLost(ConnectionError):
@@ -44,13 +46,14 @@ class _Asked(NamedTuple):
 class Peer(asyncio.BufferedProtocol):
     """`ask` on the event loop that made it. `on_lost` is called once, when the connection has ended."""
 
-    def __init__(self, name: str, client_id: str) -> None:
+    def __init__(self, name: str, client_id: str, receive_buffer_bytes: int = -1) -> None:
         self.name = name
         """For messages: the address, and what it is the address of."""
         self.versions: dict[int, tuple[int, int]] = {}
         """First and last version by API key, as the peer has said; empty where it was not asked."""
         self.on_lost: Callable[[], object] | None = None
         self._client_id = client_id
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._transport: asyncio.Transport | None = None
         self._asked: deque[_Asked] = deque()
         self._correlation_id = 0
@@ -100,6 +103,8 @@ class Peer(asyncio.BufferedProtocol):
         connected = transport.get_extra_info("socket")
         if connected is not None:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._receive_buffer_bytes > 0:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -165,18 +170,71 @@ class Peer(asyncio.BufferedProtocol):
                 one.answer.set_exception(self._error)
 
 
+def client_id_of(node_id: int) -> str:
+    """With which a node asks others: their logs, and whoever stands between them, know it by that."""
+    return f"broker-{node_id}"
+
+
+class SetupTimeout:
+    """How long a TCP connection to an address may take to be made: `first_ms`, twice as long after each
+    failure in a row, up to `max_ms`, and up to a fifth more or less, so that many nodes do not come together.
+
+    Source: `socket.connection.setup.timeout.ms` and `.max.ms`; ClusterConnectionStates of Kafka (KIP-601).
+    """
+
+    def __init__(
+        self,
+        first_ms: float = 10_000,
+        max_ms: float = 30_000,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._first_ms = first_ms
+        self._max_ms = max_ms
+        self._uniform = uniform
+        self._failures: dict[tuple[str, int], int] = {}
+
+    def limit_ms(self, address: tuple[str, int]) -> float:
+        """Of the next attempt."""
+        # 2^30 times the first is above any maximum.
+        limit_ms = min(self._first_ms * 2.0 ** min(self._failures.get(address, 0), 30), self._max_ms)
+        return limit_ms * self._uniform(1 - SETUP_JITTER, 1 + SETUP_JITTER)
+
+    def ended(self, address: tuple[str, int], *, is_connected: bool) -> None:
+        """The result of an attempt."""
+        if is_connected:
+            self._failures.pop(address, None)
+        else:
+            self._failures[address] = self._failures.get(address, 0) + 1
+
+
 async def connect(
-    host: str, port: int, *, name: str, client_id: str, timeout_ms: float, asks_versions: bool = True
+    host: str,
+    port: int,
+    *,
+    name: str,
+    client_id: str,
+    timeout_ms: float,
+    setup: SetupTimeout,
+    asks_versions: bool = True,
+    receive_buffer_bytes: int = -1,
 ) -> Peer:
-    """A connection that is ready, with the versions that the peer serves. Raises PeerLost."""
-    peer = Peer(f"{name} at {host}:{port}", client_id)
+    """A connection that is ready, with the versions that the peer serves. Raises PeerLost. A
+    `receive_buffer_bytes` of -1 is the system's default."""
+    peer = Peer(f"{name} at {host}:{port}", client_id, receive_buffer_bytes)
+    limit_ms = timeout_ms
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            await asyncio.get_running_loop().create_connection(lambda: peer, host, port)
+            limit_ms = min(setup.limit_ms((host, port)), timeout_ms)
+            async with asyncio.timeout(limit_ms / 1000):
+                await asyncio.get_running_loop().create_connection(lambda: peer, host, port)
+            setup.ended((host, port), is_connected=True)
+            limit_ms = timeout_ms
             if asks_versions:
                 await _ask_versions(peer)
     except (OSError, TimeoutError) as error:
-        reason = f"no answer within {timeout_ms:g} ms" if isinstance(error, TimeoutError) else str(error)
+        if not peer.is_open:
+            setup.ended((host, port), is_connected=False)
+        reason = f"no answer within {limit_ms:.0f} ms" if isinstance(error, TimeoutError) else str(error)
         lost = error if isinstance(error, PeerLost) else PeerLost(f"{peer.name}: {reason}")
         peer.close(lost)
         raise lost from error

@@ -23,7 +23,11 @@ class ReplicationSettings:
     partition_max_bytes: int = 1_048_576
     backoff_ms: int = 1_000
     socket_timeout_ms: int = 30_000
+    receive_buffer_bytes: int = -1
+    """`replica.socket.receive.buffer.bytes`; -1: the system's default."""
     fetchers_per_leader: int = 1
+    selects_by_rack: bool = False
+    """`replica.selector.class` is the one that goes by racks."""
 
 
 class LocalReplicaLog:

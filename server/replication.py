@@ -3,16 +3,18 @@
 Of a partition with other replicas this node leads (`leading.py`), follows (`following.py`), or has nothing to
 do; the pure machines are in `coordinator/replication`. Partitions with one replica are not here. All of it
 runs on the node's event loop. A log that is being changed by a work is left alone until its end: views of it
-wait.
+wait. One whose disk does not answer is neither led nor followed until it is back.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.replication.transitions import Delete, Follow, Known, Lead, transition
 from odradek.coordinator.replication.values import ReplicaKey
+from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from odradek.server.replica_log import ReplicationSettings
     from odradek.server.timers import Timers
     from odradek.storage.directories.store import LogStore
+    from odradek.storage.log.partition import Partition
+
+logger = logging.getLogger("odradek.replication")
+
+OFFLINE_LOOK_MS = 1_000
+"""Between two looks at replicas that are offline."""
 
 
 class Replication:
@@ -42,11 +50,18 @@ class Replication:
         self._timers = timers
         self._known: dict[ReplicaKey, Known] = {}
         self._held: dict[ReplicaKey, tuple[TopicView, PartitionView | None]] = {}
+        self._offline: set[ReplicaKey] = set()
+        """Replicas that are neither led nor followed, since their disk does not answer."""
+        self._is_waiting = False
+        self._view: ClusterView | None = None
         self._end_looking: Callable[[], None] | None = None
         following.when_free = self._take_held
+        following.when_offline = self._went_offline
+        store.failing_disks.has_substitute = self.has_substitute
 
     def begin(self, view: ClusterView) -> None:
         """The replicas of this node by the view with which it starts."""
+        self._view = view
         for topic in view.topics.values():
             for partition in topic.partitions:
                 if self._is_here(partition):
@@ -57,6 +72,7 @@ class Replication:
 
     def view_changed(self, view: ClusterView, change: ClusterChange) -> None:
         """To be called before the coordinators learn of the view."""
+        self._view = view
         for topic in change.deleted:
             for partition in topic.partitions:
                 self._take(topic, None, partition.index)
@@ -67,6 +83,7 @@ class Replication:
             elif before is not None and self._is_here(before):
                 self._take(one.topic, None, after.index)
         if change.brokers:
+            self.leading.brokers_changed()
             self.following.brokers_changed(change.brokers)
         self.following.pump()
 
@@ -74,6 +91,7 @@ class Replication:
         """Nothing is fetched and asked any more."""
         if self._end_looking is not None:
             self._end_looking()
+            self._end_looking = None
         self.following.close()
         for key in list(self.leading.leaders):
             self.leading.resign(key)
@@ -97,16 +115,22 @@ class Replication:
         if self.following.is_busy(key):
             self._held[key] = topic, view
             return
-        partition = self._store.get(*key)
-        if view is None or partition is None or not partition.is_available:
+        self._offline.discard(key)
+        if view is None:
             self._drop(key)
             return
-        if len(view.replicas) == 1:
-            if key in self._known:
-                partition.set_replicated(False)
-                self._drop(key)
-                if view.leader == self._settings.node_id:
-                    partition.appender.high_watermark.refuse(None)
+        is_alone = len(view.replicas) == 1
+        if is_alone and key not in self._known:
+            return
+        partition = self._partition(key)
+        if partition is None or not (partition.is_available or self._goes_on_leading(key, view)):
+            self._went_offline(key)
+            return
+        if is_alone:
+            partition.set_replicated(False)
+            self._drop(key)
+            if view.leader == self._settings.node_id:
+                partition.appender.high_watermark.refuse(None)
             return
         known = self.leading.known(key) or self._known.get(key, Known())
         decided = transition(self._settings.node_id, known, view, is_in_shutdown=self.is_in_shutdown)
@@ -129,3 +153,65 @@ class Replication:
         self.leading.resign(key)
         self.following.stop(key)
         self._known.pop(key, None)
+
+    # Disks
+
+    def _partition(self, key: ReplicaKey) -> Partition | None:
+        try:
+            return self._store.get(*key)
+        except KafkaError:
+            return None  # the store has told it
+
+    def _goes_on_leading(self, key: ReplicaKey, view: PartitionView) -> bool:
+        """Also while the disk does not answer: a leader that began anew in the same epoch would not know
+        which change of the ISR is on its way."""
+        return view.leader == self._settings.node_id and key in self.leading.leaders
+
+    def _went_offline(self, key: ReplicaKey) -> None:
+        self._drop(key)
+        if self._store.failing_disks.may_return(key):
+            self._offline.add(key)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._offline and not self._is_waiting:
+            self._is_waiting = True
+            self._timers.after(OFFLINE_LOOK_MS, self._look_at_offline)
+
+    def _look_at_offline(self) -> None:
+        """Takes up those that are back, by the newest view."""
+        self._is_waiting = False
+        if self._end_looking is None:
+            return
+        for key in list(self._offline):
+            if not self._store.failing_disks.may_return(key):
+                self._offline.discard(key)
+            elif (partition := self._partition(key)) is not None and partition.is_available:
+                self._take_up(key)
+        self._look_later()
+        self.following.pump()
+
+    def _take_up(self, key: ReplicaKey) -> None:
+        self._offline.discard(key)
+        found = self._found(key)
+        if found is not None:
+            logger.info("%s-%d is back, and is replicated again", *key)
+            self._take(*found, key[1])
+
+    def _found(self, key: ReplicaKey) -> tuple[TopicView, PartitionView] | None:
+        """A replica of this node by the newest view."""
+        topic = None if self._view is None else self._view.topic(key[0])
+        if topic is None or key[1] >= len(topic.partitions):
+            return None
+        partition = topic.partitions[key[1]]
+        return (topic, partition) if self._is_here(partition) else None
+
+    def has_substitute(self, key: ReplicaKey, leads: bool) -> bool:
+        """Whether this node counts as one that has all that is committed, and another one does too, which may
+        lead in its place (ISR, ELR: KIP-966). With `leads`: whether this node leads it besides."""
+        found = self._found(key)
+        if found is None:
+            return False
+        view, node_id = found[1], self._settings.node_id
+        clean = {*view.isr, *view.elr}
+        return node_id in clean and len(clean) > 1 and (view.leader == node_id or not leads)

@@ -14,7 +14,7 @@ its headers; the jars need Maven and a JDK besides. Where there is no C compiler
 
 from __future__ import annotations
 
-import hashlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -26,8 +26,25 @@ import sysconfig
 import tarfile
 import tempfile
 import tomllib
+from types import ModuleType
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def _maven_jars() -> ModuleType:
+    """A module of the package, which nothing has installed yet."""
+    path = CHECKOUT / "server" / "maven_jars.py"
+    found = importlib.util.spec_from_file_location("maven_jars", path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+maven_jars = _maven_jars()
+cache, digest = maven_jars.cache, maven_jars.digest
+fresh, settle = maven_jars.fresh, maven_jars.settle
 
 EXTRAS = {
     "serve": "",
@@ -41,21 +58,14 @@ EXTRAS = {
 PINNED = {"spark": ["pyspark==4.0.0"], "spark-3.5": ["pyspark==3.5.7"]}
 """What an environment holds at one version, because its jars are of that version."""
 
-_KAFKA_PARTS = ["kafka_2.13", "kafka-tools", "kafka-shell", "kafka-streams"]
-_LOGGING = [
-    "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-    "org.apache.logging.log4j:log4j-core:2.24.3",
-    "org.apache.logging.log4j:log4j-1.2-api:2.24.3",
-    "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.21.2",
-]
 ZIGLANG = "ziglang==0.17.1"
 """A C compiler for a system that has none."""
 
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 
 JARS: dict[str, tuple[list[str], list[str]]] = {
-    "kafka-4.3.1": ([f"org.apache.kafka:{part}:4.3.1" for part in _KAFKA_PARTS] + _LOGGING, []),
-    "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in _KAFKA_PARTS], []),
+    "kafka-4.3.1": (maven_jars.KAFKA, []),
+    "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in maven_jars.KAFKA_PARTS], []),
     "kafka-0.10.2.2": (["org.apache.kafka:kafka_2.11:0.10.2.2"], []),
     "kafka-0.10.0.1": (["org.apache.kafka:kafka_2.11:0.10.0.1"], []),
     "kafka-0.9.0.1": (["org.apache.kafka:kafka_2.11:0.9.0.1"], []),
@@ -79,50 +89,18 @@ SYSTEM_TOOLS = [
 """Program, what it is, Debian package."""
 
 
-def cache() -> pathlib.Path:
-    """The folder for everything that is made once: $ODRADEK_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("ODRADEK_CACHE")
-    if not chosen:
-        chosen = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "odradek")
-    folder = pathlib.Path(chosen).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _fresh(target: pathlib.Path) -> pathlib.Path:
-    """An empty folder beside `target`, to be renamed to it when it is complete."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-
-
-def _settle(made: pathlib.Path, target: pathlib.Path) -> None:
-    try:
-        made.rename(target)
-    except OSError:  # another run was faster; its result is as good
-        shutil.rmtree(made, ignore_errors=True)
-        if not target.exists():
-            raise
-
-
 # -- virtual environments
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()[:16]
 
 
 def _requirements_digest() -> str:
     files = [
         path for name in ("pyproject.toml", "setup.cfg", "setup.py") if (path := CHECKOUT / name).exists()
     ]
-    return _digest(
+    return digest(
         sys.version.encode(),
         sysconfig.get_platform().encode(),
         str(CHECKOUT).encode(),  # the install points into this checkout
@@ -145,7 +123,7 @@ def _compiled_digest() -> str:
     sources = sorted(
         path for folder in folders for end in ("pyx", "pxd", "h") for path in folder.glob(f"*.{end}")
     )
-    return _digest(*(path.read_bytes() for path in sources))
+    return digest(*(path.read_bytes() for path in sources))
 
 
 def _needs_building(compiled: pathlib.Path) -> bool:
@@ -199,10 +177,10 @@ def zig_compiler(*options: str) -> dict[str, str]:
     folder = cache() / f"{ZIGLANG}-{sysconfig.get_platform()}"
     if not folder.exists():
         _say(f"fetching a C compiler: {ZIGLANG}")
-        made = _fresh(folder)
+        made = fresh(folder)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--target", str(made), ZIGLANG], check=True, stdout=sys.stderr)
-        _settle(made, folder)
+        settle(made, folder)
     # For any processor of this kind and not for ours alone, as other compilers do it.
     command = shlex.join([str(folder / "ziglang" / "zig"), "cc", "-mcpu=baseline", *options])
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache() / "zig"))
@@ -214,7 +192,7 @@ def zig_compiler(*options: str) -> dict[str, str]:
 
 def tools(*packages: str) -> pathlib.Path:
     """A virtual environment with these packages and nothing of ours, whose `bin` has their programs."""
-    folder = cache() / f"tools-{'-'.join(packages)}-{_digest(sys.version.encode())}"
+    folder = cache() / f"tools-{'-'.join(packages)}-{digest(sys.version.encode())}"
     ready = folder / ".ready"
     if not ready.exists():
         _say(f"fetching {', '.join(packages)}")
@@ -236,14 +214,14 @@ def wheels(*others: str, python: str = sys.executable) -> pathlib.Path:
     wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *others]
     version = subprocess.check_output([python, "-c", "import sys; print(sys.version)"], text=True)
     platform = (version, sysconfig.get_platform())
-    folder = cache() / f"wheels-{_digest(repr((wanted, platform)).encode())}"
+    folder = cache() / f"wheels-{digest(repr((wanted, platform)).encode())}"
     if folder.exists():
         return folder
     _say(f"fetching the wheels of {', '.join(wanted)}")
-    made = _fresh(folder)
+    made = fresh(folder)
     pip = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--wheel-dir", str(made), *wanted], check=True, stdout=sys.stderr)
-    _settle(made, folder)
+    settle(made, folder)
     return folder
 
 
@@ -255,37 +233,9 @@ def only_from(folder: pathlib.Path) -> dict[str, str]:
 # -- jars
 
 
-def _dependency(coordinates: str, exclusions: list[str]) -> str:
-    group, artifact, version = coordinates.split(":")
-    excluded = "".join(
-        "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
-        for one in exclusions
-    )
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"<exclusions>{excluded}</exclusions></dependency>"
-    )
-
-
 def jars(name: str) -> pathlib.Path:
     """A folder with the jars of one set and of all that they need at run time."""
-    wanted, exclusions = JARS[name]
-    folder = cache() / "jars" / f"{name}-{_digest(repr((wanted, exclusions)).encode())}"
-    if folder.exists():
-        return folder
-    _say(f"fetching the jars of {name}")
-    made = _fresh(folder)
-    with tempfile.TemporaryDirectory(prefix="odradek-pom-") as work:
-        dependencies = "".join(_dependency(one, exclusions) for one in wanted)
-        pathlib.Path(work, "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            "<groupId>odradek</groupId><artifactId>jars</artifactId><version>1</version>"
-            f"<dependencies>{dependencies}</dependencies></project>"
-        )
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*command, f"-DoutputDirectory={made}"], cwd=work, check=True, stdout=sys.stderr)
-    _settle(made, folder)
-    return folder
+    return maven_jars.fetch(name, *JARS[name], _say)
 
 
 # -- source packages
@@ -301,7 +251,7 @@ def source(project: str) -> pathlib.Path:
     if folder.exists():
         return folder
     _say(f"fetching the source package of {project} {version}")
-    made = _fresh(folder)
+    made = fresh(folder)
     with tempfile.TemporaryDirectory(prefix="odradek-source-") as work:
         pip = [str(python), "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
         subprocess.run([*pip, "-d", work, f"{project}=={version}"], check=True, stdout=sys.stderr)
@@ -311,7 +261,7 @@ def source(project: str) -> pathlib.Path:
         (unpacked,) = (path for path in pathlib.Path(work).iterdir() if path.is_dir())
         for path in unpacked.iterdir():
             shutil.move(str(path), made / path.name)
-    _settle(made, folder)
+    settle(made, folder)
     return folder
 
 
@@ -327,12 +277,12 @@ def go_programs(module: pathlib.Path) -> pathlib.Path:
     """A folder with the built programs of a Go module, each under the name of its folder."""
     _need("go", "Go", "golang-go")
     sources = sorted([*module.glob("go.*"), *module.glob("*/*.go")])
-    folder = cache() / f"go-{_digest(*(path.read_bytes() for path in sources))}"
+    folder = cache() / f"go-{digest(*(path.read_bytes() for path in sources))}"
     if not folder.exists():
         _say("building the programs in Go")
-        made = _fresh(folder)
+        made = fresh(folder)
         subprocess.run(["go", "build", "-o", f"{made}/", "./..."], cwd=module, check=True, stdout=sys.stderr)
-        _settle(made, folder)
+        settle(made, folder)
     return folder
 
 
@@ -342,20 +292,20 @@ def rust_programs(package: pathlib.Path) -> pathlib.Path:
     for program, what in (("make", "make"), ("g++", "a C++ compiler")):
         _need(program, what, program)
     sources = sorted([*package.glob("Cargo.*"), *package.glob("src/**/*.rs")])
-    folder = cache() / f"rust-{_digest(*(path.read_bytes() for path in sources))}"
+    folder = cache() / f"rust-{digest(*(path.read_bytes() for path in sources))}"
     if not folder.exists():
         _say("building the programs in Rust")
-        made = _fresh(folder)
+        made = fresh(folder)
         # The dependencies stay compiled in a folder of their own, so that a changed program costs seconds.
         target = (
             cache()
-            / f"rust-target-{_digest(*(path.read_bytes() for path in sorted(package.glob('Cargo.*'))))}"
+            / f"rust-target-{digest(*(path.read_bytes() for path in sorted(package.glob('Cargo.*'))))}"
         )
         command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
         subprocess.run(command, cwd=package, check=True, stdout=sys.stderr)
         for source in package.glob("src/bin/*.rs"):
             shutil.copy(target / "debug" / source.stem, made)
-        _settle(made, folder)
+        settle(made, folder)
     return folder
 
 
@@ -364,15 +314,15 @@ def node_modules(project: pathlib.Path) -> pathlib.Path:
     _need("node", "Node", "nodejs")
     _need("npm", "npm", "npm")
     files = [project / name for name in ("package.json", "package-lock.json")]
-    folder = cache() / f"node-{_digest(*(path.read_bytes() for path in files))}"
+    folder = cache() / f"node-{digest(*(path.read_bytes() for path in files))}"
     if not folder.exists():
         _say("fetching the packages of Node")
-        made = _fresh(folder)
+        made = fresh(folder)
         for path in files:
             shutil.copy(path, made)
         command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
         subprocess.run(command, cwd=made, check=True, stdout=sys.stderr)
-        _settle(made, folder)
+        settle(made, folder)
     return folder / "node_modules"
 
 
@@ -437,3 +387,5 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except subprocess.CalledProcessError as failure:
         sys.exit(f"this command failed with status {failure.returncode}: {' '.join(map(str, failure.cmd))}")
+    except maven_jars.JarsMissing as failure:
+        sys.exit(str(failure))

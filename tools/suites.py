@@ -244,7 +244,7 @@ def main(names: list[str]) -> int:
     for name in names:
         try:
             outcomes[name] = run(name)
-        except subprocess.CalledProcessError as failure:
+        except subprocess.SubprocessError as failure:
             print(f"set-up of {name} failed: {failure}", file=sys.stderr)
             outcomes[name] = (False, 0.0, 0.0)
     print(f"\n{'suite':<18}{'outcome':<10}{'set-up':>9}{'tests':>9}")

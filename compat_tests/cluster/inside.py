@@ -12,13 +12,15 @@ from compat_tests.quorum import INTERNAL_TOPICS, AnyControllers, broker_properti
 from compat_tests.reference import free_port
 from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
+from odradek.server.timers import wall_clock_ms
 
 T = TypeVar("T")
 SECONDS = 60
 
 
 class Inside:
-    """`directories` are its log directories, under `folder`. Runs from `start` to `stop`, and again."""
+    """`directories` are its log directories, under `folder`; `now_ms` is its wall clock. Runs from `start` to
+    `stop`, and again."""
 
     def __init__(
         self,
@@ -28,8 +30,10 @@ class Inside:
         *,
         directories: int = 1,
         properties: Mapping[str, str] | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.node_id = node_id
+        self._now_ms = now_ms
         self.directories = [folder / f"data-{number}" for number in range(directories)]
         self.port = free_port()
         self._controllers = controllers
@@ -58,7 +62,9 @@ class Inside:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.server = BrokerServer(load(self._config, cluster_id=self._controllers.cluster_id))
+        self.server = BrokerServer(
+            load(self._config, cluster_id=self._controllers.cluster_id), now_ms=self._now_ms
+        )
         try:
             self._run(self.server.start())
         except BaseException:

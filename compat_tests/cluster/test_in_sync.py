@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,8 @@ from odradek.wire.records import Record, build_batch
 
 LEADER, FOLLOWER = 41, 42
 LAG = {"replica.lag.time.max.ms": "2000"}
+POLL_SECONDS = 0.5
+"""replica.fetch.wait.max.ms"""
 
 
 @pytest.fixture
@@ -61,4 +64,23 @@ def test_a_follower_that_stops_leaves_the_isr_and_comes_back(
     os.kill(follower.pid, signal.SIGCONT)
     wait_until(lambda: isr_of(leader.bootstrap_servers, topic) == both, "it is back", seconds=60)
     assert produce(side, topic, -1) is ErrorCode.NONE
+    side.close()
+
+
+def test_a_record_does_not_wait_for_the_partitions_beside_it(
+    leader: OdradekMember, follower: OdradekMember
+) -> None:
+    """A follower's fetch is one long poll for all that it follows of a leader. It tells of an append at once,
+    and not only when the poll is over."""
+    topics, both = ("busy", "idle"), {LEADER, FOLLOWER}
+    for topic in topics:
+        create(leader.bootstrap_servers, topic, [LEADER, FOLLOWER], min_insync_replicas="2")
+        wait_until(lambda topic=topic: isr_of(leader.bootstrap_servers, topic) == both, "in sync", seconds=30)  # type: ignore[misc]
+    side = Side("leader", leader.bootstrap_servers)
+    answers = [produce(side, "busy", -1)]
+    begin = time.monotonic()
+    answers += [produce(side, "busy", -1) for _ in range(20)]
+    seconds = time.monotonic() - begin
+    assert set(answers) == {ErrorCode.NONE}
+    assert seconds < 20 * POLL_SECONDS / 2, f"{seconds:.1f} s for 20 records"
     side.close()

@@ -8,7 +8,9 @@
 
 One request is under way at a time. A controller that does not hear of a node for `broker.session.timeout.ms`
 fences it: the node loses what it leads, and its place in every ISR. It keeps its broker epoch, and is back
-with the next heartbeat. A node whose epoch is refused, since another process has registered with its id or it
+with the next heartbeat. While no controller answers a heartbeat is tried at its usual pace: a controller that
+is back gives each node one session to be heard of. (Kafka waits up to `broker.session.timeout.ms`, and may
+come too late.) A node whose epoch is refused, since another process has registered with its id or it
 was unregistered, goes on asking, as in Kafka: were it to register again, two processes would take turns.
 
 Source: KIP-631; BrokerLifecycleManager of Kafka 4.3.
@@ -159,7 +161,7 @@ class BrokerLifecycle:
         self._is_next_at_once = False
         delay_ms = FIRST_RETRY_MS << min(self._failures, 20)
         self._failures += 1
-        limit_ms = self.settings.session_timeout_ms
+        limit_ms = min(self.settings.heartbeat_interval_ms, self.settings.session_timeout_ms)
         if not self._is_registered:
             limit_ms = min(limit_ms, REGISTRATION_RETRY_MS_MAX)
         self.due_ms = now_ms + min(delay_ms, limit_ms)

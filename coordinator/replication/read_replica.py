@@ -10,9 +10,6 @@ from typing import NamedTuple
 
 from odradek.coordinator.replication.replica_state import LeaderState
 
-FIRST_FETCH_FROM_FOLLOWERS = 11
-"""A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
-
 Racks = Callable[[int], str | None]
 """The rack of a live broker by its id; None where it has none, or is fenced."""
 
@@ -36,15 +33,15 @@ def candidates(leader: LeaderState, fetch_offset: int) -> list[Candidate]:
 
 
 def preferred_read_replica(
-    leader: LeaderState, client_rack: str, fetch_offset: int, racks: Racks, *, replica_id: int = -1
+    leader: LeaderState, client_rack: str, fetch_offset: int, racks: Racks
 ) -> int | None:
-    """The follower in the client's rack that has most; None: the leader. A fetch of a replica
-    (`replica_id`) is never sent elsewhere (KAFKA-13778). The answer that names it has no records.
+    """The follower in the client's rack that has most; None: the leader. For consumers alone: a replica is
+    never sent elsewhere (KAFKA-13778). The answer that names it has no records.
     """
-    if replica_id >= 0 or not client_rack or not leader.is_leading:
+    if not client_rack or not leader.is_leading:
         return None
     if racks(leader.node_id) == client_rack:
         return None
     near = [one for one in candidates(leader, fetch_offset) if racks(one.replica_id) == client_rack]
-    best = max(near, key=lambda one: (one.log_end_offset, one.caught_up_ms), default=None)
+    best = max(near, key=lambda one: (one.log_end_offset, one.caught_up_ms, one.replica_id), default=None)
     return None if best is None else best.replica_id

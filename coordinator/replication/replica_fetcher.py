@@ -19,11 +19,16 @@ it (KAFKA-15510).
 
 OFFSET_OUT_OF_RANGE: if the leader's log ends earlier this one is cut there; if the leader's begins after the
 end of this one, this one begins anew there, with its high watermark (KAFKA-9491). It is never fatal
-(KAFKA-7414). An error of the disk or a bug takes out that partition alone, until its next leader epoch
-(KIP-461).
+(KAFKA-7414). After an error of the disk the same is tried again; who carries effects out stops to follow what
+is offline. A bug takes out that partition alone, until its next leader epoch (KIP-461).
 
-Effects change logs, which may take long: their partition is busy, and left out of requests, until `done`. Who
-carries them out holds back views of a busy partition.
+A partition that is throttled (`replication_quota.py`) and out of sync is left out of requests while the rate
+is over its limit, and looked at again after `replica.fetch.backoff.ms`.
+
+Effects change logs: their partition is busy until `done`. The next request waits for appends, as it tells the
+leader of them: without them it would wait there for other partitions, and the producers with it. A cut may
+take long; its partition is left out of requests until then. Who carries effects out holds back views of a
+busy partition.
 
 OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part. Requests are for
 Fetch 15 or later (KIP-903) and ListOffsets 4 or later.
@@ -39,6 +44,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from odradek.coordinator.replication.fetch_session import Asked, PartitionId, ReplicaFetchSession
+from odradek.coordinator.replication.replication_quota import ReplicationQuota
 from odradek.coordinator.replication.truncation import truncation_offset
 from odradek.coordinator.replication.values import UNKNOWN_EPOCH, ReplicaKey, ReplicaLog
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -60,8 +66,16 @@ from odradek.wire.schema import Records
 
 LATEST = -1
 EARLIEST = -2
-MAY_COME_RIGHT = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
-"""Of an append: the bytes were damaged on their way, or the leader's log was just being cut."""
+MAY_COME_RIGHT = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+    }
+)
+"""Of a change of the log: the bytes were damaged on their way, or the leader's log was just being cut; the
+disk is full, or the log may not be cut just now; it is on its way to another disk."""
 
 OF_THE_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 """A full fetch makes them good at once; other errors of a whole answer do not go so soon."""
@@ -152,6 +166,8 @@ class Fetched:
     phase: Phase = Phase.FETCHING
     delayed_until_ms: int | None = None
     is_busy: bool = False
+    is_in_sync: bool = False
+    """Whether the last answer has brought all that is committed; before the first one it is not known."""
 
     @property
     def id(self) -> PartitionId:
@@ -172,18 +188,25 @@ class ReplicaFetcher:
     """
 
     def __init__(
-        self, node_id: int, leader_id: int, broker_epoch: Callable[[], int], settings: FetcherSettings
+        self,
+        node_id: int,
+        leader_id: int,
+        broker_epoch: Callable[[], int],
+        settings: FetcherSettings,
+        quota: ReplicationQuota,
     ) -> None:
         self.node_id = node_id
         self.leader_id = leader_id
         self.broker_epoch = broker_epoch
         self.settings = settings
+        self.quota = quota
         self.partitions: dict[ReplicaKey, Fetched] = {}
         self._by_id: dict[PartitionId, Fetched] = {}
         self._unsettled: dict[PartitionId, None] = {}
         """Those that the session may not ask for as it does: the others cost nothing at a request."""
         self.session = ReplicaFetchSession()
         self._in_flight: FetchRequest | ListOffsetsRequest | None = None
+        self._appending: set[ReplicaKey] = set()
 
     # Which partitions
 
@@ -208,6 +231,7 @@ class ReplicaFetcher:
         one = self.partitions.pop(key, None)
         if one is not None:
             del self._by_id[one.id]
+            self._appending.discard(key)
             self._look_again(one)
 
     def log_changed(self, key: ReplicaKey) -> None:
@@ -231,13 +255,17 @@ class ReplicaFetcher:
     @property
     def wake_at_ms(self) -> int | None:
         """When the first delayed partition is tried again."""
+        if self._appending:
+            return None
         found = (self._by_id.get(place) for place in self._unsettled)
         delays = (one.delayed_until_ms for one in found if one is not None and not one.is_busy)
         return min((delay for delay in delays if delay is not None), default=None)
 
     def next_request(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
-        """What to send to the leader now; None while a request is under way, or there is nothing to ask."""
-        if self._in_flight is not None:
+        """What to send to the leader now; None while a request or an append is under way, or there is nothing
+        to ask.
+        """
+        if self._in_flight is not None or self._appending:
             return None
         found = [one for place in self._unsettled if (one := self._by_id.get(place)) is not None]
         asking = [one for one in found if one.phase in TIMESTAMPS and one.is_ready(now_ms)]
@@ -267,6 +295,8 @@ class ReplicaFetcher:
         """What the session has to ask otherwise. A partition that waits for a time or an answer stays
         unsettled; one that is busy, fenced or failed is looked at again when that has changed.
         """
+        if self.quota.is_exceeded(now_ms):
+            self._hold_back(now_ms)
         changes: dict[PartitionId, Asked | None] = {}
         for place in list(self._unsettled):
             one = self._by_id.get(place)
@@ -278,6 +308,15 @@ class ReplicaFetcher:
             if one is None or one.is_busy or not one.is_waiting:
                 del self._unsettled[place]
         return changes
+
+    def _hold_back(self, now_ms: int) -> None:
+        """Also those that the session asks for and that nothing was decided about since."""
+        for one in self.partitions.values():
+            if one.is_in_sync or one.phase is not Phase.FETCHING or not self.quota.is_throttled(one.key):
+                continue
+            if one.delayed_until_ms is None or one.delayed_until_ms <= now_ms:
+                one.delayed_until_ms = now_ms + self.settings.backoff_ms
+                self._look_again(one)
 
     def _asked(self, one: Fetched) -> FetchPartition:
         log = one.log
@@ -369,6 +408,7 @@ class ReplicaFetcher:
             diverging = data.diverging_epoch
             return [self._truncate(one, truncation_offset(one.log, diverging.epoch, diverging.end_offset))]
         else:
+            self.quota.record(one.key, len(data.records or b""), now_ms)
             return self._replicate(one, data)
         return []
 
@@ -377,12 +417,14 @@ class ReplicaFetcher:
         batches = whole_batches(data.records or b"", log, one.leader_epoch)
         if batches.cut_at is not None:
             return [self._truncate(one, batches.cut_at)]
+        one.is_in_sync = data.high_watermark <= batches.next_offset
         high_watermark = max(log.high_watermark, min(data.high_watermark, batches.next_offset))
         log_start_offset = max(log.log_start_offset, min(data.log_start_offset, high_watermark))
         is_where_it_was = (high_watermark, log_start_offset) == (log.high_watermark, log.log_start_offset)
         if is_where_it_was and not batches.records:
             return []
         one.is_busy = True
+        self._appending.add(one.key)
         return [Replicate(one.key, batches.records, batches.begin_at, high_watermark, log_start_offset)]
 
     def offsets_answered(
@@ -427,6 +469,7 @@ class ReplicaFetcher:
 
     def done(self, key: ReplicaKey, error: Exception | None, now_ms: int) -> list[FetcherEffect]:
         """The effect on that partition's log has been carried out, or has failed."""
+        self._appending.discard(key)
         one = self.partitions.get(key)
         if one is None:
             return []

@@ -14,6 +14,7 @@ from odradek.coordinator.replication.replica_fetcher import (
     FetcherSettings,
     ReplicaFetcher,
 )
+from odradek.coordinator.replication.replication_quota import ReplicationQuota
 from odradek.coordinator.replication.values import ReplicaKey, ReplicaLog
 
 FetcherKey = tuple[int, int]
@@ -21,7 +22,9 @@ FetcherKey = tuple[int, int]
 
 
 class ReplicaFetchers:
-    """`fetchers_per_leader` is read when a partition is followed; those that are followed stay."""
+    """`fetchers_per_leader` is read when a partition is followed; those that are followed stay. `quota` is
+    for all fetchers together; without one nothing is throttled.
+    """
 
     def __init__(
         self,
@@ -30,12 +33,14 @@ class ReplicaFetchers:
         settings: FetcherSettings,
         fetchers_per_leader: Callable[[], int] = lambda: 1,
         fetcher_class: type[ReplicaFetcher] = ReplicaFetcher,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         self.node_id = node_id
         self.broker_epoch = broker_epoch
         self.settings = settings
         self.fetchers_per_leader = fetchers_per_leader
         self.fetcher_class = fetcher_class
+        self.quota = quota or ReplicationQuota()
         self.fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._places: dict[ReplicaKey, FetcherKey] = {}
 
@@ -49,7 +54,9 @@ class ReplicaFetchers:
             self.stop(key)
         fetcher = self.fetchers.get(place)
         if fetcher is None:
-            fetcher = self.fetcher_class(self.node_id, leader_id, self.broker_epoch, self.settings)
+            fetcher = self.fetcher_class(
+                self.node_id, leader_id, self.broker_epoch, self.settings, self.quota
+            )
             self.fetchers[place] = fetcher
         self._places[key] = place
         return fetcher.follow(key, topic_id, leader_epoch, log)

@@ -409,14 +409,14 @@ class LeaderState:
     def acknowledgement(self, next_offset: int, leader_epoch: int) -> ErrorCode | None:
         """What to answer to a produce with acks=all that was appended in `leader_epoch`, up to `next_offset`;
         None: it still waits for the high watermark. The same for a duplicate: its original, too, may not be
-        committed yet.
+        committed yet. It is never NOT_ENOUGH_REPLICAS_AFTER_APPEND: with an ISR that is too small the high
+        watermark stands still, and who waits for it is answered as soon as it moves.
         """
         if not self.is_leading or leader_epoch != self.leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < next_offset:
             return None
-        is_enough = len(self.in_sync.maximal) >= self.min_isr
-        return ErrorCode.NONE if is_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
 
     # Readers and deletion
 

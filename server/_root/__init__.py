@@ -5,18 +5,20 @@
     with odradek.Broker() as broker:
         print(broker.bootstrap_servers)
 
-`Broker`, `AsyncBroker` and `BrokerStartError` are loaded on first use; `odradek.testing` has a container for
-testcontainers, and installing the package brings pytest fixtures (`odradek_broker` and others).
+`Cluster` has several nodes, under controllers of Apache Kafka. It, `Broker`, `AsyncBroker` and their errors
+are loaded on first use; `odradek.testing` has a container for testcontainers, and installing the package
+brings pytest fixtures (`odradek_broker` and others).
 """
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncBroker", "Broker", "BrokerStartError", "__version__"]
+__all__ = ["AsyncBroker", "Broker", "BrokerStartError", "Cluster", "ClusterStartError", "__version__"]
 
 if TYPE_CHECKING:
     from odradek.server.embedded import AsyncBroker, Broker, BrokerStartError
+    from odradek.server.embedded_cluster import Cluster, ClusterStartError
 
 
 def __getattr__(name: str) -> Any:
@@ -24,6 +26,10 @@ def __getattr__(name: str) -> Any:
         from odradek.server import embedded
 
         return getattr(embedded, name)
+    if name in ("Cluster", "ClusterStartError"):
+        from odradek.server import embedded_cluster
+
+        return getattr(embedded_cluster, name)
     raise AttributeError(f"module 'odradek' has no attribute {name!r}")
 
 

@@ -100,7 +100,7 @@ class DataDirectory:
         "was_opened",
     )
 
-    def __init__(self, disk: Disk, path: str, writing: AbstractContextManager) -> None:
+    def __init__(self, disk: Disk, path: str, writing: AbstractContextManager[object]) -> None:
         self.disk = disk
         self.path = path
         self.lock: Lock | None = None
@@ -150,7 +150,8 @@ class DataDirectory:
 
     def written(self, name: str, key: Key) -> int:
         """The same, as it is on the disk."""
-        return (self._files[name].written or {}).get(key, 0)
+        written: dict[Key, int] = self._files[name].written or {}
+        return written.get(key, 0)
 
     def forget(self, key: Key) -> bool:
         """Nothing is known of that partition any more; whether a file on the disk still says something."""

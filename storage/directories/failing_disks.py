@@ -3,8 +3,15 @@
 Any error of a disk that a sound one would not give has its directory looked at. One that does not take, keep
 and give back a few bytes is offline with its partitions, and looked at again and again from then on; a
 partition whose flush has failed comes back by a rescan (`rescan.py`).
+
+In a cluster a directory that has failed stays offline until the next start, as in Kafka: the controllers have
+been told (`are_given_up`). So that another replica may lead, it is also given up when it is full and has a
+partition that this node leads, or when a rescan finds that records are gone, which this node may have
+promised: each where another replica has all that is committed. (Kafka gives it up after any error.) Else the
+node goes on with what there is: a follower on a full disk leaves the ISR, and waits for room.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -29,6 +36,9 @@ class FailingDisks:
         self.are_given_up = False
         """Whether a data directory that has failed stays offline until the next start, as in Kafka: the
         controllers of a cluster have been told."""
+        self.has_substitute: Callable[[Key, bool], bool] = _has_none
+        """Whether this node is in the ISR or ELR of a partition, and not alone; if the second argument is
+        true, whether it leads it besides."""
         self._rescan_after_ms = 0
 
     @property
@@ -42,7 +52,10 @@ class FailingDisks:
         """Whether `attending` has something to do."""
         places = self._places
         return (
-            places.has_broken or bool(places.suspected) or any(map(self._may_return, places.homes.values()))
+            places.has_broken
+            or bool(places.suspected)
+            or bool(places.full)
+            or any(map(self._may_return, places.homes.values()))
         )
 
     def attending(self, now_ms: int) -> Work[None]:
@@ -58,11 +71,28 @@ class FailingDisks:
         for home in places.homes.values():
             if (home.path in suspected and home.failure is None) or self._may_return(home):
                 yield from self._probing(home, suspected.get(home.path, ""))
+        self._give_up_full()
         if places.has_broken and now_ms >= self._rescan_after_ms:
             places.has_broken = False
             for key, place in list(places.by_key.items()):
                 if place.home.failure is None and place.offline_because is not None:
                     yield from self._bringing_back(key, place)
+
+    def _give_up_full(self) -> None:
+        full = self._places.full
+        while full:
+            key, said = full.popleft()
+            place = self._places.by_key.get(key)
+            if place is not None and place.home.failure is None and self._is_left_to_others(key, leads=True):
+                self.fail(place.home, said)
+
+    def _is_left_to_others(self, key: Key, *, leads: bool) -> bool:
+        return self.are_given_up and self.has_substitute(key, leads)
+
+    def may_return(self, key: Key) -> bool:
+        """Whether a partition that is offline may be back before the next start."""
+        place = self._places.by_key.get(key)
+        return place is not None and (place.home.failure is None or self._may_return(place.home))
 
     def _may_return(self, home: DataDirectory) -> bool:
         return home.failure is not None and home.was_opened and not self.are_given_up
@@ -146,6 +176,11 @@ class FailingDisks:
             recovered.log.files.close()
             places.has_broken = True
             return
+        if partition is not None and recovered.cut_bytes and self._is_left_to_others(key, leads=False):
+            recovered.log.files.close()
+            lost = f"the last {recovered.cut_bytes} bytes of {place.name} never reached the disk"
+            self.fail(place.home, lost)
+            return
         take_over(recovered.log, places.pool)
         if partition is None:
             self._opening.take_in(key, place, recovered)
@@ -155,3 +190,8 @@ class FailingDisks:
             partition.availability.come_back()
             partition.replace_log(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)
+
+
+def _has_none(key: Key, leads: bool) -> bool:
+    """Of a node alone."""
+    return False

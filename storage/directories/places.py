@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from odradek.storage import checkpoints
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.data_directory import DataDirectory, Key, is_failure
-from odradek.storage.disk import Disk
+from odradek.storage.disk import NO_ROOM, Disk
 from odradek.storage.log.flushing import ZERO_UUID
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.segment_file import FilePool
@@ -129,7 +129,7 @@ class Places:
         replicated_for: Callable[[str, int], bool],
         listener: StoreListener,
         new_id: Callable[[], str],
-        gate: AbstractContextManager,
+        gate: AbstractContextManager[object],
         producer_expiration_ms: int,
     ) -> None:
         self.disk = disk
@@ -153,6 +153,8 @@ class Places:
         self.to_delete: list[str] = []
         # (path of a data directory, what its disk said) that are to be looked at; added to in any thread.
         self.suspected: deque[tuple[str, str]] = deque()
+        # (partition, the sentence) that a full disk has refused; added to in any thread.
+        self.full: deque[tuple[Key, str]] = deque()
 
     def enter(self, key: Key, place: Place) -> None:
         self.by_key[key] = place
@@ -238,6 +240,8 @@ class Places:
     def report_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
         """In the thread that met it."""
         directory = partition.directory.rpartition("/")[0]
+        if error.errno in NO_ROOM:
+            self.full.append(((partition.topic, partition.index), sentence))
         if partition.availability.is_broken:
             self.has_broken = True
         if partition.availability.is_broken and sentence == partition.failure:

@@ -23,7 +23,7 @@ functions that a `Work` yields may run elsewhere.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import urandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from odradek.storage import checkpoints
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
@@ -123,7 +123,7 @@ class LogStore:
         scan_checkpoint_interval_bytes: int = SCAN_CHECKPOINT_INTERVAL_BYTES,
         producer_expiration_ms: int = EXPIRATION_MS,
         retention_interval_ms: int = 0,
-        new_lock: Callable[[], AbstractContextManager] = nullcontext,
+        new_lock: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.disk = disk
         self.directories = [directory.rstrip("/") for directory in directories]
@@ -455,10 +455,20 @@ class LogStore:
         self.places.now_ms = now_ms
         yield from self.upkeep.maintaining(now_ms)
         yield from self.checkpointing.writing_if_due(now_ms)
+        yield from self._emptying_journals()
+
+    def _emptying_journals(self) -> Work[None]:
+        for journal in self.flush_journals:
+            try:
+                yield from journal.emptying()
+            except OSError as error:
+                sentence = f"Removing the flush journal of {journal.directory} failed: {error}"
+                self.places.failed(journal.directory, error, sentence)
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
-        over, or would be before the next such question, or the scan checkpoint of one is to be made.
+        over, or would be before the next such question, or the scan checkpoint of one is to be made, or the
+        flush journal waits for it.
         """
         asked_ms, self._flushes_asked_ms = self._flushes_asked_ms, now_ms
         if asked_ms is None or asked_ms > now_ms:
@@ -468,7 +478,10 @@ class LogStore:
             for partition in self.places.loaded()
             if partition.is_available and partition.flushing.wants_flush(now_ms, asked_ms)
         }
-        return list(due | dict.fromkeys(self.checkpointing.waiting_for_flush()))
+        due |= dict.fromkeys(self.checkpointing.waiting_for_flush())
+        for journal in self.flush_journals:
+            due |= dict.fromkeys(cast(list[Partition], journal.to_flush()))
+        return [partition for partition in due if partition.is_available]
 
     def truncating(self, partition: Partition, offset: int) -> Work[bool]:
         """Cut a log: the batch that holds `offset` goes, and all after it. False where it ends before. What

@@ -7,7 +7,8 @@ appended: what is staged, or comes, is refused with KAFKA_STORAGE_ERROR, and not
 compacted or moved. Readers go on until files change their names; from then on they are refused, too. It waits
 until no flush is under way, no block is on its way to the flush journal and no compaction is swapping
 segments. A compaction of the old segments comes to nothing: the log has others then. What takes long, copying
-and reading, is done in a worker.
+and reading, is done in a worker. While the flush journal cannot take the entry of step 2 it is refused, and
+can be tried again: nothing has changed then.
 
 A crash may come at any point. So it is done in this order:
 1. The checkpoints on the disk stop vouching for what is going to be cut, and the part of the last segment
@@ -117,6 +118,7 @@ class Truncation:
             partition.availability.refuse_staged()
             if offset >= partition.log_end_offset:
                 return False
+            self._check_journals(held)
             if offset < partition.log.bases[0]:
                 yield from self._restarting(held, offset)
                 return True
@@ -141,6 +143,7 @@ class Truncation:
             yield from self._restarting(held, offset)
 
     def _restarting(self, held: _Held, offset: int) -> Work[None]:
+        self._check_journals(held)
         key, home = (held.partition.topic, held.partition.index), held.place.home
         _lower_checkpoints(held, offset)
         home.offsets[LOG_STARTS][key] = offset
@@ -192,6 +195,15 @@ class Truncation:
             yield None
             held.check()
 
+    def _check_journals(self, held: _Held) -> None:
+        """Refuse before anything is changed where a replay of the flush journal would undo it."""
+        for journal in self._journals_of(held):
+            reason = journal.cut_refusal
+            if reason is not None:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{held.directory} cannot be cut yet: {reason}"
+                )
+
     def _journals_of(self, held: _Held) -> list[FlushJournal]:
         return [journal for journal in self._journals() if journal.directory == held.place.home.path]
 
@@ -213,6 +225,7 @@ class Truncation:
         while self._is_journal_writing(held):
             yield None
             held.check()
+        self._check_journals(held)
         partition, log, disk = held.partition, held.partition.log, self._places.disk
         partition.availability.refuse_readers()
         for journal in self._journals_of(held):

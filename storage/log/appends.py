@@ -254,7 +254,8 @@ class Appends:
         batch = marker_batch(marker, now_ms)
         if self._appender.log_append_time:
             batch = with_append_time(batch, now_ms)
-        check_size(batch.header.size_bytes, self._config, self._name)
+        if batch.header.size_bytes > self._config.max_message_bytes:
+            check_size(batch.header.size_bytes, self._config, self._name)
         self.log.producers.check_marker(marker)
         return self._stage([batch], now_ms, marker=marker)
 

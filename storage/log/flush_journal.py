@@ -18,7 +18,8 @@ After a crash `replay` puts the bytes back where they belong, before anything is
 The files go when a start has replayed them, and at a clean stop.
 
 A failed write or sync ends the use of the log until the next start, since nobody knows what the disk has of
-that block; its partitions are then flushed one by one. What earlier blocks hold stays for a replay.
+that block; its partitions are then flushed one by one. What earlier blocks hold stays for a replay, until all
+of it is flushed (`emptying`): before that no log in it can be cut.
 
 Kafka does not know these files, which are called `group-log.0` and `group-log.1`: after a loss of power start
 Odradek once before Kafka gets the directory.
@@ -36,6 +37,7 @@ from odradek.storage.log._staging import Tail
 from odradek.storage.log.batches import scan
 from odradek.storage.log.segment_paths import LOG, file_name, note_failed_sync
 from odradek.wire.checksums import crc32c
+from odradek.wire.work import Work
 
 NAMES = ("group-log.0", "group-log.1")
 FILE_BYTES = 32 * 1024 * 1024
@@ -63,6 +65,8 @@ class JournaledTail(Protocol):
     """
 
     is_being_journaled: bool
+
+    def is_flushed_until(self, offset: int) -> bool: ...
 
     @property
     def identity(self) -> bytes: ...
@@ -132,9 +136,10 @@ class FlushJournal:
         self._generation = 0
         self._number = 0
         self._position = 0
-        # Whose tails the current file holds; whose the other one held until they are flushed.
-        self._holds: dict[Journaled, None] = {}
-        self._retired: dict[Journaled, None] | None = None
+        # Whose tails the current file holds and where these end; whose the other one held until they are
+        # flushed.
+        self._holds: dict[Journaled, int] = {}
+        self._retired: dict[Journaled, int] | None = None
         self._is_retired_taken = False
         self._is_cancelled = False
 
@@ -207,30 +212,40 @@ class FlushJournal:
         block = Block(self._files[self._generation % 2], self._position, content, tails)
         self._number += 1
         self._position += len(content)
-        for partition, _ in tails:
-            self._holds[partition] = None
+        for partition, tail in tails:
+            self._holds[partition] = tail.end_offset
             partition.flushing.is_being_journaled = True
         self.is_writing = True
         return block
 
     def cut(self, identity: bytes, base_offset: int, position: int, end_offset: int) -> None:
         """A partition is about to be truncated, to a position of a segment: a replay must not bring back what
-        was after it. Returns when the disk knows; no block may be on its way. Raises `OSError`.
+        was after it. Returns when the disk knows; no block may be on its way, and nothing speaks against it
+        (`cut_refusal`). Raises `OSError`.
         """
         if self._generation == 0:
             return  # nothing was written, and what an earlier run had is gone
-        if not self.is_usable:
-            raise OSError(errno.EIO, "the flush journal has failed, and may hold what is to be cut")
+        assert self.cut_refusal is None
         entry = _ENTRY.pack(base_offset, position, end_offset, 0)
         block = self._block([b"", identity, entry], [])
-        if block is None:
-            raise OSError(errno.EBUSY, "the flush journal waits for a flush of its other file")
+        assert block is not None, "an entry without a batch is smaller than a page"
         try:
             block.write()
         except OSError as error:
             self.finish(block, error)
             raise
         self.finish(block, None)
+
+    @property
+    def cut_refusal(self) -> str | None:
+        """Why `cut` has to wait; None where it need not."""
+        if self._generation == 0:
+            return None
+        if not self.is_usable:
+            return "the flush journal has failed, and holds what is to be cut until that is flushed"
+        if self._retired is not None and self._position + PAGE_BYTES > self._file_bytes:
+            return "the flush journal waits for a flush of its other file"
+        return None
 
     def _switch(self) -> bool:
         """Go on in the other file; False while what that one holds is not flushed."""
@@ -271,8 +286,32 @@ class FlushJournal:
         `take_retired` tells those again that have not been deleted.
         """
         assert self._retired is not None
-        self._retired = dict.fromkeys(one for one in failed if not one.flushing.is_deleted) or None
+        ends = self._retired
+        self._retired = {one: ends[one] for one in failed if not one.flushing.is_deleted} or None
         self._is_retired_taken = False
+
+    def to_flush(self) -> list[Journaled]:
+        """The partitions for whose flushes it waits, which nobody else may ask for: it has failed, or `cut`
+        has begun the other file.
+        """
+        if self.has_failed and self._generation > 0:
+            return self.unflushed()
+        return [] if self._retired is None or self._is_retired_taken else list(self._retired)
+
+    def unflushed(self) -> list[Journaled]:
+        """The partitions of which the files have more than the partitions' own files have for sure."""
+        holds = [*self._holds.items(), *(self._retired or {}).items()]
+        return [one for one, end_offset in holds if not one.flushing.is_flushed_until(end_offset)]
+
+    def emptying(self) -> Work[None]:
+        """After a failure: remove the files once all that they hold is flushed, so that no replay brings back
+        what is cut from now on. Nothing while that is not so. Raises `OSError`; then it can be tried again.
+        """
+        has_to_go = self.has_failed and self._generation > 0
+        if not has_to_go or self.is_writing or self._is_retired_taken or self.unflushed():
+            return
+        yield self.discard
+        self._holds, self._retired, self._generation = {}, None, 0
 
     def discard(self) -> None:
         """Close and remove the files: every partition is flushed. Raises `OSError`."""

@@ -89,6 +89,28 @@ class Flushing:
         self._identity = None
         self.log.durability.invalidate_flushed_position()
 
+    def save_leader_epochs(self) -> None:
+        """Return when the disk has them. May run in a worker thread, but not beside `flush`; in all else as
+        that. Raises KafkaError; then it can be tried again.
+        """
+        self.is_running = True
+        if self.gate is not None:
+            with self.gate:
+                pass
+        try:
+            self._availability.check_serving()
+            if self.log.leader_epochs.dirty:
+                self.log.durability.save_leader_epochs()
+        except OSError as error:
+            raise self._availability.refusal("Writing the leader epochs of", error) from error
+        finally:
+            self.is_running = False
+
+    def is_flushed_until(self, offset: int) -> bool:
+        """Whether its own files have all before an offset for sure, or nobody needs it any more."""
+        log = self.log
+        return self.is_deleted or log.durability.recovery_point >= min(offset, log.log_end_offset)
+
     @property
     def is_deleted(self) -> bool:
         return self.log.active.paths.deleted

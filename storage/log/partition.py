@@ -208,7 +208,8 @@ class Partition:
 
         None: the transaction is open here already, no request is needed. Refuses with INVALID_PRODUCER_EPOCH.
         """
-        self.availability.check_online()
+        if self.availability.is_unreadable:
+            self.availability.check_online()
         return self.log.producers.begin_verification(producer_id, producer_epoch, base_sequence, version)
 
     def producers(self) -> list[ProducerInfo]:

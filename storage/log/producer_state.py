@@ -196,7 +196,7 @@ class ProducerState:
         if verification is None or self._verifications.get(producer_id) is not verification:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Nobody vouches for a transaction of producer {producer_id} that this batch could be in"
+                f"The coordinator has not confirmed a transaction of producer {producer_id} for this batch"
                 + ("." if verified is None else f" (transaction version {verified.version})."),
             )
 
@@ -227,9 +227,11 @@ class ProducerState:
         self, producer_id: int, producer_epoch: int, base_sequence: int, version: int
     ) -> Verification | None:
         """See `Partition.begin_verification`."""
-        self.check_epoch(producer_id, producer_epoch)
-        if self._has_open(producer_id, producer_epoch):
-            return None
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch <= entry.producer_epoch:
+            self.check_epoch(producer_id, producer_epoch)
+            if entry.current_txn_first_offset >= 0:
+                return None
         verification = self._verifications.get(producer_id)
         if verification is not None:
             verification.take_in(producer_epoch, base_sequence)

@@ -156,3 +156,94 @@ def test_leader_epochs_before_the_start_are_forgotten(node):
     assert log.log.leader_epochs.entries() == [(3, 3), (5, 4)]
     result(node, "t", 4)
     assert log.log.leader_epochs.entries() == [(5, 4)]
+
+
+class Replicas:
+    """Of a leader with followers whose logs begin at `starts`."""
+
+    def __init__(self, log, starts):
+        self.log = log
+        self.starts = starts
+        self.leads = True
+        self.wakes = []
+
+    def low_watermark(self, key):
+        return min([self.log.log_start_offset, *self.starts]) if self.leads else None
+
+    def watch_low_watermark(self, key, wake):
+        self.wakes.append(wake)
+
+    def unwatch_low_watermark(self, key, wake):
+        self.wakes.remove(wake)
+
+    def wake(self):
+        for wake in list(self.wakes):
+            wake()
+
+
+@pytest.fixture
+def replicas(filled):
+    filled.leadership.replicas = Replicas(filled.partition("t"), [0, 3])
+    return filled.leadership.replicas
+
+
+def only(answer):
+    (partition,) = answer.response.topics[0].partitions
+    return ErrorCode(partition.error_code), partition.low_watermark
+
+
+def test_the_answer_comes_when_the_logs_of_all_replicas_begin_there(filled, replicas):
+    answer = filled.start(delete_records(("t", 0, 3)))
+    filled.loop.turn()
+    assert not answer.was_sent
+    replicas.starts[0] = 2
+    replicas.wake()
+    assert not answer.was_sent
+    replicas.starts[0] = 4
+    replicas.wake()
+    assert only(answer) == (ErrorCode.NONE, 3)
+    assert replicas.wakes == []
+    assert filled.loop.pending_timers == 0
+
+
+def test_replicas_that_begin_there_already_are_not_waited_for(filled, replicas):
+    replicas.starts = [4, 5]
+    assert result(filled, "t", 3) == (ErrorCode.NONE, 3)
+    assert replicas.wakes == []
+
+
+def test_an_offset_of_minus_one_is_the_high_watermark_on_all_replicas(filled, replicas):
+    replicas.starts = [4, 5]
+    answer = filled.start(delete_records(("t", 0, -1)))
+    filled.loop.turn()
+    assert not answer.was_sent
+    replicas.starts[0] = 5
+    replicas.wake()
+    assert only(answer) == (ErrorCode.NONE, 5)
+
+
+def test_after_the_time_out_the_answer_says_so_and_the_records_are_gone(filled, replicas):
+    answer = filled.start(delete_records(("t", 0, 3), timeout_ms=700))
+    filled.loop.advance(699)
+    assert not answer.was_sent
+    filled.loop.advance(1)
+    assert only(answer) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    assert earliest(filled) == 3
+    assert replicas.wakes == []
+
+
+def test_a_leader_that_leads_no_more_refuses(filled, replicas):
+    answer = filled.start(delete_records(("t", 0, 3)))
+    filled.loop.turn()
+    replicas.leads = False
+    replicas.wake()
+    assert only(answer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_nothing_is_left_of_a_request_whose_connection_closes(filled, replicas):
+    answer = filled.start(delete_records(("t", 0, 3)))
+    filled.loop.turn()
+    assert replicas.wakes
+    answer.cancel()
+    assert replicas.wakes == []
+    assert filled.loop.pending_timers == 0

@@ -13,6 +13,7 @@ from odradek.coordinator.cluster.view import (
     Broker,
     Endpoint,
 )
+from odradek.coordinator.replication.replica_state import FollowerRead
 from odradek.storage.log.segment_file import SegmentFile
 from odradek.storage.log.segment_paths import LOG
 from odradek.storage.log.slices import Slice
@@ -424,6 +425,129 @@ def test_nobody_is_a_follower_here(node):
     assert only(node.ask(fetch(("t", 0, 0), replica_id=2), 12)).error_code == refused
     as_follower = fetch((topic.topic_id, 0, 0), replica_state=ReplicaState(replica_id=2))
     assert only(node.ask(as_follower, 17)).error_code == refused
+
+
+@pytest.mark.parametrize("reader_id", [-2, -3])
+def test_a_reader_that_compares_replicas_reads_what_is_not_on_all_of_them(node, reader_id):
+    topic = node.create("t")
+    log = node.partition("t")
+    log.set_replicated(True)
+    node.fill("t", [b"a"])
+    assert values(only(node.ask(fetch(("t", 0, 0)), 12))) == []
+    by_name = only(node.ask(fetch(("t", 0, 0), replica_id=reader_id, isolation_level=1), 12))
+    by_id = fetch((topic.topic_id, 0, 0), replica_state=ReplicaState(replica_id=reader_id))
+    for answer in (by_name, only(node.ask(by_id, 17))):
+        assert (answer.error_code, answer.high_watermark, values(answer)) == (0, 0, [b"a"])
+
+
+# Reading from followers (KIP-392)
+
+
+class Replicas:
+    """Of a leader with a follower, node 2, in the rack `near`."""
+
+    selects_by_rack = True
+
+    def __init__(self, end_offset):
+        self.end_offset = end_offset
+
+    def preferred_read_replica(self, key, rack, fetch_offset):
+        return 2 if rack == "near" and fetch_offset <= self.end_offset else None
+
+    def read(self, key, replica, leader_epoch, fetch_offset, last_fetched_epoch):
+        return FollowerRead(self.end_offset)
+
+    def fetched(self, key, replica, fetch_offset, log_start_offset, read):
+        pass
+
+    def holds_back(self, key, replica):
+        return False
+
+    def sent(self, key, size_bytes):
+        pass
+
+
+def test_a_leader_sends_a_consumer_to_the_follower_in_its_rack(node):
+    node.create("t")
+    node.fill("t", [b"a"], [b"b", b"c"])
+    node.leadership.replicas = Replicas(2)
+    elsewhere = only(node.ask(fetch(("t", 0, 1), rack_id="near", max_wait_ms=500), 11))
+    assert (elsewhere.error_code, elsewhere.preferred_read_replica) == (ErrorCode.NONE, 2)
+    assert (elsewhere.high_watermark, bytes(elsewhere.records)) == (3, b"")
+    for request in (
+        fetch(("t", 0, 1), rack_id="far"),
+        fetch(("t", 0, 1)),
+    ):
+        here = only(node.ask(request, 11))
+        assert (here.preferred_read_replica, values(here)) == (-1, [b"b", b"c"])
+    # The follower has no more than two records.
+    assert only(node.ask(fetch(("t", 0, 3), rack_id="near"), 11)).preferred_read_replica == -1
+    node.leadership.replicas.selects_by_rack = False
+    assert only(node.ask(fetch(("t", 0, 1), rack_id="near"), 11)).preferred_read_replica == -1
+
+
+def test_a_replica_is_never_sent_to_another(node):
+    """KAFKA-13778."""
+    node.create("t")
+    node.fill("t", [b"a"])
+    node.leadership.replicas = Replicas(1)
+    here = only(node.ask(fetch(("t", 0, 0), rack_id="near", replica_id=3), 11))
+    assert (here.preferred_read_replica, values(here)) == (-1, [b"a"])
+
+
+def test_a_session_is_told_of_the_follower_each_time(node):
+    node.create("t")
+    node.fill("t", [b"a"])
+    node.leadership.replicas = Replicas(1)
+    first = node.ask(fetch(("t", 0, 1), rack_id="near", session_epoch=0), 11)
+    assert only(first).preferred_read_replica == 2
+    again = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=PLENTY,
+        session_id=first.session_id,
+        session_epoch=1,
+        topics=[],
+        rack_id="near",
+    )
+    assert only(node.ask(again, 11)).preferred_read_replica == 2
+
+
+def test_a_follower_serves_what_is_committed_to_consumers_that_may_know_of_it(node):
+    topic = node.create("t")
+    log = node.fill("t", [b"a"], [b"b"])
+    log.set_replicated(True)
+    log.append(node.batch(b"c"), now_ms=node.loop.now_ms)
+    log.commit()
+    followed = topic.partitions[0]._replace(leader=2, leader_epoch=4, replicas=(2, 1), isr=(2, 1))
+    view = node.machine.view
+    topics = {**view.topics, "t": replace(topic, partitions=(followed,))}
+    followers_view = replace(view, version=view.version + 1, topics=topics)
+    node.leadership.current_view = lambda: followers_view
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert only(node.ask(fetch(("t", 0, 0)), 12)).error_code == refused
+    node.leadership.replicas = Replicas(0)
+    assert only(node.ask(fetch(("t", 0, 0)), 10)).error_code == refused
+    assert only(node.ask(fetch(("t", 0, 0), replica_id=3), 12)).error_code == refused
+    found = only(node.ask(fetch(("t", 0, 0)), 11))
+    assert (values(found), found.high_watermark) == ([b"a", b"b"], 2)
+    # Who compares replicas reads all that this one has, in any version.
+    for version in (10, 12):
+        found = only(node.ask(fetch(("t", 0, 0), replica_id=-2), version))
+        assert (values(found), found.high_watermark) == ([b"a", b"b", b"c"], 2)
+    for epoch, code in (
+        (4, ErrorCode.NONE),
+        (3, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        asked = fetch(("t", 0, 0, {"current_leader_epoch": epoch}))
+        assert only(node.ask(asked, 12)).error_code == code
+    waiting = node.start(fetch(("t", 0, 2), max_wait_ms=500), 12)
+    node.loop.turn()
+    assert not waiting.was_sent
+    log.advance_high_watermark(3)
+    node.loop.turn()
+    assert values(only(waiting.response)) == [b"c"]
 
 
 # Old formats

@@ -90,6 +90,20 @@ def test_a_follower_gets_the_end_of_the_log_itself(timed):
     log.commit()
     assert found(timed, -1) == (4, -1, 0)
     assert found(timed, -1, replica_id=2) == (5, -1, 0)
+    assert found(timed, -1, replica_id=-2) == (5, -1, 0)
+
+
+def test_who_compares_replicas_asks_any_of_them(timed):
+    view = timed.machine.view
+    topic = view.topics["t"]
+    followed = topic.partitions[0]._replace(leader=2, leader_epoch=4, replicas=(2, 1), isr=(2, 1))
+    topics = {**view.topics, "t": replace(topic, partitions=(followed,))}
+    followers_view = replace(view, version=view.version + 1, topics=topics)
+    timed.leadership.current_view = lambda: followers_view
+    for replica_id in (-1, 3):
+        asked = list_offsets(-1, replica_id=replica_id)
+        assert only(timed.ask(asked, 7)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert found(timed, -1, replica_id=-2)[:2] == (4, -1)
 
 
 class Replicas:

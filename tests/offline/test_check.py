@@ -435,6 +435,28 @@ def test_a_directory_of_a_cluster_has_no_metadata_and_needs_its_identity(tmp_pat
     ]
 
 
+@pytest.mark.parametrize("repair", [False, True])
+def test_a_damaged_replica_of_a_cluster_is_left_to_its_leader(tmp_path, repair):
+    directory = tmp_path / "data"
+    claim_member_directories([str(directory)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA").settle()
+    store = LogStore(OsDisk(), [str(directory)])
+    store.open(NOW_MS)
+    fill(store)
+    store.close(NOW_MS)
+    path = directory / "orders-0" / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    path.write_bytes(content)
+    damage, note = told(directory, status=1, repair=repair)
+    assert damage.startswith("damage orders-0/00000000000000000000.log")
+    assert note == (
+        "note orders-0: it is a replica in a cluster, which is not repaired: no leader would fill the gap. "
+        "Remove this directory and .kafka_cleanshutdown beside it, and start the node, which fetches all of "
+        "it again; if no other replica has it, odradek import-log takes in what is sound."
+    )
+    assert path.read_bytes() == content
+
+
 def test_rows_that_contradict_each_other_are_found(data):
     write_rows(data, Row("partition", "orders/0", None))
     assert "its rows contradict each other" in told(data, status=1)[0]

@@ -406,9 +406,31 @@ def test_an_answer_for_another_offset_or_epoch_does_not_count():
         assert follower.answer(data(diverging=(3, 0)), request=request) == []
 
 
-def test_a_busy_partition_is_left_out_until_it_is_done():
+def test_the_next_request_waits_for_what_is_appended():
+    """It tells the leader so. Without that partition it might wait there for records of the other one."""
     follower = Follower(log_of(4), log_of(4))
-    assert follower.answer(data(Batch(1, 1, 5, 8)))
+    follower.answer(data(Batch(1, 1, 5, 8)), data(Batch(1, 1, 5, 9), partition=1))
+    assert follower.next() is None
+    assert follower.fetcher.wake_at_ms is None
+    follower.logs[KEY].append_new(5, 8)
+    follower.done(KEY)
+    assert follower.next() is None
+    follower.logs[OTHER].append_new(5, 9)
+    follower.done(OTHER)
+    assert follower.asked() == [(0, 2, 5, 5), (1, 2, 5, 5)]
+
+
+def test_nothing_waits_for_an_append_to_a_partition_that_is_followed_no_more():
+    follower = Follower(log_of(4), log_of(4))
+    follower.answer(data(Batch(1, 1, 5, 8)))
+    follower.fetchers.stop(KEY)
+    follower.done(KEY)
+    assert [one[0] for one in follower.fetched()] == [1]
+
+
+def test_a_partition_whose_log_is_cut_is_left_out_until_that_is_done():
+    follower = Follower(log_of(4), log_of(4))
+    assert follower.answer(data(diverging=(3, 0)))
     request = follower.next()
     assert follower.asked(request) == []
     assert request.forgotten_topics_data[0].partitions == [0]
@@ -571,14 +593,11 @@ def test_who_is_fenced_waits_for_the_next_leader_epoch():
     assert follower.phase() is Phase.FETCHING
 
 
-@pytest.mark.parametrize(
-    "error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), RuntimeError("a bug")], ids=["disk", "bug"]
-)
-def test_a_failed_partition_fails_alone_until_its_next_epoch(error):
+def test_a_failed_partition_fails_alone_until_its_next_epoch():
     """KIP-461."""
     follower = Follower(log_of(4), log_of(4))
     follower.answer(data(Batch(1, 1, 5, 8)), data(Batch(1, 1, 5, 9), partition=1))
-    (failed,) = follower.done(KEY, error)
+    (failed,) = follower.done(KEY, RuntimeError("a bug"))
     assert isinstance(failed, Failed)
     assert follower.done(OTHER) == []
     assert [one[0] for one in follower.fetched()] == [1]
@@ -599,12 +618,18 @@ def test_a_bug_in_the_judging_of_one_partition_fails_it_alone():
     assert effect.key == OTHER
 
 
-def test_an_append_that_was_damaged_is_tried_again():
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REASSIGNMENT_IN_PROGRESS],
+    ids=["damaged", "no room", "being moved"],
+)
+def test_a_change_that_may_come_right_is_tried_again_after_a_while(code):
     follower = Follower(log_of(4))
     follower.answer(data(Batch(1, 1, 5, 8)))
-    assert follower.done(KEY, KafkaError(ErrorCode.CORRUPT_MESSAGE)) == []
-    follower.next()
+    assert follower.done(KEY, KafkaError(code)) == []
+    assert follower.next() is None
     follower.now_ms += BACKOFF_MS
+    assert follower.fetched() == [(0, 1, 4, 5)]
     assert follower.phase() is Phase.FETCHING
 
 
@@ -624,3 +649,75 @@ def test_partitions_of_a_leader_are_spread_over_its_fetchers():
     for index in range(12):
         fetchers.follow(("t", index), TOPIC_ID, 1, 5, ModelLog())
     assert {len(fetcher.partitions) for fetcher in fetchers.fetchers.values()} == {4}
+
+
+# Throttles
+
+
+def throttled(*logs, partitions=frozenset({0}), limit=10):
+    """A follower with a limit in bytes a second, which one batch exceeds."""
+    follower = Follower(*logs)
+    follower.fetchers.quota.throttle("t", partitions)
+    follower.fetchers.quota.bytes_per_second_max = limit
+    return follower
+
+
+def partitions_of(follower, request):
+    return sorted(one[0] for one in follower.fetched(request))
+
+
+def test_a_throttled_partition_is_left_out_while_the_rate_is_over_its_limit():
+    follower = throttled(log_of(4), log_of(4))
+    follower.answer(data(Batch(1, 1, 5, 8), high_watermark=9))
+    follower.done()
+    request = follower.next()
+    assert partitions_of(follower, request) == [1]
+    (forgotten,) = request.forgotten_topics_data
+    assert forgotten.partitions == [0]
+    assert follower.fetcher.wake_at_ms == follower.now_ms + BACKOFF_MS
+    follower.answer(request=request)
+    follower.now_ms += BACKOFF_MS
+    request = follower.next()
+    assert partitions_of(follower, request) == [1]
+    follower.answer(request=request)
+    follower.now_ms += 10_000
+    request = follower.next()
+    assert partitions_of(follower, request) == [0, 1]
+    assert follower.asked(request) == [(0, 1, 4, 5)]
+
+
+def test_a_partition_that_has_all_that_is_committed_is_fetched_at_any_rate():
+    follower = throttled(log_of(4), log_of(4))
+    follower.answer(data(Batch(1, 1, 5, 8), high_watermark=2))
+    follower.done()
+    assert partitions_of(follower, follower.next()) == [0, 1]
+
+
+def test_of_all_throttled_partitions_nothing_is_asked_once_one_has_exceeded_the_limit():
+    """Also of those that the session asks for, and that the last answer had nothing of."""
+    follower = throttled(log_of(4), log_of(4), partitions=frozenset({0, 1}))
+    follower.answer(data(Batch(1, 1, 5, 8), high_watermark=9))
+    follower.done()
+    assert follower.next() is None
+    assert follower.fetcher.wake_at_ms == follower.now_ms + BACKOFF_MS
+    follower.now_ms += 10_000
+    assert partitions_of(follower, follower.next()) == [0, 1]
+
+
+def test_a_partition_that_is_not_throttled_neither_counts_nor_waits():
+    follower = throttled(log_of(4), log_of(4), partitions=frozenset({1}))
+    follower.answer(data(Batch(1, 1, 5, 8), high_watermark=9))
+    follower.done()
+    assert partitions_of(follower, follower.next()) == [0, 1]
+
+
+def test_a_throttle_does_not_delay_the_question_where_the_leaders_log_ends():
+    follower = throttled(log_of(4), log_of(4), partitions=frozenset({0, 1}))
+    follower.answer(
+        data(Batch(1, 1, 5, 8), high_watermark=9),
+        data(partition=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+    )
+    follower.done()
+    request = follower.next()
+    assert isinstance(request, ListOffsetsRequest)
+    assert [one.partition_index for one in request.topics[0].partitions] == [1]

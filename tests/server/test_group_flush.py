@@ -8,11 +8,13 @@ import pytest
 
 from odradek.server import group_flush
 from odradek.server._pipeline import Turn
+from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, SyncFailed
 from odradek.storage.log.durability import Durability
 from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
+from odradek.storage.log.flushing import Flushing
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
@@ -453,3 +455,58 @@ def test_a_clean_stop_leaves_no_flush_journal_and_a_killed_broker_needs_it(tmp_p
     assert [again.get("t", index).log_end_offset for index in range(6)] == [2] * 6
     again.close(NOW_MS)
     assert not list((tmp_path / "data").glob("group-log*"))
+
+
+def test_leader_epochs_of_many_partitions_are_written_in_workers_each_not_beside_its_own_flush(tmp_path):
+    bench = Bench(tmp_path, prepared=False)
+    loop_thread = threading.get_ident()
+    under_way, saved, threads = set(), [], set()
+    first, *others = bench.partitions
+
+    def alone(act):
+        def acting(self):
+            assert self not in under_way
+            under_way.add(self)
+            threads.add(threading.get_ident())
+            act(self)
+            under_way.remove(self)
+
+        return acting
+
+    async def story(turn):
+        bench.produce(turn, first, "flushed")
+        for epoch in (7, 8):
+            for partition in bench.partitions:
+                partition.log.leader_epochs.assign(epoch, partition.log_end_offset)
+                turn.flushes.save_epochs(
+                    partition, lambda error, one=partition: saved.append((one.index, error))
+                )
+            assert turn.is_flushing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Flushing, "flush", alone(Flushing.flush))
+        patch.setattr(Flushing, "save_leader_epochs", alone(Flushing.save_leader_epochs))
+        bench.run(story)
+    assert sorted(saved) == [(index, None) for index in range(6) for _ in range(2)]
+    assert loop_thread not in threads
+    for partition in others:
+        path = f"{partition.directory}/{LEADER_EPOCHS}"
+        assert read_leader_epochs(bench.disk, path)[-1] == (8, partition.log_end_offset)
+
+
+def test_leader_epochs_that_the_disk_does_not_take_are_an_error_for_who_waits(tmp_path, monkeypatch):
+    bench = Bench(tmp_path)
+    told = []
+
+    def fail(self, *, sync=True):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(Durability, "save_leader_epochs", fail)
+
+    async def story(turn):
+        bench.partitions[0].log.leader_epochs.assign(7, 1)
+        turn.flushes.save_epochs(bench.partitions[0], told.append)
+
+    bench.run(story)
+    assert [error.code for error in told] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert bench.partitions[0].is_available

@@ -617,3 +617,54 @@ def test_a_topic_made_anew_finds_another_place_and_stays_its_own_when_the_old_di
     partition = store.get("t", 0)
     assert (partition.topic_id, partition.directory, offsets_of(partition)) == (OTHER_ID, "two/t-0", [0])
     assert store.listener.strays == [("t", 0)]
+
+
+def of_cluster(store, *, has_substitute, leads=True):
+    """As a node of a cluster has it, that leads the partitions or follows another node."""
+    store.failing_disks.are_given_up = True
+    store.failing_disks.has_substitute = lambda key, only_as_leader: (
+        has_substitute and (leads or not only_as_leader)
+    )
+    return store
+
+
+@pytest.mark.parametrize(
+    ("has_substitute", "leads", "is_given_up"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+def test_a_full_directory_is_given_up_by_a_leader_in_whose_place_another_may_lead(
+    has_substitute, leads, is_given_up
+):
+    disk = MemoryDisk()
+    store = of_cluster(spread(disk), has_substitute=has_substitute, leads=leads)
+    partition = store.get("t", 0)
+    disk.room_bytes = 0
+    assert refusal(lambda: append(partition, 1, size_bytes=1_000)) is ErrorCode.KAFKA_STORAGE_ERROR
+    attend(store)
+    assert list(store.failing_disks.failures) == (["one"] if is_given_up else [])
+    disk.room_bytes = 1 << 30
+    attend(store)
+    assert partition.is_available is not is_given_up
+    assert store.failing_disks.may_return(("t", 0)) is not is_given_up
+    assert not store.failing_disks.needs_attention
+
+
+@pytest.mark.parametrize("has_substitute", [True, False])
+def test_records_that_were_promised_and_are_gone_cost_a_node_of_a_cluster_its_directory(has_substitute):
+    """It is in the ISR, or counts as eligible: it must not lead before it has fetched them again."""
+    disk = MemoryDisk()
+    store = of_cluster(spread(disk), has_substitute=has_substitute, leads=False)
+    partition = store.get("t", 0)
+    partition.flush()
+    end_offset = partition.log_end_offset
+    append(partition, 2)
+    break_flush(disk, partition)
+    data = disk.files[f"{partition.directory}/00000000000000000000.log"].data
+    data[-3] ^= 1
+    attend(store)
+    assert list(store.failing_disks.failures) == (["one"] if has_substitute else [])
+    if not has_substitute:
+        assert offsets_of(partition) == list(range(end_offset + 1))
+    store.close(NOW_MS)
+    assert disk.exists("two/.kafka_cleanshutdown")
+    assert disk.exists("one/.kafka_cleanshutdown") is not has_substitute

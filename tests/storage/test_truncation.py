@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from odradek.storage.config import LogConfig
 from odradek.storage.log.appends import BatchHoldsStart, Origin
-from odradek.storage.log.flush_journal import FlushJournal
+from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.storage.log.partition import Partition
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
@@ -267,12 +267,70 @@ def test_where_the_flush_journal_cannot_learn_of_it_nothing_is_cut():
     append(partition)
     journaled(store, partition, journal)
     journal.has_failed = True
-    with pytest.raises(KafkaError) as refused:
+    for change in (store.truncating(partition, 1), store.restarting(partition, 9)):
+        with pytest.raises(KafkaError) as refused:
+            finish(change)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.is_available
+        assert offsets_of(partition) == [0, 1]
+    # What ends there already need not be cut.
+    assert cut(store, partition, 2) is False
+
+
+def test_a_flush_journal_that_has_failed_goes_once_all_in_it_is_flushed_and_then_a_log_can_be_cut():
+    disk, store, partition = begun(LogConfig())
+    other = store.create("t", 1, TOPIC_ID, LogConfig())
+    (journal,) = store.flush_journals = [FlushJournal(disk, "data", file_bytes=1 << 16)]
+    journal.prepare()
+    for one in (partition, other):
+        append(one)
+        one.flush()
+        append(one)
+        journaled(store, one, journal)
+    journal.has_failed = True
+    store.flush_due(NOW_MS)
+    # Of one some is in no journal, and need not be flushed for this.
+    append(other)
+    assert store.flush_due(NOW_MS) == [partition, other]
+    partition.flush()
+    finish(store.maintaining(NOW_MS))
+    assert (store.flush_due(NOW_MS), disk.exists("data/group-log.0")) == ([other], True)
+    with pytest.raises(KafkaError):
         cut(store, partition, 1)
-    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert partition.availability.is_broken
-    finish(store.failing_disks.attending(NOW_MS + 100_000))
-    assert offsets_of(store.get("t", 0)) == [0, 1]
+    other.flush()
+    disk.fail = lambda operation, path: errno.EIO if "group-log" in path else None
+    finish(store.maintaining(NOW_MS))
+    disk.fail = lambda operation, path: None
+    finish(store.maintaining(NOW_MS))
+    assert store.flush_due(NOW_MS) == []
+    assert not disk.exists("data/group-log.0")
+    assert cut(store, partition, 1)
+    for seed in range(20):
+        _, again, cut_one = begun(LogConfig(), disk.lose_power(seed))
+        assert offsets_of(cut_one) == [0]
+        assert offsets_of(again.get("t", 1)) == [0, 1, 2]
+
+
+def test_a_log_is_cut_when_a_full_flush_journal_has_been_retired():
+    disk, store, partition = begun(LogConfig())
+    (journal,) = store.flush_journals = [FlushJournal(disk, "data", file_bytes=2 * PAGE_BYTES)]
+    journal.prepare()
+    append(partition)
+    partition.flush()
+    append(partition)
+    journaled(store, partition, journal)
+    # The entry of one cut fits beside it; those of the next two fill the other file.
+    for _ in range(3):
+        cut(store, partition, 1)
+        append(partition)
+    with pytest.raises(KafkaError):
+        cut(store, partition, 1)
+    assert partition.is_available
+    assert store.flush_due(NOW_MS) == [partition]
+    for retired in journal.take_retired():
+        retired.flush()
+    journal.retired_is_flushed([])
+    assert cut(store, partition, 1)
 
 
 SEVERAL = LogConfig(segment_bytes=600, index_interval_bytes=0)

@@ -1,0 +1,166 @@
+"""A node that returns with another disk than it had: an older one, an empty one, one of somebody else."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.clients import DEADLINE_SECONDS
+from compat_tests.cluster.bad_days import (
+    QUICK,
+    SHORT_SESSION,
+    leader_of,
+    lines_with,
+    log_of,
+    produce_all,
+    values_at,
+    wait_for_equal_logs,
+    wait_for_isr,
+    waits,
+)
+from compat_tests.cluster.test_replication import create, isr_of
+from compat_tests.differential.harness import Side
+from compat_tests.quorum import Controllers, OdradekMember, new_cluster_id
+from odradek.server import meta_properties
+
+FIRST, SECOND, THIRD = 1, 2, 3
+BOTH = (FIRST, SECOND)
+
+
+@pytest.fixture(scope="module")
+def controllers() -> Iterator[Controllers]:
+    with Controllers(SHORT_SESSION) as started:
+        assert isinstance(started, Controllers)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def witness(controllers: Controllers) -> Iterator[OdradekMember]:
+    """It has no replica, and says what the controllers say."""
+    with OdradekMember(controllers, THIRD, QUICK) as started:
+        yield started
+
+
+@pytest.fixture
+def first(controllers: Controllers) -> Iterator[OdradekMember]:
+    with OdradekMember(controllers, FIRST, QUICK) as started:
+        yield started
+
+
+@pytest.fixture
+def second(controllers: Controllers) -> Iterator[OdradekMember]:
+    with OdradekMember(controllers, SECOND, QUICK) as started:
+        yield started
+
+
+def put_back(node: OdradekMember, copy: pathlib.Path) -> None:
+    shutil.rmtree(node.data_dir)
+    shutil.copytree(copy, node.data_dir)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_node_with_an_older_disk_does_not_lead_and_gets_what_it_lacks(
+    witness: OdradekMember, first: OdradekMember, second: OdradekMember, tmp_path: pathlib.Path, how: str
+) -> None:
+    """It was in sync, its copy is of a clean stop, and the node that has everything is gone when it comes."""
+    topic, asked = f"older-{how}", witness.bootstrap_servers
+    create(asked, topic, list(BOTH), min_insync_replicas="2")
+    wait_for_isr(asked, topic, *BOTH)
+    side = Side("first", first.bootstrap_servers)
+    produce_all(side, topic, b"0", b"1")
+    second.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(second.data_dir, copy)
+    second.start()
+    wait_for_isr(asked, topic, *BOTH)
+    produce_all(side, topic, b"2", b"3")
+    getattr(second, how)()
+    # It is in the ELR then: the ISR is smaller than `min.insync.replicas`.
+    wait_for_isr(asked, topic, FIRST)
+    side.close()
+    first.stop()
+    waits(lambda: leader_of(asked, topic) == -1, "nobody leads")
+
+    put_back(second, copy)
+    assert len(log_of(second.data_dir, topic)) > 0
+    second.start()
+    # The controllers do not elect it: its broker epoch is none of a clean stop (KIP-966).
+    create(asked, f"later-{how}", [THIRD])
+    assert leader_of(asked, topic) == -1
+    first.start()
+    wait_for_isr(asked, topic, *BOTH)
+    assert leader_of(asked, topic) == FIRST
+    wait_for_equal_logs(topic, first, second)
+    side = Side("first", first.bootstrap_servers)
+    waits(lambda: values_at(side, topic) == [b"0", b"1", b"2", b"3"], "all that was acknowledged is there")
+    side.close()
+
+
+def test_a_node_with_an_empty_disk_gets_all_of_what_others_have_and_begins_nothing_that_only_it_had(
+    witness: OdradekMember, first: OdradekMember, second: OdradekMember
+) -> None:
+    topic, own, asked = "emptied", "its-own", witness.bootstrap_servers
+    create(asked, topic, list(BOTH), min_insync_replicas="1")
+    create(asked, own, [SECOND])
+    wait_for_isr(asked, topic, *BOTH)
+    side, own_side = Side("first", first.bootstrap_servers), Side("second", second.bootstrap_servers)
+    produce_all(side, topic, b"0", b"1")
+    produce_all(own_side, own, b"0")
+    own_side.close()
+    second.kill()
+    shutil.rmtree(second.data_dir)
+    second.start()
+    wait_for_isr(asked, topic, *BOTH)
+    wait_for_equal_logs(topic, first, second)
+    produce_all(side, topic, b"2")
+    assert values_at(side, topic) == [b"0", b"1", b"2"]
+    side.close()
+    # Its only replica is gone. An empty one in its place would say that there was nothing.
+    assert not (second.data_dir / f"{own}-0").exists()
+    assert len(lines_with(second, "may be in a log directory that", f"{own}-0")) == 1
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("whose", ["cluster", "node"])
+def test_the_disk_of_another_cluster_or_node_is_refused_in_one_sentence_and_stays_as_it_is(
+    controllers: Controllers, first: OdradekMember, whose: str
+) -> None:
+    first.stop()
+    stranger = OdradekMember(controllers, FIRST if whose == "cluster" else SECOND, QUICK)
+    shutil.copytree(first.data_dir, stranger.data_dir)
+    other = str(FIRST)
+    if whose == "cluster":
+        other = new_cluster_id()
+        directory_id = "AAAAAAAAAAAAAAAAAAAAbw"
+        meta_properties.write(str(stranger.data_dir), other, FIRST, directory_id, for_member=True)
+    before = contents(stranger.data_dir)
+    try:
+        assert stranger.begin().wait(DEADLINE_SECONDS) == 1
+        assert len(lines_with(stranger, whose, other)) == 1, stranger.log
+        after = contents(stranger.data_dir)
+        assert {path: after.get(path) for path in before} == before
+    finally:
+        stranger.kill()
+        shutil.rmtree(stranger.directory, ignore_errors=True)
+
+
+def test_a_node_that_was_away_while_others_wrote_gets_what_it_lacks(
+    witness: OdradekMember, first: OdradekMember, second: OdradekMember
+) -> None:
+    topic, asked = "away", witness.bootstrap_servers
+    create(asked, topic, list(BOTH), min_insync_replicas="1")
+    wait_for_isr(asked, topic, *BOTH)
+    second.stop()
+    side = Side("first", first.bootstrap_servers)
+    produce_all(side, topic, *(b"%d" % number for number in range(50)))
+    assert isr_of(asked, topic) == {FIRST}
+    side.close()
+    second.start()
+    wait_for_isr(asked, topic, *BOTH)
+    wait_for_equal_logs(topic, first, second)

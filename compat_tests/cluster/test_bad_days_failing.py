@@ -1,0 +1,169 @@
+"""A disk that is full or fails, under a follower and under a leader."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.cluster.bad_days import (
+    QUICK,
+    SHORT_SESSION,
+    leader_of,
+    log_of,
+    produce,
+    produce_all,
+    values_at,
+    wait_for_isr,
+    waits,
+)
+from compat_tests.cluster.failing_disk import FailingDisk, Failure
+from compat_tests.cluster.inside import Inside
+from compat_tests.cluster.test_replication import create
+from compat_tests.differential.harness import Side
+from compat_tests.quorum import Controllers, OdradekMember
+from odradek.storage import disk as disk_module
+from odradek.wire.errors import ErrorCode
+
+FAILING, OTHER = 1, 2
+
+
+@pytest.fixture(scope="module")
+def controllers() -> Iterator[Controllers]:
+    with Controllers(SHORT_SESSION) as started:
+        assert isinstance(started, Controllers)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def other(controllers: Controllers) -> Iterator[OdradekMember]:
+    with OdradekMember(controllers, OTHER, QUICK) as started:
+        yield started
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
+    made = FailingDisk()
+    monkeypatch.setattr(disk_module, "OsDisk", lambda: made)
+    return made
+
+
+@pytest.fixture
+def failing(
+    controllers: Controllers, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> Iterator[Inside]:
+    """With two log directories: where one fails the node goes on."""
+    caplog.set_level(logging.INFO, logger="odradek")
+    with Inside(controllers, FAILING, tmp_path, directories=2, properties=QUICK) as node:
+        yield node
+
+
+def home_of(node: Inside, topic: str) -> pathlib.Path:
+    (home,) = [one for one in node.directories if (one / f"{topic}-0").is_dir()]
+    return home
+
+
+def lines_with(caplog: pytest.LogCaptureFixture, *parts: str) -> list[str]:
+    lines = [record.getMessage() for record in caplog.records]
+    return [line for line in lines if all(part in line for part in parts)]
+
+
+def wait_for_equal_logs(topic: str, node: Inside, other: OdradekMember) -> None:
+    waits(
+        lambda: log_of(home_of(node, topic), topic) == log_of(other.data_dir, topic),
+        f"the logs of {topic} are equal",
+    )
+
+
+def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
+    failing: Inside, other: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, asked = "full-follower", other.bootstrap_servers
+    create(asked, topic, [OTHER, FAILING], min_insync_replicas="1")
+    wait_for_isr(asked, topic, OTHER, FAILING)
+    side = Side("leader", asked)
+    produce_all(side, topic, b"0")
+    home = str(home_of(failing, topic))
+    disk.failures.append(Failure(home, errno.ENOSPC, "write"))
+    produce_all(side, topic, b"1")
+    wait_for_isr(asked, topic, OTHER)
+    # Its other directory serves on.
+    assert failing.server.store.failing_disks.failures == {}
+    assert (
+        len(lines_with(caplog, f"{topic}-0: a change of the replica failed", "No space left on device")) == 1
+    )
+    disk.failures.clear()
+    wait_for_isr(asked, topic, OTHER, FAILING)
+    produce_all(side, topic, b"2")
+    wait_for_equal_logs(topic, failing, other)
+    side.close()
+
+
+@pytest.mark.parametrize(
+    "failure", [(errno.ENOSPC, "write"), (errno.EIO, "open", "write", "sync")], ids=["full", "broken"]
+)
+def test_a_leader_gives_up_a_full_or_broken_directory_and_another_leads_with_all_that_was_acknowledged(
+    failing: Inside,
+    other: OdradekMember,
+    disk: FailingDisk,
+    caplog: pytest.LogCaptureFixture,
+    failure: tuple[int, str, str, str],
+) -> None:
+    code, *operations = failure
+    topic, asked = f"failing-leader-{code}", other.bootstrap_servers
+    create(asked, topic, [FAILING, OTHER], min_insync_replicas="1")
+    wait_for_isr(asked, topic, OTHER, FAILING)
+    side, new = Side("leader", failing.bootstrap_servers), Side("other", asked)
+    produce_all(side, topic, b"0")
+    home = str(home_of(failing, topic))
+    disk.failures.append(Failure(home, code, *operations))
+    assert produce(side, topic, b"refused") in (
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    )
+    waits(lambda: leader_of(asked, topic) == OTHER, "the other one leads")
+    wait_for_isr(asked, topic, OTHER)
+    assert len(lines_with(caplog, f"the data directory {home} has failed, its partitions are offline")) == 1
+    produce_all(new, topic, b"1")
+    disk.failures.clear()
+    side.close()
+    # As in Kafka, it is back with the next start.
+    failing.stop()
+    failing.start()
+    wait_for_isr(asked, topic, OTHER, FAILING)
+    wait_for_equal_logs(topic, failing, other)
+    assert values_at(new, topic) == [b"0", b"1"]
+    new.close()
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_replica_whose_flush_has_failed_is_back_after_a_rescan_and_replicated_again(
+    failing: Inside, other: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture, role: str
+) -> None:
+    topic, asked = f"flushed-{role}", other.bootstrap_servers
+    replicas = [FAILING, OTHER] if role == "leader" else [OTHER, FAILING]
+    create(asked, topic, replicas, min_insync_replicas="1", flush_messages="1")
+    wait_for_isr(asked, topic, OTHER, FAILING)
+    side = Side("leader", failing.bootstrap_servers if role == "leader" else asked)
+    produce_all(side, topic, b"0")
+    partition = failing.server.store.get(topic, 0)
+    assert partition is not None
+    home = str(home_of(failing, topic))
+    # One sync of its log fails, nothing else: the disk as a whole is sound. No flush journal stands in.
+    for journal in failing.server.store.flush_journals:
+        failing.call(lambda journal=journal: setattr(journal, "has_failed", True))  # type: ignore[misc]
+    disk.failures.append(Failure(home, errno.EIO, "sync", part=f"{topic}-0/", count=1))
+    produce(side, topic, b"1")
+    waits(lambda: bool(lines_with(caplog, f"{topic}-0 is back, and nothing of it is lost")), "it is back")
+    wait_for_isr(asked, topic, OTHER, FAILING)
+    produce_all(side, topic, b"2")
+    wait_for_equal_logs(topic, failing, other)
+    assert values_at(side, topic) in ([b"0", b"1", b"2"], [b"0", b"2"])
+    assert leader_of(asked, topic) == replicas[0]
+    assert len(lines_with(caplog, f"{topic}-0 is offline: flushing")) == 1
+    if role == "follower":
+        assert lines_with(caplog, f"{topic}-0 is back, and is replicated again")
+    side.close()

@@ -1,0 +1,114 @@
+"""Connections to other nodes: how long one may take to be made, and the socket's options."""
+
+import asyncio
+import socket
+
+import pytest
+
+from odradek.server.peers import SETUP_JITTER, PeerLost, SetupTimeout, connect
+
+ADDRESS = ("a", 1)
+
+
+def middle(low, high):
+    return (low + high) / 2
+
+
+def test_the_limit_doubles_with_each_failure_in_a_row_up_to_the_maximum_and_a_connection_resets_it():
+    setup = SetupTimeout(1_000, 5_000, middle)
+    seen = []
+    for _ in range(5):
+        seen.append(setup.limit_ms(ADDRESS))
+        setup.ended(ADDRESS, is_connected=False)
+    assert seen == [1_000, 2_000, 4_000, 5_000, 5_000]
+    assert setup.limit_ms(("b", 1)) == 1_000
+    setup.ended(ADDRESS, is_connected=True)
+    assert setup.limit_ms(ADDRESS) == 1_000
+
+
+def test_the_limit_varies_by_a_fifth():
+    asked = []
+    SetupTimeout(1_000, 5_000, lambda low, high: asked.append((low, high)) or 1).limit_ms(ADDRESS)
+    assert asked == [(1 - SETUP_JITTER, 1 + SETUP_JITTER)]
+
+
+def test_many_failures_overflow_nothing():
+    setup = SetupTimeout(1_000, 5_000, middle)
+    for _ in range(3_000):
+        setup.ended(ADDRESS, is_connected=False)
+    assert setup.limit_ms(ADDRESS) == 5_000
+
+
+async def connected(port, setup, **options):
+    peer = await connect(
+        "127.0.0.1",
+        port,
+        name="broker 2",
+        client_id="broker-1",
+        timeout_ms=60_000,
+        setup=setup,
+        asks_versions=False,
+        **options,
+    )
+    peer.close()
+
+
+def test_a_refused_connection_counts_and_one_that_is_made_counts_no_more():
+    setup = SetupTimeout(1_000, 5_000, middle)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        with pytest.raises(PeerLost, match=f"broker 2 at 127.0.0.1:{port}"):
+            asyncio.run(connected(port, setup))
+        assert setup.limit_ms(("127.0.0.1", port)) == 2_000
+        listening.listen()
+        asyncio.run(connected(port, setup))
+        assert setup.limit_ms(("127.0.0.1", port)) == 1_000
+
+
+def test_a_connection_that_nobody_accepts_is_given_up_after_the_limit():
+    setup = SetupTimeout(50, 50, middle)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        address = listening.getsockname()
+        # The queue of connections that wait to be accepted is full with these.
+        waiting = [socket.socket() for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(address)
+        with pytest.raises(PeerLost, match="no answer within 50 ms"):
+            asyncio.run(connected(address[1], setup))
+        for one in waiting:
+            one.close()
+
+
+def test_the_receive_buffer_is_as_the_option_says():
+    seen = []
+
+    async def accept():
+        async def serve(reader, writer):
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for size_bytes in (-1, 16_384):
+            peer = await connect(
+                "127.0.0.1",
+                port,
+                name="broker 2",
+                client_id="broker-1",
+                timeout_ms=60_000,
+                setup=SetupTimeout(),
+                asks_versions=False,
+                receive_buffer_bytes=size_bytes,
+            )
+            transport = peer._transport
+            assert transport is not None
+            seen.append(transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+            peer.close()
+        server.close()
+
+    asyncio.run(accept())
+    # Linux doubles the number.
+    assert seen[1] == 2 * 16_384 < seen[0]

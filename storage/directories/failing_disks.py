@@ -5,10 +5,11 @@ and give back a few bytes is offline with its partitions, and looked at again an
 partition whose flush has failed comes back by a rescan (`rescan.py`).
 
 In a cluster a directory that has failed stays offline until the next start, as in Kafka: the controllers have
-been told (`are_given_up`). So that another replica may lead, it is also given up when it is full and has a
-partition that this node leads, or when a rescan finds that records are gone, which this node may have
-promised: each where another replica has all that is committed. (Kafka gives it up after any error.) Else the
-node goes on with what there is: a follower on a full disk leaves the ISR, and waits for room.
+been told (`are_given_up`). So that another replica may lead, it is also given up when the disk refuses
+something of a partition that this node leads, as a full one does, or when a rescan finds that records are
+gone, which this node may have promised: each where another replica has all that is committed. (Kafka gives it
+up after any error.) Else the node goes on with what there is: a follower on a full disk leaves the ISR, and
+waits for room.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class FailingDisks:
         return (
             places.has_broken
             or bool(places.suspected)
-            or bool(places.full)
+            or bool(places.refused)
             or any(map(self._may_return, places.homes.values()))
         )
 
@@ -71,17 +72,17 @@ class FailingDisks:
         for home in places.homes.values():
             if (home.path in suspected and home.failure is None) or self._may_return(home):
                 yield from self._probing(home, suspected.get(home.path, ""))
-        self._give_up_full()
+        self._give_up_refusing()
         if places.has_broken and now_ms >= self._rescan_after_ms:
             places.has_broken = False
             for key, place in list(places.by_key.items()):
                 if place.home.failure is None and place.offline_because is not None:
                     yield from self._bringing_back(key, place)
 
-    def _give_up_full(self) -> None:
-        full = self._places.full
-        while full:
-            key, said = full.popleft()
+    def _give_up_refusing(self) -> None:
+        refused = self._places.refused
+        while refused:
+            key, said = refused.popleft()
             place = self._places.by_key.get(key)
             if place is not None and place.home.failure is None and self._is_left_to_others(key, leads=True):
                 self.fail(place.home, said)

@@ -632,17 +632,20 @@ def of_cluster(store, *, has_substitute, leads=True):
     ("has_substitute", "leads", "is_given_up"),
     [(True, True, True), (True, False, False), (False, True, False)],
 )
-def test_a_full_directory_is_given_up_by_a_leader_in_whose_place_another_may_lead(
-    has_substitute, leads, is_given_up
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE])
+def test_a_directory_whose_disk_refuses_a_write_is_given_up_by_a_leader_in_whose_place_another_may_lead(
+    has_substitute, leads, is_given_up, code
 ):
+    """Also where the disk as a whole is sound. That the process has too much open is not the disk's fault."""
     disk = MemoryDisk()
     store = of_cluster(spread(disk), has_substitute=has_substitute, leads=leads)
     partition = store.get("t", 0)
-    disk.room_bytes = 0
-    assert refusal(lambda: append(partition, 1, size_bytes=1_000)) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = lambda operation, path: code if operation == "write" and path.endswith(".log") else None
+    assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
     attend(store)
+    is_given_up = is_given_up and code != errno.EMFILE
     assert list(store.failing_disks.failures) == (["one"] if is_given_up else [])
-    disk.room_bytes = 1 << 30
+    disk.fail = lambda operation, path: None
     attend(store)
     assert partition.is_available is not is_given_up
     assert store.failing_disks.may_return(("t", 0)) is not is_given_up

@@ -250,6 +250,7 @@ class _FetcherLoop:
         self._fetcher = following.fetchers.fetchers[place]
         self._peer: Peer | None = None
         self._address: tuple[str, int] | None = None
+        self._said = ""
         self._wish = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run_on())
 
@@ -294,15 +295,22 @@ class _FetcherLoop:
                 timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
                 response = await peer.ask_within(request, following.version_of(request), timeout_ms)
             except PeerLost as error:
-                logger.info("fetching from broker %d: %s", self._leader_id, error)
+                self._say(str(error))
                 self._close_peer()
                 fetcher.failed(request, monotonic_ms())
                 continue
+            self._said = ""
             now_ms = monotonic_ms()
             if isinstance(request, FetchRequest):
                 following.carry_out(fetcher.fetch_answered(request, response, now_ms))
             else:
                 following.carry_out(fetcher.offsets_answered(request, response, now_ms))
+
+    def _say(self, trouble: str) -> None:
+        """The same is told once, until there is an answer."""
+        if trouble != self._said:
+            self._said = trouble
+            logger.info("fetching from broker %d: %s", self._leader_id, trouble)
 
     async def _until(self, wake_at_ms: int | None) -> None:
         if wake_at_ms is None:

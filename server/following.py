@@ -183,21 +183,18 @@ class Following:
         self._done(key, error)
 
     def _cut(self, key: ReplicaKey, partition: Partition, effect: Truncate | BeginAnew) -> None:
+        tell = _told_cut(partition, effect)
         if isinstance(effect, BeginAnew):
-            logger.warning("%s-%d: all of the log goes, it begins anew at %d", *key, effect.offset)
             work: Work[Any] = self._store.restarting(partition, effect.offset)
         else:
-            if effect.offset < partition.high_watermark:
-                logger.warning(
-                    "%s-%d: cut at %d, before its high watermark %d: the leader was elected uncleanly",
-                    *key,
-                    effect.offset,
-                    partition.high_watermark,
-                )
-            elif effect.offset < partition.log_end_offset:
-                logger.info("%s-%d: cut at %d, as its leader has it", *key, effect.offset)
             work = self._store.truncating(partition, effect.offset)
-        self._run(key, work, lambda: self._forget_epochs(key, partition, effect.offset))
+
+        def cut() -> None:
+            if tell is not None:
+                tell()
+            self._forget_epochs(key, partition, effect.offset)
+
+        self._run(key, work, cut)
 
     def _forget_epochs(self, key: ReplicaKey, partition: Partition, offset: int) -> None:
         """Those of a time in which this node led without an append."""
@@ -239,6 +236,19 @@ class Following:
     def _is_offline(self, key: ReplicaKey) -> bool:
         place = self._store.places.by_key.get(key)
         return place is None or place.offline_because is not None
+
+
+def _told_cut(partition: Partition, effect: Truncate | BeginAnew) -> Callable[[], None] | None:
+    """What to say when it is done; None where nothing goes."""
+    name, offset, high_watermark = partition.name, effect.offset, partition.high_watermark
+    if isinstance(effect, BeginAnew):
+        return partial(logger.warning, "%s: all of the log is gone, it begins anew at %d", name, offset)
+    if offset < high_watermark:
+        uncleanly = "%s: cut at %d, before its high watermark %d: the leader was elected uncleanly"
+        return partial(logger.warning, uncleanly, name, offset, high_watermark)
+    if offset < partition.log_end_offset:
+        return partial(logger.info, "%s: cut at %d, as its leader has it", name, offset)
+    return None
 
 
 class _FetcherLoop:

@@ -55,6 +55,15 @@ class TwoListeners(Controllers):
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CUT:PLAINTEXT",
         }
 
+    @property
+    def behind_the_proxy(self) -> dict[str, str]:
+        """Of a node that reaches the controllers by the proxy alone."""
+        return {
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.proxy.port}",
+            "controller.listener.names": "CUT",
+            "listener.security.protocol.map": "CUT:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+
 
 @pytest.fixture(scope="module")
 def controllers() -> Iterator[TwoListeners]:
@@ -203,14 +212,7 @@ def test_a_follower_that_is_slower_than_its_leader_leaves_the_isr_and_comes_back
 
 @pytest.fixture
 def cut_off(controllers: TwoListeners) -> Iterator[OdradekMember]:
-    """It reaches the controllers by their proxy alone."""
-    node = OdradekMember(controllers, CUT_OFF, QUICK)
-    own = {
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers.proxy.port}",
-        "controller.listener.names": "CUT",
-        "listener.security.protocol.map": "CUT:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-    }
-    with with_properties(node, own):
+    with OdradekMember(controllers, CUT_OFF, {**QUICK, **controllers.behind_the_proxy}) as node:
         yield node
 
 

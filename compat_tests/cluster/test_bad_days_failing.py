@@ -11,7 +11,6 @@ import pytest
 
 from compat_tests.cluster.bad_days import (
     QUICK,
-    SHORT_SESSION,
     leader_of,
     log_of,
     produce,
@@ -22,24 +21,25 @@ from compat_tests.cluster.bad_days import (
 )
 from compat_tests.cluster.failing_disk import FailingDisk, Failure
 from compat_tests.cluster.inside import Inside
+from compat_tests.cluster.test_bad_days_cut import TwoListeners
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, OdradekMember
+from compat_tests.quorum import OdradekMember
 from odradek.storage import disk as disk_module
 from odradek.wire.errors import ErrorCode
 
-FAILING, OTHER = 1, 2
+FAILING, OTHER, CUT_OFF = 1, 2, 3
 
 
 @pytest.fixture(scope="module")
-def controllers() -> Iterator[Controllers]:
-    with Controllers(SHORT_SESSION) as started:
-        assert isinstance(started, Controllers)
-        yield started
+def controllers() -> Iterator[TwoListeners]:
+    controllers = TwoListeners()
+    with controllers.proxy, controllers:
+        yield controllers
 
 
 @pytest.fixture(scope="module")
-def other(controllers: Controllers) -> Iterator[OdradekMember]:
+def other(controllers: TwoListeners) -> Iterator[OdradekMember]:
     with OdradekMember(controllers, OTHER, QUICK) as started:
         yield started
 
@@ -53,7 +53,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
 
 @pytest.fixture
 def failing(
-    controllers: Controllers, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+    controllers: TwoListeners, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Inside]:
     """With two log directories: where one fails the node goes on."""
     caplog.set_level(logging.INFO, logger="odradek")
@@ -167,3 +167,46 @@ def test_a_replica_whose_flush_has_failed_is_back_after_a_rescan_and_replicated_
     if role == "follower":
         assert lines_with(caplog, f"{topic}-0 is back, and is replicated again")
     side.close()
+
+
+def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
+    controllers: TwoListeners,
+    other: OdradekMember,
+    disk: FailingDisk,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A replay of the journal would bring it back: all in it is flushed first, and then the journal goes."""
+    caplog.set_level(logging.INFO, logger="odradek")
+    topic, asked = "journaled", other.bootstrap_servers
+    properties = {**QUICK, **controllers.behind_the_proxy, "log.initial.task.delay.ms": "100"}
+    with Inside(controllers, CUT_OFF, tmp_path, properties=properties) as node:
+        create(asked, topic, [CUT_OFF, OTHER], min_insync_replicas="1", flush_messages="1")
+        wait_for_isr(asked, topic, CUT_OFF, OTHER)
+        side, new = Side("the old leader", node.bootstrap_servers), Side("the new leader", asked)
+        (journal,) = node.server.store.flush_journals
+        produced: list[bytes] = []
+
+        def is_in_use() -> bool:
+            produced.append(b"%d" % len(produced))
+            produce_all(side, topic, produced[-1])
+            return journal.generation > 0
+
+        waits(is_in_use, "the flush journal is in use")
+        controllers.proxy.requests.cut()
+        waits(lambda: leader_of(asked, topic) == OTHER, "the other one leads")
+        assert produce(side, topic, b"goes", acks=1) is ErrorCode.NONE
+        disk.failures.append(Failure(str(tmp_path), errno.EIO, "sync", part="group-log"))
+        assert produce(side, topic, b"goes, too", acks=1) is ErrorCode.NONE
+        assert journal.has_failed
+        disk.failures.clear()
+        produce_all(new, topic, b"new")
+        controllers.proxy.requests.mend()
+        wait_for_isr(asked, topic, CUT_OFF, OTHER)
+        wait_for_equal_logs(topic, node, other)
+        assert values_at(new, topic) == [*produced, b"new"]
+        assert not list(tmp_path.glob("data-*/group-log.*"))
+        cut = f"{topic}-0: cut at {len(produced)}, as its leader has it"
+        assert len(lines_with(caplog, cut)) == 1
+        for one in (side, new):
+            one.close()

@@ -12,10 +12,10 @@ import pytest
 from compat_tests.cluster.bad_days import (
     QUICK,
     leader_of,
-    log_of,
     produce,
     produce_all,
     values_at,
+    wait_for_equal_logs,
     wait_for_isr,
     waits,
 )
@@ -71,13 +71,6 @@ def lines_with(caplog: pytest.LogCaptureFixture, *parts: str) -> list[str]:
     return [line for line in lines if all(part in line for part in parts)]
 
 
-def wait_for_equal_logs(topic: str, node: Inside, other: OdradekMember) -> None:
-    waits(
-        lambda: log_of(home_of(node, topic), topic) == log_of(other.data_dir, topic),
-        f"the logs of {topic} are equal",
-    )
-
-
 def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
     failing: Inside, other: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,7 +91,7 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
     disk.failures.clear()
     wait_for_isr(asked, topic, OTHER, FAILING)
     produce_all(side, topic, b"2")
-    wait_for_equal_logs(topic, failing, other)
+    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
     side.close()
 
 
@@ -134,7 +127,7 @@ def test_a_leader_gives_up_a_full_or_broken_directory_and_another_leads_with_all
     failing.stop()
     failing.start()
     wait_for_isr(asked, topic, OTHER, FAILING)
-    wait_for_equal_logs(topic, failing, other)
+    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
     assert values_at(new, topic) == [b"0", b"1"]
     new.close()
 
@@ -160,7 +153,7 @@ def test_a_replica_whose_flush_has_failed_is_back_after_a_rescan_and_replicated_
     waits(lambda: bool(lines_with(caplog, f"{topic}-0 is back, and nothing of it is lost")), "it is back")
     wait_for_isr(asked, topic, OTHER, FAILING)
     produce_all(side, topic, b"2")
-    wait_for_equal_logs(topic, failing, other)
+    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
     assert values_at(side, topic) in ([b"0", b"1", b"2"], [b"0", b"2"])
     assert leader_of(asked, topic) == replicas[0]
     assert len(lines_with(caplog, f"{topic}-0 is offline: flushing")) == 1
@@ -203,7 +196,7 @@ def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
         produce_all(new, topic, b"new")
         controllers.proxy.requests.mend()
         wait_for_isr(asked, topic, CUT_OFF, OTHER)
-        wait_for_equal_logs(topic, node, other)
+        wait_for_equal_logs(topic, home_of(node, topic), other.data_dir)
         assert values_at(new, topic) == [*produced, b"new"]
         assert not list(tmp_path.glob("data-*/group-log.*"))
         cut = f"{topic}-0: cut at {len(produced)}, as its leader has it"

@@ -7,10 +7,10 @@ partition whose flush has failed comes back by a rescan (`rescan.py`).
 In a cluster a directory that has failed stays offline until the next start, as in Kafka: the controllers have
 been told (`are_given_up`). So that another replica may lead, it is also given up when the disk refuses
 something of a partition that this node leads, as a full one does, and another replica has all that is
-committed. And when a rescan finds that records are gone: this node may have promised them, and where it leads,
-a follower may have them, with the same epoch as those that would come in their place. (Kafka gives a
-directory up after any error.) Else the node goes on with what there is: a follower on a full disk leaves the
-ISR, and waits for room.
+committed. And when a rescan finds that records are gone: this node may have promised them, and a follower of
+its may have them, with the same epoch as those that would come in their place. (Kafka gives a directory up
+after any error.) Else the node goes on with what there is: a follower on a full disk leaves the ISR, and
+waits for room.
 """
 
 from collections.abc import Callable

@@ -5,15 +5,17 @@ and give back a few bytes is offline with its partitions, and looked at again an
 partition whose flush has failed comes back by a rescan (`rescan.py`).
 
 In a cluster a directory that has failed stays offline until the next start, as in Kafka: the controllers have
-been told (`are_given_up`). So that another replica may lead, it is also given up when it is full and has a
-partition that this node leads, or when a rescan finds that records are gone, which this node may have
-promised: each where another replica has all that is committed. (Kafka gives it up after any error.) Else the
-node goes on with what there is: a follower on a full disk leaves the ISR, and waits for room.
+been told (`are_given_up`). So that another replica may lead, it is also given up when the disk refuses
+something of a partition that this node leads, as a full one does, and another replica has all that is
+committed. And when a rescan finds that records are gone: this node may have promised them, and a follower of
+its may have them, with the same epoch as those that would come in their place. (Kafka gives a directory up
+after any error.) Else the node goes on with what there is: a follower on a full disk leaves the ISR, and
+waits for room.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.opening import Opening
@@ -27,6 +29,14 @@ RESCAN_PAUSE_MS = 5_000
 """After a rescan that the disk did not let happen."""
 
 
+class Role(NamedTuple):
+    """Of this node's replica of a partition that has others."""
+
+    leads: bool
+    has_substitute: bool
+    """It is in the ISR or ELR, and not alone."""
+
+
 class FailingDisks:
     """See the module."""
 
@@ -36,9 +46,7 @@ class FailingDisks:
         self.are_given_up = False
         """Whether a data directory that has failed stays offline until the next start, as in Kafka: the
         controllers of a cluster have been told."""
-        self.has_substitute: Callable[[Key, bool], bool] = _has_none
-        """Whether this node is in the ISR or ELR of a partition, and not alone; if the second argument is
-        true, whether it leads it besides."""
+        self.role_of: Callable[[Key], Role] = lambda key: Role(leads=False, has_substitute=False)
         self._rescan_after_ms = 0
 
     @property
@@ -54,7 +62,7 @@ class FailingDisks:
         return (
             places.has_broken
             or bool(places.suspected)
-            or bool(places.full)
+            or bool(places.refused)
             or any(map(self._may_return, places.homes.values()))
         )
 
@@ -71,23 +79,22 @@ class FailingDisks:
         for home in places.homes.values():
             if (home.path in suspected and home.failure is None) or self._may_return(home):
                 yield from self._probing(home, suspected.get(home.path, ""))
-        self._give_up_full()
+        self._give_up_refusing()
         if places.has_broken and now_ms >= self._rescan_after_ms:
             places.has_broken = False
             for key, place in list(places.by_key.items()):
                 if place.home.failure is None and place.offline_because is not None:
                     yield from self._bringing_back(key, place)
 
-    def _give_up_full(self) -> None:
-        full = self._places.full
-        while full:
-            key, said = full.popleft()
+    def _give_up_refusing(self) -> None:
+        refused = self._places.refused
+        while refused:
+            key, said = refused.popleft()
             place = self._places.by_key.get(key)
-            if place is not None and place.home.failure is None and self._is_left_to_others(key, leads=True):
+            if place is None or place.home.failure is not None or not self.are_given_up:
+                continue
+            if self.role_of(key) == Role(leads=True, has_substitute=True):
                 self.fail(place.home, said)
-
-    def _is_left_to_others(self, key: Key, *, leads: bool) -> bool:
-        return self.are_given_up and self.has_substitute(key, leads)
 
     def may_return(self, key: Key) -> bool:
         """Whether a partition that is offline may be back before the next start."""
@@ -176,7 +183,7 @@ class FailingDisks:
             recovered.log.files.close()
             places.has_broken = True
             return
-        if partition is not None and recovered.cut_bytes and self._is_left_to_others(key, leads=False):
+        if partition is not None and recovered.cut_bytes and self.are_given_up and any(self.role_of(key)):
             recovered.log.files.close()
             lost = f"the last {recovered.cut_bytes} bytes of {place.name} never reached the disk"
             self.fail(place.home, lost)
@@ -190,8 +197,3 @@ class FailingDisks:
             partition.availability.come_back()
             partition.replace_log(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)
-
-
-def _has_none(key: Key, leads: bool) -> bool:
-    """Of a node alone."""
-    return False

@@ -153,8 +153,8 @@ class Places:
         self.to_delete: list[str] = []
         # (path of a data directory, what its disk said) that are to be looked at; added to in any thread.
         self.suspected: deque[tuple[str, str]] = deque()
-        # (partition, the sentence) that a full disk has refused; added to in any thread.
-        self.full: deque[tuple[Key, str]] = deque()
+        # (partition that goes on, the sentence) where a disk has refused something; added to in any thread.
+        self.refused: deque[tuple[Key, str]] = deque()
 
     def enter(self, key: Key, place: Place) -> None:
         self.by_key[key] = place
@@ -240,8 +240,8 @@ class Places:
     def report_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
         """In the thread that met it."""
         directory = partition.directory.rpartition("/")[0]
-        if error.errno in NO_ROOM:
-            self.full.append(((partition.topic, partition.index), sentence))
+        if not partition.availability.is_broken and (error.errno in NO_ROOM or is_failure(error)):
+            self.refused.append(((partition.topic, partition.index), sentence))
         if partition.availability.is_broken:
             self.has_broken = True
         if partition.availability.is_broken and sentence == partition.failure:

@@ -201,9 +201,9 @@ class Durability:
         """Have all that is committed flushed soon."""
         self._wanted_until = self._buffer.log_end_offset
 
-    def wants_flush(self, now_ms: int, asked_ms: int, flush_ms: int) -> bool:
+    def wants_flush(self, now_ms: int, previous_ms: int, flush_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records would have waited for longer than
-        `flush_ms` at the next call. The last call was at `asked_ms`.
+        `flush_ms` at the next call. The last call was at `previous_ms`.
         """
         if self.has_unsafe_indexes or self.has_moved:
             return True
@@ -213,14 +213,14 @@ class Durability:
             return True
         if self._buffer.durable_offset >= self._buffer.log_end_offset:
             return False
-        next_ms = now_ms + now_ms - asked_ms
-        return next_ms - self._unflushed_since_ms(asked_ms) > flush_ms
+        next_ms = now_ms + now_ms - previous_ms
+        return next_ms - self._unflushed_since_ms(previous_ms) > flush_ms
 
-    def _unflushed_since_ms(self, asked_ms: int) -> int:
+    def _unflushed_since_ms(self, previous_ms: int) -> int:
         """Since when records have waited for a flush, or a little earlier. An append does not note the time:
-        records that were not there at the last call, at `asked_ms`, have come since.
+        records that were not there at the last call, at `previous_ms`, have come since.
         """
         if self._waiting_since_ms is None or self._waiting_from != self._buffer.durable_offset:
-            self._waiting_since_ms = asked_ms
+            self._waiting_since_ms = previous_ms
             self._waiting_from = self._buffer.durable_offset
         return self._waiting_since_ms

@@ -68,9 +68,9 @@ class Flushing:
         finally:
             self.is_running = False
 
-    def wants_flush(self, now_ms: int, asked_ms: int) -> bool:
+    def wants_flush(self, now_ms: int, previous_ms: int) -> bool:
         """See `Durability.wants_flush`."""
-        return self.log.durability.wants_flush(now_ms, asked_ms, self.log.config.flush_ms)
+        return self.log.durability.wants_flush(now_ms, previous_ms, self.log.config.flush_ms)
 
     def tail(self, size_bytes_max: int) -> Tail | None:
         """See `AppendBuffer.tail`; None also while the partition does not serve."""

@@ -1,7 +1,7 @@
-"""Disks that fail: which directories and partitions are offline, and how they come back.
+"""Disks that fail: directories and partitions go offline and come back.
 
-Any error of a disk that a sound one would not give has its directory looked at. One that does not take, keep
-and give back a few bytes is offline with its partitions, and looked at again and again from then on; a
+After a disk error that a sound disk does not give, the directory is probed. If its disk cannot write, sync
+and read a few bytes, the directory goes offline with its partitions, and is probed again until it works. A
 partition whose flush has failed comes back by a rescan (`rescan.py`).
 
 In a cluster a directory that has failed stays offline until the next start, as in Kafka: the controllers have
@@ -26,7 +26,7 @@ from odradek.storage.recovery.recovery import Recovered
 from odradek.wire.work import Work
 
 RESCAN_PAUSE_MS = 5_000
-"""After a rescan that the disk did not let happen."""
+"""The pause after a failed rescan."""
 
 
 class Role(NamedTuple):
@@ -44,14 +44,14 @@ class FailingDisks:
         self._places = places
         self._opening = opening
         self.are_given_up = False
-        """Whether a data directory that has failed stays offline until the next start, as in Kafka: the
-        controllers of a cluster have been told."""
+        """Whether a failed data directory stays offline until the next start, as in Kafka: in a cluster the
+        controllers have a report of the failure."""
         self.role_of: Callable[[Key], Role] = lambda key: Role(leads=False, has_substitute=False)
         self._rescan_after_ms = 0
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why data directories are offline, by their paths."""
+        """The failure of each offline data directory, by path."""
         homes = self._places.homes.values()
         return {home.path: home.failure for home in homes if home.failure is not None}
 
@@ -67,15 +67,15 @@ class FailingDisks:
         )
 
     def attending(self, now_ms: int) -> Work[None]:
-        """Probe the disks that gave errors, take directories offline whose disk does not answer, bring back
-        what can be brought back. Soon after `StoreListener.trouble`, and every second while there is a need.
+        """Probe the disks that gave errors, take directories with failed disks offline, bring partitions
+        back. To be called soon after `StoreListener.trouble`, and every second while `needs_attention`.
         """
         places = self._places
         places.now_ms = now_ms
         suspected: dict[str, str] = {}
         while places.suspected:
-            path, said = places.suspected.popleft()
-            suspected.setdefault(path, said)
+            path, disk_error = places.suspected.popleft()
+            suspected.setdefault(path, disk_error)
         for home in places.homes.values():
             if (home.path in suspected and home.failure is None) or self._may_return(home):
                 yield from self._probing(home, suspected.get(home.path, ""))
@@ -104,12 +104,12 @@ class FailingDisks:
     def _may_return(self, home: DataDirectory) -> bool:
         return home.failure is not None and home.was_opened and not self.are_given_up
 
-    def _probing(self, home: DataDirectory, said: str) -> Work[None]:
+    def _probing(self, home: DataDirectory, disk_error: str) -> Work[None]:
         try:
             yield home.probe
         except OSError as error:
             if home.failure is None:
-                self.fail(home, said or str(error))
+                self.fail(home, disk_error or str(error))
         else:
             if home.failure is not None:
                 home.failure = None
@@ -117,7 +117,7 @@ class FailingDisks:
                 self._places.listener.directory(home.path, None)
 
     def fail(self, home: DataDirectory, reason: str) -> None:
-        """Take a directory offline, and its partitions with it."""
+        """Take a directory and its partitions offline."""
         home.failure = reason
         for place in self._places.by_key.values():
             if place.home is home and place.partition is not None:
@@ -127,7 +127,7 @@ class FailingDisks:
         self._places.listener.directory(home.path, reason)
 
     def _bringing_back(self, key: Key, place: Place) -> Work[None]:
-        from odradek.storage.recovery.rescan import (  # not needed while all is well
+        from odradek.storage.recovery.rescan import (  # not needed without a failure
             DiskWhileHeld,
             rescan,
             take_over,
@@ -143,16 +143,16 @@ class FailingDisks:
         if partition is None:
             look = partial(self._opening.open_log, pool, key, place, clean=False)
         else:
-            # For whoever waits for it, and since a flush in its thread has only said so.
+            # Fails the waiting requests: after a failed flush only its thread has noted the failure.
             partition.availability.take_offline("its disk has failed", is_reported=True)
             if (
                 partition.availability.is_paused
                 or partition.flushing.is_running
                 or partition.flushing.is_being_journaled
             ):
-                # Somebody else is changing the files. The other two would count records as flushed that the
-                # rescan may have cut off meanwhile. And what such a block has would stand in the way of what
-                # follows it in the flush journal.
+                # Another operation is changing the files. A flush or a journal block would count records as
+                # flushed that the rescan may have cut off meanwhile. And the entry of such a block would
+                # conflict with later entries of the flush journal.
                 places.has_broken = True
                 return
             look = partial(
@@ -193,7 +193,7 @@ class FailingDisks:
             self._opening.take_in(key, place, recovered)
         else:
             place.home.scan_checkpoints.pop(key, None)
-            # Records at its end may be gone, so no flush of it is an answer to whoever has committed before.
+            # Records at its end may be gone, so no later flush confirms earlier commits.
             partition.availability.come_back()
             partition.replace_log(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)

@@ -461,7 +461,7 @@ class LogStore:
         """
         previous_ms, self._flushes_checked_ms = self._flushes_checked_ms, now_ms
         if previous_ms is None or previous_ms > now_ms:
-            previous_ms = now_ms # the first call, or the clock was put back
+            previous_ms = now_ms  # the first call, or the clock was put back
         due = {
             partition: None
             for partition in self.places.loaded()

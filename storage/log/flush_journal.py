@@ -221,7 +221,9 @@ class FlushJournal:
         if self._generation == 0:
             return  # no block was written, and the files of an earlier run are removed
         if not self.is_usable:
-            raise OSError(errno.EIO, "the flush journal has failed and may have records that are to be truncated")
+            raise OSError(
+                errno.EIO, "the flush journal has failed and may have records that are to be truncated"
+            )
         entry = _ENTRY.pack(base_offset, position, end_offset, 0)
         block = self._block([b"", identity, entry], [])
         if block is None:

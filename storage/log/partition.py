@@ -282,7 +282,9 @@ class Partition:
         is_before_start = high_watermark.offset < log_start_offset
         high_watermark.lower(
             high_watermark.offset if is_before_start else log.log_end_offset,
-            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was truncated at {log.log_end_offset}."),
+            KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was truncated at {log.log_end_offset}."
+            ),
         )
         high_watermark.advance(log_start_offset if appender.is_replicated else log.log_end_offset)
         _check_order(self)

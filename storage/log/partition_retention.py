@@ -88,7 +88,9 @@ class Retention:
         self._availability.check_online()
         config, high_watermark = self.log.config, self._appender.high_watermark.offset
         if config.is_compacted and not config.is_deleted:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The cleanup.policy of {self._name} does not include delete.")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"The cleanup.policy of {self._name} does not include delete."
+            )
         if offset == -1:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:

@@ -87,9 +87,7 @@ class Slice:
             if len(buffer) != self._size:
                 # The response already has the length: with fewer bytes the client would misread the next
                 # field.
-                raise OSError(
-                    errno.EIO, f"the segment's file is {self._size - len(buffer)} bytes too short"
-                )
+                raise OSError(errno.EIO, f"the segment's file is {self._size - len(buffer)} bytes too short")
             self._buffers = [buffer]
         return self._buffers
 

@@ -155,7 +155,7 @@ def inter_broker_listener(
     named = named.upper()
     if "security.inter.broker.protocol" in given:
         raise ConfigError(
-            "inter.broker.listener.name and security.inter.broker.protocol exclude each other: give one of them."
+            "inter.broker.listener.name and security.inter.broker.protocol exclude each other: give only one."
         )
     if named in controllers:
         raise ConfigError(

@@ -443,8 +443,8 @@ class _Import:
         if isinstance(self._known, str):
             self._attentions.append(
                 f"the settings of {self._topic} in Kafka are not known, since {self._known}: it "
-                "gets the defaults, and the values of --config NAME=VALUE; name all of Kafka's log.dirs, or give "
-                "its settings with --config"
+                "gets the defaults, and the values of --config NAME=VALUE; name all of Kafka's log.dirs, or "
+                "give its settings with --config"
             )
             return {}
         settings: dict[str, str] = {}

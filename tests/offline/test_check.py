@@ -257,7 +257,8 @@ def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
         (
             "recovery-point-offset-checkpoint",
             "0\n1\norders 0 9\n",
-            "it has offset 9 for orders-0, whose log ends at 5. They had been flushed: the offsets 5 to 8 are gone.",
+            "it has offset 9 for orders-0, whose log ends at 5. "
+            "They had been flushed: the offsets 5 to 8 are gone.",
         ),
         (
             "replication-offset-checkpoint",

@@ -396,8 +396,8 @@ def test_a_transaction_index_as_kafka_writes_it_is_sound(with_transactions):
         ),
         (
             encode_aborted([Aborted(7, 0, 4, 2**40 + 3)]),
-            "after the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is 1099511627779 "
-            "by this entry, by the log it is 3",
+            "after the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is "
+            "1099511627779 by this entry, by the log it is 3",
         ),
         (
             encode_aborted([Aborted(7, 0, 4, 2)]),

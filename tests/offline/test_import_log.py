@@ -242,10 +242,8 @@ def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path)
     assert not topics(tmp_path / "data")["orders"].configs
 
 
-UNKNOWN = (
-    "attention: the settings of orders in Kafka are not known, since {}: it gets the defaults, and the values \
-of --config NAME=VALUE; name all of Kafka's log.dirs, or give its settings with --config"
-)
+UNKNOWN = "attention: the settings of orders in Kafka are not known, since {}: it gets the defaults, and the \
+values of --config NAME=VALUE; name all of Kafka's log.dirs, or give its settings with --config"
 
 
 def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tmp_path):

@@ -250,7 +250,9 @@ def test_a_log_goes_on_where_a_clean_stop_says_it_ended_whatever_its_last_batch_
     store = started(disk, config, listener=told)
     partition = partition_of(store)
     assert partition.log_end_offset == offset
-    assert told.sentences == [f"The last batches of {SEGMENT}.log are damaged; the log continues at offset {offset}."]
+    assert told.sentences == [
+        f"The last batches of {SEGMENT}.log are damaged; the log continues at offset {offset}."
+    ]
     append(partition, 1)
     store.close(NOW_MS)
     partition = partition_of(started(disk, config))

@@ -108,10 +108,10 @@ _CHANGES = """\
 
 AlterConfigs and IncrementalAlterConfigs change every option of a topic or group below, and the broker
 options with an entry in the last column: `per-broker` options for one broker, `cluster-wide` options for one
-or, under the empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's metadata
-and take precedence over the settings at the start. Options of a single listener can be set for one broker, and
-`max.connections` for all. `listeners` and `listener.security.protocol.map` are nevertheless refused: a broker
-keeps its listeners until a restart.
+or, under the empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's
+metadata and take precedence over the settings at the start. Options of a single listener can be set for one
+broker, and `max.connections` for all. `listeners` and `listener.security.protocol.map` are nevertheless
+refused: a broker keeps its listeners until a restart.
 """
 
 _GROUP = """\

@@ -168,8 +168,10 @@ class _Check:
         for path, identity in identities.items():
             if identity is not None and identity != first:
                 (cluster, node), (other_cluster, other_node) = identity, first
-                what = f"it is of cluster {cluster} and node {node}, another is of "
+                what = (
+                    f"it is of cluster {cluster} and node {node}, another is of "
                     f"{other_cluster} and {other_node}"
+                )
                 finding = (
                     DAMAGE,
                     f"{path}/{meta_properties.FILE_NAME}",

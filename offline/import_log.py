@@ -151,7 +151,7 @@ def import_log(
     except KafkaError as error:
         raise CannotImport(f"{data_dir}: {error.message or error} Nothing was imported.") from error
     except metadata_store.DamagedMetadata as error:
-        raise CannotImport(f"{error} odradek check --repair {data_dir} saves the sound records.") from error
+        raise CannotImport(f"{error} Repair it with odradek check --repair {data_dir}.") from error
     except ConfigError as error:
         raise CannotImport(str(error)) from error
     finally:

@@ -802,7 +802,7 @@ def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
     with pytest.raises(CannotImport) as error:
         take_in(kafka, data=data)
     assert str(error.value) == (
-        f"{data / FILE_NAME} is damaged in its head. odradek check --repair {data} saves the sound records."
+        f"{data / FILE_NAME} is damaged in its head. Repair it with odradek check --repair {data}."
     )
     assert check([str(data)], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)

@@ -115,7 +115,9 @@ def never_replicated(topic: str, index: int) -> bool:
 
 
 class Places:
-    """See the module. `config_for`, `topic_id_for`, `leader_epoch_for` and `replicated_for`: see `LogStore`."""
+    """See the module. For `config_for`, `topic_id_for`, `leader_epoch_for` and `replicated_for` see
+    `LogStore`.
+    """
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class Availability:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure)
 
     def refusal(self, doing: str, error: OSError) -> KafkaError:
-        """The client's error for an error of the disk. Reports the error, unless the files are being changed."""
+        """The client's error for a disk error. Reports the disk error, unless the files are being changed."""
         if self.is_paused:
             return self.unavailable()
         sentence = f"{doing} {self.log.files.directory} failed: {error}"

@@ -248,7 +248,7 @@ class ProducerState:
     # Appends
 
     def stage_marker(self, marker: EndMarker, offset: int, timestamp: int) -> AbortedTransaction | None:
-        """Record a staged marker at `offset`. Returns the transaction that it aborts, if there is one here."""
+        """Record a staged marker at `offset`. Returns the transaction that it aborts, if there is one."""
         producer_id = marker.producer_id
         self._verifications.pop(producer_id, None)
         entry = self.producers.get(producer_id)

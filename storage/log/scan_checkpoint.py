@@ -121,7 +121,8 @@ def restore_segment(segment: Segment, checkpoint: ScanCheckpoint) -> RestoredSeg
 
 
 def _leads_to(segment: Segment, checkpoint: ScanCheckpoint) -> bool:
-    """Whether the batches from the last index entry on end at the position and offset of the scan checkpoint."""
+    """Whether the batches after the last index entry end at the position and offset of the scan
+    checkpoint."""
     index = segment.indexes.offset_index
     latest, latest_offset = segment.indexes.time_index.last()
     if latest > checkpoint.max_timestamp_ms or latest_offset >= checkpoint.offset:

@@ -119,18 +119,12 @@ class Replication:
         if view is None:
             self._drop(key)
             return
-        is_alone = len(view.replicas) == 1
-        if is_alone and key not in self._known:
+        if len(view.replicas) == 1:
+            self._end_replicating(key, view)
             return
         partition = self._partition(key)
         if partition is None or not (partition.is_available or self._goes_on_leading(key, view)):
             self._went_offline(key)
-            return
-        if is_alone:
-            partition.set_replicated(False)
-            self._drop(key)
-            if view.leader == self._settings.node_id:
-                partition.appender.high_watermark.refuse(None)
             return
         known = self.leading.known(key) or self._known.get(key, Known())
         decided = transition(self._settings.node_id, known, view, is_in_shutdown=self.is_in_shutdown)
@@ -148,6 +142,17 @@ class Replication:
             self.following.follow(key, topic.topic_id, decided.leader, view.leader_epoch, partition)
         else:
             self.following.stop(key)
+
+    def _end_replicating(self, key: ReplicaKey, view: PartitionView) -> None:
+        """There are no other replicas any more, for which somebody may wait. A partition that is not open
+        knows it when it is opened."""
+        place = self._store.places.by_key.get(key)
+        partition = None if place is None else place.partition
+        if partition is not None and partition.is_replicated:
+            partition.set_replicated(False)
+        self._drop(key)
+        if partition is not None and view.leader == self._settings.node_id:
+            partition.appender.high_watermark.refuse(None)
 
     def _drop(self, key: ReplicaKey) -> None:
         self.leading.resign(key)

@@ -16,6 +16,7 @@ from odradek.server.replica_log import ReplicationSettings
 from odradek.server.replication import OFFLINE_LOOK_MS, Replication
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.failing_disks import Role
+from odradek.wire.errors import ErrorCode, KafkaError
 from tests.storage.memory_disk import MemoryDisk
 from tests.storage.stores import append, open_store
 
@@ -43,6 +44,7 @@ class Timers:
 class Leading:
     def __init__(self):
         self.leaders = {}
+        self.partitions = {}
 
     def known(self, key):
         view = self.leaders.get(key)
@@ -50,9 +52,13 @@ class Leading:
 
     def lead(self, key, partition, view):
         self.leaders[key] = view
+        self.partitions[key] = partition
 
     def resign(self, key):
-        self.leaders.pop(key, None)
+        """Who waits for other replicas here gets an error, now and later."""
+        if self.leaders.pop(key, None) is not None:
+            refusal = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.partitions[key].appender.high_watermark.refuse(refusal)
 
 
 class Following:
@@ -149,6 +155,28 @@ def test_a_leader_that_is_offline_goes_on_leading_as_long_as_the_views_say_so():
     node.partition.availability.come_back()
     node.timers.run()
     assert node.role == ("follows", 2, 3)
+
+
+@pytest.mark.parametrize("is_offline", [False, True])
+def test_the_last_replica_of_a_partition_waits_for_no_other(is_offline):
+    node = Node()
+    node.tell(1)
+    assert node.partition.high_watermark == 0
+    told = []
+    node.partition.when_high_watermark(1, told.append)
+    if is_offline:
+        node.partition.availability.take_offline("its disk has failed")
+        node.tell(2)
+    node.tell(1, replicas=(1,), isr=(1,))
+    assert node.role is None
+    assert [one is None for one in told] == [not is_offline]
+    assert node.partition.high_watermark == node.partition.log_end_offset == 1
+    assert not node.partition.is_replicated
+    if is_offline:
+        node.partition.availability.come_back()
+    append(node.partition)
+    node.partition.when_high_watermark(2, told.append)
+    assert told[-1] is None
 
 
 def test_a_replica_in_a_directory_that_is_given_up_is_not_waited_for():

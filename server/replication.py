@@ -9,7 +9,7 @@ wait. One whose disk does not answer is neither led nor followed until it is bac
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.replication.transitions import Delete, Follow, Known, Lead, transition
@@ -55,6 +55,8 @@ class Replication:
         """Replicas that are neither led nor followed, since their disk does not answer."""
         self._is_waiting = False
         self._view: ClusterView | None = None
+        self._unfenced: set[int] = set()
+        """Brokers that the last view has as such."""
         self._end_looking: Callable[[], None] | None = None
         following.when_free = self._take_held
         following.when_offline = self._went_offline
@@ -63,6 +65,7 @@ class Replication:
     def begin(self, view: ClusterView) -> None:
         """The replicas of this node by the view with which it starts."""
         self._view = view
+        self._unfenced = {one for one in view.registrations if self._is_unfenced(one)}
         for topic in view.topics.values():
             for partition in topic.partitions:
                 if self._is_here(partition):
@@ -84,6 +87,7 @@ class Replication:
             elif before is not None and self._is_here(before):
                 self._take(one.topic, None, after.index)
         if change.brokers:
+            self._tell_fenced(change.brokers)
             self.following.brokers_changed(change.brokers)
         self.following.pump()
 
@@ -95,6 +99,20 @@ class Replication:
         self.following.close()
         for key in list(self.leading.leaders):
             self.leading.resign(key)
+
+    def _is_unfenced(self, node_id: int) -> bool:
+        broker = None if self._view is None else self._view.registrations.get(node_id)
+        return broker is not None and not broker.is_fenced
+
+    def _tell_fenced(self, node_ids: Iterable[int]) -> None:
+        """What they led others lead now, and they are in no ISR; of this node its own lines tell."""
+        for node_id in node_ids:
+            is_unfenced = self._is_unfenced(node_id)
+            if is_unfenced == (node_id in self._unfenced):
+                continue
+            self._unfenced ^= {node_id}
+            if node_id != self._settings.node_id:
+                logger.info("broker %d is %s", node_id, "unfenced" if is_unfenced else "fenced or gone")
 
     def _look(self) -> None:
         self.leading.shrink()

@@ -1,10 +1,12 @@
 """Replication by views, where a replica's disk does not answer when the view comes."""
 
 import errno
+import logging
 
 import pytest
 
 from odradek.coordinator.cluster.view import (
+    Broker,
     ClusterChange,
     ClusterView,
     PartitionChange,
@@ -73,6 +75,9 @@ class Following:
 
     def stop(self, key):
         self.followed.pop(key, None)
+
+    def brokers_changed(self, node_ids):
+        pass
 
     def pump(self):
         pass
@@ -206,6 +211,30 @@ def test_a_replica_that_cannot_be_opened_keeps_no_other_from_its_work():
     node.disk.fail = lambda operation, path: None
     node.timers.run()
     assert node.role == ("follows", 2, 1)
+
+
+def test_each_broker_that_is_fenced_or_back_is_told_in_one_line(caplog):
+    caplog.set_level(logging.INFO, logger="odradek.replication")
+    node = Node()
+
+    def tell(fenced):
+        """By node id: whether it is fenced."""
+        gone = [one for one in node.view.registrations if one not in fenced]
+        registrations = {one: Broker(one, {}, is_fenced=is_fenced) for one, is_fenced in fenced.items()}
+        node.view = ClusterView(registrations=registrations)
+        node.replication.view_changed(node.view, ClusterChange(brokers=[*fenced, *gone]))
+
+    tell({1: False, 2: False, 3: True})
+    tell({1: False, 2: True, 3: True})
+    tell({1: True, 2: True, 3: False})
+    tell({1: True, 2: False})
+    assert [record.getMessage() for record in caplog.records] == [
+        "broker 2 is unfenced",
+        "broker 2 is fenced or gone",
+        "broker 3 is unfenced",
+        "broker 2 is unfenced",
+        "broker 3 is fenced or gone",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,7 @@ def test_a_leader_that_is_cut_off_from_the_controllers_in_one_direction_is_repla
         waits(lambda: leader_of(asked, topic) == FOLLOWER, "the other one leads")
         new = Side("the new leader", asked)
         produce_all(new, topic, b"new")
+        assert lines_with(other, f"broker {CUT_OFF} is fenced")
         # It believes that it leads. Nobody follows it: who wants to be sure waits in vain.
         code, _ = produced(old.ask(produce_request(topic, [b"by all"], -1, 1_000), PRODUCE_VERSION))
         assert code is ErrorCode.REQUEST_TIMED_OUT

@@ -11,6 +11,7 @@ import pytest
 
 from compat_tests.cluster.bad_days import (
     QUICK,
+    SHORT_SESSION,
     leader_of,
     produce,
     produce_all,
@@ -24,7 +25,7 @@ from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.test_bad_days_cut import TwoListeners
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import OdradekMember
+from compat_tests.quorum import Controllers, OdradekMember
 from odradek.storage import disk as disk_module
 from odradek.wire.errors import ErrorCode
 
@@ -203,3 +204,25 @@ def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
         assert len(lines_with(caplog, cut)) == 1
         for one in (side, new):
             one.close()
+
+
+def test_a_node_ends_whose_failed_directory_no_controller_learns_of_in_time(
+    disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its partitions would stay without a leader (`log.dir.failure.timeout.ms`)."""
+    caplog.set_level(logging.INFO, logger="odradek")
+    properties = {**QUICK, "log.dir.failure.timeout.ms": "2000"}
+    with Controllers(SHORT_SESSION) as controllers:
+        assert isinstance(controllers, Controllers)
+        with Inside(controllers, FAILING, tmp_path, directories=2, properties=properties) as node:
+            side = Side("node", node.bootstrap_servers)
+            create(node.bootstrap_servers, "lost", [FAILING])
+            produce_all(side, "lost", b"0")
+            controllers.kill()
+            disk.failures.append(Failure(str(home_of(node, "lost")), errno.EIO, "open", "write", "sync"))
+            assert produce(side, "lost", b"1") is ErrorCode.KAFKA_STORAGE_ERROR
+            line = ("stopping: a failed log directory", "log.dir.failure.timeout.ms")
+            waits(lambda: bool(lines_with(caplog, *line)), "it says why it ends")
+            side.close()
+            disk.failures.clear()
+    assert len(lines_with(caplog, *line)) == 1

@@ -15,6 +15,7 @@ from compat_tests.cluster.bad_days import (
     SHORT_SESSION,
     fetch_request,
     leader_of,
+    lines_with,
     produce_all,
     produce_request,
     produced,
@@ -67,6 +68,7 @@ def test_a_leader_that_wakes_up_from_a_pause_acknowledges_nothing_that_is_lost_a
             old.request(fetch_request(topic), FETCH_VERSION, names[2])
         finally:
             os.kill(paused.pid, signal.SIGCONT)
+        assert len(lines_with(other, f"broker {PAUSED} is fenced")) == 1
         read = old.answer(FetchRequest, FETCH_VERSION, names[2])
         by_one = produced(old.answer(ProduceRequest, PRODUCE_VERSION, names[0]))
         by_all = produced(old.answer(ProduceRequest, PRODUCE_VERSION, names[1]))

@@ -205,21 +205,18 @@ class Following:
         self._done(key, error)
 
     def _cut(self, key: ReplicaKey, partition: Partition, effect: Truncate | BeginAnew) -> None:
+        tell = _told_cut(partition, effect)
         if isinstance(effect, BeginAnew):
-            logger.warning("%s-%d: all of the log goes, it begins anew at %d", *key, effect.offset)
             work: Work[Any] = self._store.restarting(partition, effect.offset)
         else:
-            if effect.offset < partition.high_watermark:
-                logger.warning(
-                    "%s-%d: cut at %d, before its high watermark %d: the leader was elected uncleanly",
-                    *key,
-                    effect.offset,
-                    partition.high_watermark,
-                )
-            elif effect.offset < partition.log_end_offset:
-                logger.info("%s-%d: cut at %d, as its leader has it", *key, effect.offset)
             work = self._store.truncating(partition, effect.offset)
-        self._run(key, work, lambda: self._forget_epochs(key, partition, effect.offset))
+
+        def cut() -> None:
+            if tell is not None:
+                tell()
+            self._forget_epochs(key, partition, effect.offset)
+
+        self._run(key, work, cut)
 
     def _forget_epochs(self, key: ReplicaKey, partition: Partition, offset: int) -> None:
         """Those of a time in which this node led without an append."""
@@ -263,6 +260,19 @@ class Following:
         return place is None or place.offline_because is not None
 
 
+def _told_cut(partition: Partition, effect: Truncate | BeginAnew) -> Callable[[], None] | None:
+    """What to say when it is done; None where nothing goes."""
+    name, offset, high_watermark = partition.name, effect.offset, partition.high_watermark
+    if isinstance(effect, BeginAnew):
+        return partial(logger.warning, "%s: all of the log is gone, it begins anew at %d", name, offset)
+    if offset < high_watermark:
+        uncleanly = "%s: cut at %d, before its high watermark %d: the leader was elected uncleanly"
+        return partial(logger.warning, uncleanly, name, offset, high_watermark)
+    if offset < partition.log_end_offset:
+        return partial(logger.info, "%s: cut at %d, as its leader has it", name, offset)
+    return None
+
+
 class _FetcherLoop:
     """The requests of one fetcher over one connection."""
 
@@ -272,6 +282,7 @@ class _FetcherLoop:
         self._fetcher = following.fetchers.fetchers[place]
         self._peer: Peer | None = None
         self._address: tuple[str, int] | None = None
+        self._said = ""
         self._wish = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run_on())
 
@@ -316,15 +327,22 @@ class _FetcherLoop:
                 timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
                 response = await peer.ask_within(request, following.version_of(request), timeout_ms)
             except PeerLost as error:
-                logger.info("fetching from broker %d: %s", self._leader_id, error)
+                self._say(str(error))
                 self._close_peer()
                 fetcher.failed(request, monotonic_ms())
                 continue
+            self._said = ""
             now_ms = monotonic_ms()
             if isinstance(request, FetchRequest):
                 following.carry_out(fetcher.fetch_answered(request, response, now_ms))
             else:
                 following.carry_out(fetcher.offsets_answered(request, response, now_ms))
+
+    def _say(self, trouble: str) -> None:
+        """The same is told once, until there is an answer."""
+        if trouble != self._said:
+            self._said = trouble
+            logger.info("fetching from broker %d: %s", self._leader_id, trouble)
 
     async def _until(self, wake_at_ms: int | None) -> None:
         if wake_at_ms is None:

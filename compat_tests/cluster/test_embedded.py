@@ -226,17 +226,19 @@ def _is_taken(producer: KafkaProducer, topic: str) -> bool:
     return True
 
 
-def test_all_processes_end_with_the_program_however_that_ends() -> None:
+def test_all_processes_end_with_the_program_however_that_ends(tmp_path: pathlib.Path) -> None:
     """Also a node that is paused."""
     program = """
-        import os, signal, odradek
-        cluster = odradek.Cluster(nodes=2).start()
+        import os, signal, sys, odradek
+        cluster = odradek.Cluster(nodes=2, data_dir=sys.argv[1]).start()
         cluster.nodes[0].pause()
         print(*(one.pid for one in (*cluster.nodes, *cluster.controllers)), cluster.links_pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, timeout=200
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        timeout=200,
     )
     assert result.returncode == -signal.SIGKILL
     pids = [int(text) for text in result.stdout.split()]

@@ -723,6 +723,23 @@ def test_a_throttled_partition_is_left_out_while_the_rate_is_over_its_limit():
     assert follower.asked(request) == [(0, 1, 4, 5)]
 
 
+def test_time_before_the_move_gives_no_allowance():
+    """The limit is kept over windows, and these begin with the first throttled replica out of sync."""
+    follower = Follower(log_of(4), log_of(4))
+    quota = follower.fetchers.quota
+    quota.bytes_per_second_max = 100
+    for _ in range(10):
+        follower.answer(data(high_watermark=1, partition=1))
+        if follower.fetchers.followed(OTHER).is_busy:
+            follower.done(OTHER)
+        follower.now_ms += 500
+    quota.throttle("t", {0})
+    follower.answer(data(Batch(1, 1, 5, 8), Batch(2, 2, 5, 8), high_watermark=9))
+    follower.done()
+    # 122 bytes in no time are more than 100 in a second, but not than 100 in each of six.
+    assert partitions_of(follower, follower.next()) == [1]
+
+
 def test_a_partition_that_has_all_that_is_committed_is_fetched_at_any_rate():
     follower = throttled(log_of(4), log_of(4))
     follower.answer(data(Batch(1, 1, 5, 8), high_watermark=2))

@@ -73,6 +73,8 @@ class Following:
         self._current_view = current_view
         self._now_ms = now_ms
         self._busy: set[ReplicaKey] = set()
+        self.appending: set[ReplicaKey] = set()
+        """Busy with records that are staged and not committed yet: a matter of a turn or of a flush."""
         self._failures: dict[ReplicaKey, str] = {}
         """The last one of each, until something has succeeded."""
         self._loops: dict[FetcherKey, _FetcherLoop] = {}
@@ -176,12 +178,14 @@ class Following:
         except Exception as error:
             self._done(key, error)
         else:
+            self.appending.add(key)
             until = FLUSHED if appended.must_flush else COMMITTED
             self._schedule.turn.add(partition, partial(self._replicated, key, partition, effect), until)
 
     def _replicated(
         self, key: ReplicaKey, partition: Partition, effect: Replicate, error: KafkaError | None
     ) -> None:
+        self.appending.discard(key)
         if error is None:
             try:
                 partition.advance_high_watermark(effect.high_watermark)
@@ -309,9 +313,18 @@ class _FetcherLoop:
                 continue
             now_ms = monotonic_ms()
             if isinstance(request, FetchRequest):
-                following.carry_out(fetcher.fetch_answered(request, response, now_ms))
+                effects = fetcher.fetch_answered(request, response, now_ms)
+                following.carry_out(effects)
+                await self._until_committed([effect.key for effect in effects])
             else:
                 following.carry_out(fetcher.offsets_answered(request, response, now_ms))
+
+    async def _until_committed(self, keys: list[ReplicaKey]) -> None:
+        """Their partitions are busy: a request before that would leave them out, and wait at the leader
+        for records of others while there are more of these."""
+        while not self._following.appending.isdisjoint(keys):
+            self._wish.clear()
+            await self._wish.wait()
 
     async def _until(self, wake_at_ms: int | None) -> None:
         if wake_at_ms is None:

@@ -113,9 +113,9 @@ class Leadership:
         partition_view = topic_view.partitions[index]
         if partition_view.leader != self.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if not self.has_taken_over(topic, partition_view):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log_of(partition_view, topic)
+        if not log.availability.is_broken and not self.has_taken_over(topic, partition_view):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log.follow_leader_epoch(partition_view.leader_epoch)
         return LedPartition(log, partition_view)
 

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 
 from odradek.coordinator.replication.transitions import Delete, Follow, Known, Lead, transition
 from odradek.coordinator.replication.values import ReplicaKey
+from odradek.storage.directories.failing_disks import Role
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
     from odradek.server.following import Following
     from odradek.server.leading import Leading
     from odradek.server.replica_log import ReplicationSettings
     from odradek.server.timers import Timers
+    from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
 
@@ -57,7 +60,7 @@ class Replication:
         self._end_looking: Callable[[], None] | None = None
         following.when_free = self._take_held
         following.when_offline = self._went_offline
-        store.failing_disks.has_substitute = self.has_substitute
+        store.failing_disks.role_of = self.role_of
 
     def begin(self, view: ClusterView) -> None:
         """The replicas of this node by the view with which it starts."""
@@ -86,6 +89,13 @@ class Replication:
             self.leading.brokers_changed()
             self.following.brokers_changed(change.brokers)
         self.following.pump()
+
+    def configure(self, live: LiveConfig[LogConfig]) -> None:
+        """The settings that may change while the node runs."""
+        wanted = live["num.replica.fetchers"]
+        if wanted != self._settings.fetchers_per_leader:
+            self._settings.fetchers_per_leader = wanted
+            self.following.resize()
 
     def close(self) -> None:
         """Nothing is fetched and asked any more."""
@@ -206,12 +216,15 @@ class Replication:
         partition = topic.partitions[key[1]]
         return (topic, partition) if self._is_here(partition) else None
 
-    def has_substitute(self, key: ReplicaKey, leads: bool) -> bool:
-        """Whether this node counts as one that has all that is committed, and another one does too, which may
-        lead in its place (ISR, ELR: KIP-966). With `leads`: whether this node leads it besides."""
+    def role_of(self, key: ReplicaKey) -> Role:
+        """By the newest view. Who is in the ISR or ELR counts as one that has all that is committed
+        (KIP-966)."""
         found = self._found(key)
         if found is None:
-            return False
+            return Role(leads=False, has_substitute=False)
         view, node_id = found[1], self._settings.node_id
         clean = {*view.isr, *view.elr}
-        return node_id in clean and len(clean) > 1 and (view.leader == node_id or not leads)
+        return Role(
+            leads=view.leader == node_id and len(view.replicas) > 1,
+            has_substitute=node_id in clean and len(clean) > 1,
+        )

@@ -92,12 +92,20 @@ def log_of(data_dir: pathlib.Path, topic: str) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((data_dir / f"{topic}-0").glob("*.log")))
 
 
-def wait_for_equal_logs(topic: str, *nodes: OdradekMember) -> None:
-    first, *others = nodes
-    waits(
-        lambda: all(log_of(first.data_dir, topic) == log_of(one.data_dir, topic) for one in others),
-        f"the logs of {topic} are equal",
-    )
+def wait_for_equal_logs(topic: str, *data_dirs: pathlib.Path) -> None:
+    """Fails with offset, leader epoch and size of each batch."""
+
+    def logs() -> list[bytes]:
+        return [log_of(one, topic) for one in data_dirs]
+
+    try:
+        waits(lambda: len(set(logs())) == 1, f"the logs of {topic} are equal")
+    except AssertionError as error:
+        for path, content in zip(data_dirs, logs(), strict=True):
+            found = iter_whole_batches(memoryview(content))
+            batches = [(one.base_offset, one.leader_epoch, one.size_bytes) for _, one in found]
+            error.add_note(f"{path}: {len(content)} bytes, {batches}")
+        raise
 
 
 def lines_with(node: OdradekMember, *parts: str) -> list[str]:

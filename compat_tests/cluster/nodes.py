@@ -144,20 +144,30 @@ class Cluster(TransactionBroker):
         count = int(NODE_PROPERTIES["transaction.state.log.num.partitions"])
         return TRANSACTIONS_TOPIC, partition_for(transactional_id, count)
 
-    def is_healthy(self) -> bool:
-        """Whether all nodes say that every replica is in sync."""
+    def lacks(self) -> list[str]:
+        """Where a node says that a replica is not in sync, or that a broker is not there."""
+        found = []
         for node_id in self.nodes:
             told = self.metadata(node_id)
-            if told is None or len(told.brokers) < len(self.nodes):
-                return False
-            for topic in told.topics:
-                for one in topic.partitions:
-                    if one.leader_id not in self.nodes or set(one.isr_nodes) != set(one.replica_nodes):
-                        return False
-        return True
+            if told is None:
+                found.append(f"node {node_id} does not answer")
+                continue
+            if len(told.brokers) < len(self.nodes):
+                found.append(f"node {node_id} knows {[one.node_id for one in told.brokers]}")
+            found += [
+                f"{node_id}: {topic.name}-{one.partition_index} has leader {one.leader_id}, {one.isr_nodes}"
+                for topic in told.topics
+                for one in topic.partitions
+                if one.leader_id not in self.nodes or set(one.isr_nodes) != set(one.replica_nodes)
+            ]
+        return found
 
     def wait_until_healthy(self) -> None:
-        wait_until(self.is_healthy, "every replica is in sync", seconds=HEALTHY_SECONDS)
+        """Every replica is in sync."""
+        deadline = time.monotonic() + HEALTHY_SECONDS
+        while found := self.lacks():
+            assert time.monotonic() < deadline, "\n".join(found)
+            time.sleep(0.1)
 
     def wait_until_led_by_another(self, where: Partition, node_id: int) -> int:
         """The id of the one that leads instead."""

@@ -74,7 +74,7 @@ def test_a_leader_that_wakes_up_from_a_pause_acknowledges_nothing_that_is_lost_a
         assert by_all[0] in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert read.responses[0].partitions[0].error_code or values_read(read) == [b"before"]
         wait_for_isr(other.bootstrap_servers, topic, PAUSED, OTHER)
-        wait_for_equal_logs(topic, paused, other)
+        wait_for_equal_logs(topic, paused.data_dir, other.data_dir)
         if by_one[0] is ErrorCode.NONE:
             wait_for_line(paused, f"{topic}-0: cut at 1, as its leader has it")
         assert values_at(new, topic) == [b"before", b"new"]

@@ -16,7 +16,8 @@ from compat_tests.clients import wait_until
 from compat_tests.cluster.conftest import KILLS, NIGHTLY
 from compat_tests.cluster.kills import Kills
 from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
-from compat_tests.quorum import Controllers
+from compat_tests.quorum import Controllers, OdradekMember
+from compat_tests.reference import SHOWN_LENGTH
 from compat_tests.stories import topic_name
 from compat_tests.transactions.checker import check, summary
 from compat_tests.transactions.history import Outcome
@@ -83,6 +84,9 @@ def a_round(cluster: Cluster, seed: int, kills: int) -> str:
         cluster.wait_until_logs_are_equal()
     except BaseException as error:
         error.add_note(f"ODRADEK_HISTORY_SEED={seed}, {nemesis}:\n" + "\n".join(nemesis.told))
+        for node_id, node in cluster.nodes.items():
+            if isinstance(node, OdradekMember):
+                error.add_note(f"the log of node {node_id} ended with:\n{node.log[-SHOWN_LENGTH:]}")
         raise
     committed = Counter(one.process for one in history.transactions if one.outcome is Outcome.COMMITTED)
     for client in (*workload.workers, *workload.senders):

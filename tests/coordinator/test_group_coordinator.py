@@ -166,6 +166,19 @@ def test_a_read_after_a_commit_waits_until_that_commit_is_safe(node):
     assert offset_of(fetched) == 5
 
 
+def test_a_commit_that_other_replicas_lack_for_too_long_is_refused_and_counts_when_they_have_it(node):
+    node.settings.offsets_commit_timeout_ms = 700
+    node.log.is_prompt, node.log.is_replicated = False, True
+    committed, fetched = node.commit(5), node.fetch()
+    node.clock.run(699)
+    assert not committed
+    node.clock.run(1)
+    assert [answer.errors for answer in committed] == [[ErrorCode.COORDINATOR_NOT_AVAILABLE]]
+    assert [answer.error_code for answer in fetched] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    node.log.complete()
+    assert offset_of(node.fetch()) == 5
+
+
 def test_an_answer_may_come_with_the_next_command_which_stays_behind_in_the_log(node):
     second: list = []
 

@@ -651,6 +651,43 @@ def test_partitions_of_a_leader_are_spread_over_its_fetchers():
     assert {len(fetcher.partitions) for fetcher in fetchers.fetchers.values()} == {4}
 
 
+def test_partitions_change_their_fetchers_with_the_number_of_these():
+    count = 1
+    fetchers = ReplicaFetchers(2, lambda: 102, Settings(), lambda: count)
+    for index in range(4):
+        fetchers.follow(("t", index), TOPIC_ID, 1, 5, log_of(4))
+    (first,) = fetchers.fetchers.values()
+    request = first.next_request(0)
+    response = FetchResponse(
+        session_id=7,
+        responses=[
+            FetchableTopicResponse(
+                topic="",
+                topic_id=TOPIC_ID,
+                partitions=[
+                    data(Batch(1, 1, 5, 8)),
+                    data(partition=1, error_code=ErrorCode.FENCED_LEADER_EPOCH),
+                ],
+            )
+        ],
+    )
+    first.fetch_answered(request, response, 0)
+    count = 4
+    assert fetchers.resize() == []
+    spread = [set(fetcher.partitions) for fetcher in fetchers.fetchers.values()]
+    # The first one is busy, the second one is fenced: they stay together, with whoever belongs there.
+    assert {("t", 0), ("t", 1)} <= spread[0]
+    assert sum(map(len, spread)) == 4
+    assert len(spread) > 2
+    count = 1
+    fetchers.done(("t", 0), None, 0)
+    assert fetchers.resize() == []
+    assert len(fetchers.take_idle()) == len(spread) - 1
+    assert set(first.partitions) == {("t", index) for index in range(4)}
+    for index in range(2, 4):
+        assert fetchers.followed(("t", index)).phase is Phase.FETCHING
+
+
 # Throttles
 
 

@@ -85,6 +85,7 @@ class PartitionLog:
     ) -> None:
         """`replicas` of a node of a cluster."""
         self._partition = partition
+        self._appender = partition.appender
         self._turn = turn
         self._now_ms = now_ms
         self._loop = loop
@@ -98,7 +99,7 @@ class PartitionLog:
     @property
     def is_replicated(self) -> bool:
         """Whether there are other replicas."""
-        return self._partition.appender.is_replicated
+        return self._appender.is_replicated
 
     def check_replicas(self) -> None:
         """Refuses with NOT_ENOUGH_REPLICAS and NOT_LEADER_OR_FOLLOWER."""
@@ -138,7 +139,7 @@ class PartitionLog:
     def _until(self, appended: Appended) -> int:
         """What the result of an append waits for: also for the other replicas, if there are any."""
         until = FLUSHED if appended.must_flush else COMMITTED
-        return until | REPLICATED if self._partition.is_replicated else until
+        return until | REPLICATED if self._appender.is_replicated else until
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):

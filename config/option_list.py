@@ -61,7 +61,7 @@ BROKER = (
            doc="broker: a node of the cluster of the controllers in controller.quorum.*. "
                "broker,controller without other controllers, or empty: a node alone."),
     Option("controller.listener.names", IN_CLUSTER, LIST, None,
-           doc="Names of the listeners of the controllers; the first one's protocol is that of "
+           doc="Names of the listeners of the controllers; the protocol of the first one is used for "
                "connections to them. A node alone does not open them."),
     Option("controller.quorum.voters", IN_CLUSTER, LIST, "",
            doc="Controllers of the cluster that this node belongs to, as ID@HOST:PORT."),

@@ -527,7 +527,7 @@ class _Check:
         for name in sorted(directory.unreadable):
             path = f"{directory.path}/{name}"
             checkpoints.write_offsets(self._disk, path, directory.offsets[name])
-            self.report.repairs([Repair(path, None, "written anew")])
+            self.report.repairs([Repair(path, None, "written again")])
 
     def _look_for_missing(self) -> None:
         """Partitions of the metadata without a directory."""

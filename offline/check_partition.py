@@ -97,8 +97,8 @@ class LostSegment(NamedTuple):
 def lost_logs(names: list[str]) -> list[int]:
     """The base offsets of segments with indexes and no log file, which neither a broker nor a crash leaves.
 
-    Whoever removes a segment renames its log first, and the new name tells so until all of it is gone. What a
-    compaction replaces goes without, but not before the `.swap` is there.
+    A broker renames the log of a segment before it removes the files, so that the new name remains until all
+    of them are removed. Segments replaced by compaction are not renamed, but then a `.swap` file exists.
     """
     if any(name.endswith(LOG + SWAP) for name in names):
         return []

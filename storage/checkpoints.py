@@ -174,8 +174,8 @@ def previous_broker_epoch(disk: Disk, directories: Iterable[str]) -> int:
     """The broker epoch of the last clean stop; `directories` are all `log.dirs` of the broker.
     `UNKNOWN_BROKER_EPOCH` if the stop was not clean in each directory, or the epochs differ.
 
-    To be read before the start removes the files. Source: Kafka's
-    LogManager.readBrokerEpochFromCleanShutdownFiles.
+    To be read before the start removes the files.
+    Source: Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles.
     """
     epochs = {_broker_epoch(disk, directory) for directory in directories}
     return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH

@@ -233,7 +233,8 @@ cdef BatchHeader _parse_header(const uint8_t *start):
 def read_batch_header(object buffer, Py_ssize_t position=0):
     """The header at `position`; the 61 bytes suffice, the rest of the batch need not be in `buffer`.
 
-    Refuses with CORRUPT_MESSAGE what is too short, has another magic than 2, or a size below its own header.
+    Refuses with CORRUPT_MESSAGE a header that is too short, has another magic than 2, or a size below its
+    own.
     """
     cdef Py_buffer view
     cdef BatchHeader header = None

@@ -11,8 +11,10 @@ wrapper message with the messages as its value; its offset is the offset of the 
 are absolute in v0, relative to the first message in v1.
 
 Stricter than Kafka, two kinds of records are refused that Kafka acknowledges and drops: an incomplete message
-at the end of a set, compressed or not, and bytes of a message after its value. Sources: KIP-31 (relative
-offsets), KIP-32 (timestamps), `LogValidator.java`, `AbstractLegacyRecordBatch.java`, `RecordsUtil.java`.
+at the end of a set, compressed or not, and bytes of a message after its value.
+
+Sources: KIP-31 (relative offsets), KIP-32 (timestamps), `LogValidator.java`,
+`AbstractLegacyRecordBatch.java`, `RecordsUtil.java`.
 """
 
 from collections.abc import Iterable, Iterator

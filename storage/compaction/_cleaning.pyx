@@ -481,8 +481,8 @@ def select_records(
 ):
     """The records of a batch that stay by their keys; refuses with INVALID_RECORD.
 
-    All records after the map's `latest_offset` stay. Of the others a record goes if it has no key, if its key
-    has a later record, or if it is a tombstone and `keeps_tombstones` is false.
+    All records after the map's `latest_offset` stay. Of the others a record is removed if it has no key, if
+    its key has a later record, or if it is a tombstone and `keeps_tombstones` is false.
     """
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AsString(section)
     cdef Py_ssize_t size = len(section)

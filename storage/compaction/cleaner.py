@@ -297,9 +297,9 @@ class Cleaner:
         self._under_way.discard(cleaning.partition)
 
     def judge(self, cleaning: Cleaning, reason: str, error_number: int | None = None) -> bool:
-        """A round has failed for `reason`; `error_number` is that of an OSError. True: the partition is not
-        compacted again until the next start. False if the disk was full, the partition is offline or the log
-        has changed since the plan: the next round may succeed.
+        """A round has failed for `reason`; `error_number` is the errno of an OSError. True: the partition is
+        not compacted again until the next start. False if the disk was full, the partition is offline or the
+        log has changed since the plan: the next round may succeed.
         """
         partition = cleaning.partition
         if error_number in NO_ROOM or not self._store.is_held(partition) or not partition.is_available:

@@ -210,7 +210,7 @@ class Transactions:
         self._committed: set[int] = set()
 
     def meet_data(self, header: BatchHeader) -> bool:
-        """Whether a batch of records goes because its transaction was aborted."""
+        """Whether a batch of records is removed because its transaction was aborted."""
         self._begin_until(header.last_offset)
         if not header.is_transactional:
             return False
@@ -456,7 +456,7 @@ class _Round:
         return len(data)
 
     def _finish_files(self, cleaned: Segment, group: list[JobSegment]) -> None:
-        """Write the indexes of a new segment, and set its file time to that of the replaced segments."""
+        """Write the indexes of a new segment, and give it the file time of the last replaced segment."""
         job, disk, copy = self._job, self._disk, self._copy
         cleaned.indexes.reset()
         for last_offset, position, timestamp_ms, timestamp_offset in copy.index_entries:

@@ -250,7 +250,7 @@ class Appender:
     """Whether there are other replicas: without them the high watermark is the end of the log."""
     inspects_records: bool
     log_append_time: bool
-    packs_anew: bool
+    recompresses: bool
     size_bytes_max: int
     ahead_ms_max: int
     flush_messages: int

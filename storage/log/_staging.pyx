@@ -664,7 +664,7 @@ cdef class Appender:
     cdef public bint is_replicated
     cdef public bint inspects_records
     cdef public bint log_append_time
-    cdef public bint packs_anew
+    cdef public bint recompresses
     cdef public int64_t size_bytes_max
     cdef public int64_t ahead_ms_max
     cdef public int64_t flush_messages
@@ -720,7 +720,7 @@ cdef class Appender:
         cdef Py_buffer view
         if self.log_append_time or self.failure is not None:
             return None
-        if self.packs_anew if is_coordinators else self.inspects_records:
+        if self.recompresses if is_coordinators else self.inspects_records:
             return None
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:

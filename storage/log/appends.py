@@ -71,9 +71,9 @@ class Appends:
         # A topic with a codec of its own does not use the fast append either: it takes only uncompressed
         # batches.
         appender = self._appender
-        appender.packs_anew = config.codec not in (None, Compression.NONE)
+        appender.recompresses = config.codec not in (None, Compression.NONE)
         appender.inspects_records = (
-            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or appender.packs_anew
+            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or appender.recompresses
         )
         appender.log_append_time = config.uses_log_append_time
         appender.size_bytes_max = min(config.max_message_bytes, config.segment_bytes)

@@ -1,6 +1,6 @@
 """Walking the record batches of a segment by their headers, without reading records.
 
-Their layout is that of `wire/record_layout.py`.
+For their layout see `wire/record_layout.py`.
 """
 
 from collections.abc import Callable, Iterator

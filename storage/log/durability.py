@@ -15,7 +15,7 @@ from odradek.storage.log.segment_paths import LOG, note_failed_sync
 
 
 class Durability:
-    """See the module. `flush` may run in a worker thread while the log goes on."""
+    """See the module. `flush` may run in a worker thread during appends."""
 
     __slots__ = (
         "_buffer",

@@ -16,7 +16,8 @@ After a crash `replay` restores the bytes in the partitions' files, before any r
 - Entries hold whole batches and begin at the end of a flush or of the previous entry, so a second replay is
   harmless.
 - An entry without a batch marks the end of a truncated log: bytes of earlier entries after this position are
-  ignored. The files are removed after a replay, and at a clean stop.
+  ignored.
+The files are removed after a replay, and at a clean stop.
 
 After a failed write or sync the journal is not used until the next start, since it is not known what the disk
 has of the block; the partitions are then flushed one by one. Earlier blocks stay for a replay until all their

@@ -154,7 +154,7 @@ class OffsetIndex:
         "_mapped",
         "_mapped_last",
         "base_offset",
-        "is_made_anew",
+        "is_rebuilt",
         "offsets",
         "positions",
         "saved_count",
@@ -168,7 +168,7 @@ class OffsetIndex:
         self.offsets = array("i")
         self.positions = array("i")
         self.saved_count = mapped.count
-        self.is_made_anew = False
+        self.is_rebuilt = False
         """Whether the file differs from the first `saved_count` entries."""
 
     @classmethod
@@ -236,7 +236,7 @@ class OffsetIndex:
         del self.offsets[place], self.positions[place]
         if place < self.saved_count:
             self.saved_count = place
-            self.is_made_anew = True
+            self.is_rebuilt = True
 
     def offset_before(self, position: int) -> int:
         """The last offset of an indexed batch that begins before `position`; without one, the offset before
@@ -270,7 +270,7 @@ class OffsetIndex:
         except DamagedIndex:
             return None
         if index is not None:
-            index.saved_count, index.is_made_anew = self.saved_count, self.is_made_anew
+            index.saved_count, index.is_rebuilt = self.saved_count, self.is_rebuilt
         return index
 
     @classmethod
@@ -295,9 +295,9 @@ class OffsetIndex:
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
         """Write new entries to the file; with `sync` durably."""
-        if self.is_made_anew:
+        if self.is_rebuilt:
             replace_file(disk, path, self.encode())
-            self.is_made_anew = False
+            self.is_rebuilt = False
         elif sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * OFFSET_ENTRY_BYTES, self.encode(self.saved_count), sync)
         self.saved_count = len(self)
@@ -312,7 +312,7 @@ class TimeIndex:
         "_mapped",
         "_mapped_last",
         "base_offset",
-        "is_made_anew",
+        "is_rebuilt",
         "offsets",
         "saved_count",
         "timestamps",
@@ -326,7 +326,7 @@ class TimeIndex:
         self.timestamps = array("q")
         self.offsets = array("i")
         self.saved_count = mapped.count
-        self.is_made_anew = False
+        self.is_rebuilt = False
         """Whether the file differs from the first `saved_count` entries."""
 
     @classmethod
@@ -385,7 +385,7 @@ class TimeIndex:
         except DamagedIndex:
             return None
         if index is not None:
-            index.saved_count, index.is_made_anew = self.saved_count, self.is_made_anew
+            index.saved_count, index.is_rebuilt = self.saved_count, self.is_rebuilt
         return index
 
     @classmethod
@@ -406,9 +406,9 @@ class TimeIndex:
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
         """Write new entries to the file; with `sync` durably."""
-        if self.is_made_anew:
+        if self.is_rebuilt:
             replace_file(disk, path, self.encode())
-            self.is_made_anew = False
+            self.is_rebuilt = False
         elif sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * TIME_ENTRY_BYTES, self.encode(self.saved_count), sync)
         self.saved_count = len(self)

@@ -202,7 +202,7 @@ class SegmentFile:
             file.load(position, size_bytes)
 
     def view(self, position: int, size_bytes: int) -> memoryview:
-        """A view of the mapped file, which is mapped anew when it has grown."""
+        """A view of the mapped file, which is mapped again after it has grown."""
         end = position + size_bytes
         mapped = self._mapped
         if end > len(mapped):

@@ -117,7 +117,8 @@ class SegmentIndexes:
         self._know_timestamp(times)
 
     def _belongs_to_log(self, offsets: OffsetIndex) -> bool:
-        """Whether the last entry agrees with its batch; in a torn file or that of another log it does not."""
+        """Whether the last entry agrees with its batch; in a torn file, or a file of another log, it does
+        not."""
         return not len(offsets) or self._agrees(offsets, len(offsets) - 1)
 
     def _agrees(self, index: OffsetIndex, place: int, prompt: bool = False) -> bool:
@@ -254,8 +255,8 @@ class SegmentIndexes:
             self.add(batch, interval_bytes)
         self.seal()
         # A replacement takes two syncs: without a file it is not needed.
-        self.offset_index.is_made_anew = self.paths.exists(INDEX)
-        self.time_index.is_made_anew = self.paths.exists(TIME_INDEX)
+        self.offset_index.is_rebuilt = self.paths.exists(INDEX)
+        self.time_index.is_rebuilt = self.paths.exists(TIME_INDEX)
 
     def add(self, batch: StoredBatch, interval_bytes: int) -> None:
         """Index a batch of the file as at its append."""

@@ -62,7 +62,7 @@ def check_client_batch(
     if records[MAGIC_POSITION] < 2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"Produce of this version carries batches of format 2; one for {partition} says "
+            f"Produce of this version has batches of format 2; one for {partition} has "
             f"{records[MAGIC_POSITION]}.",
         )
     if leading_batch_bytes(records[size_bytes:]):

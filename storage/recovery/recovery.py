@@ -99,7 +99,7 @@ def open_log(
     sync_has_failed = SYNC_FAILED in names
     try:
         if not clean:
-            opening.recover_from_point(believes_checkpoint=not (sync_has_failed or is_rescan))
+            opening.recover_from_point(uses_checkpoint=not (sync_has_failed or is_rescan))
             if sync_has_failed:
                 _write_again(opening.segments, recovery_point)
         opening.find_end(now_ms)
@@ -164,7 +164,7 @@ class _Opening:
             self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
             self.recovery_point = min(self.recovery_point, start)
 
-    def recover_from_point(self, *, believes_checkpoint: bool) -> None:
+    def recover_from_point(self, *, uses_checkpoint: bool) -> None:
         """Read and check the batches after the recovery point, or after a valid scan checkpoint."""
         first = _segment_to_recover(self.segments, self.recovery_point)
         self.unsure_from = first.base_offset
@@ -172,7 +172,7 @@ class _Opening:
         # The recovery point is then the log's end, or an offset before it (`Durability.recovery_checkpoint`).
         if (
             scan_checkpoint is not None
-            and believes_checkpoint
+            and uses_checkpoint
             and scan_checkpoint.offset <= self.recovery_point + 1
         ):
             self.restored = restore_segment(first, scan_checkpoint)
@@ -238,7 +238,8 @@ class _Opening:
             if self.pool.disk.exists(path):
                 self.damage = self.damage or f"{path} is damaged and is rebuilt."
         elif not self.clean and starts and starts[0] > self.log_start_offset:
-            # Deleted records are back: the checkpoint of epochs was written, that of log starts was not.
+            # Deleted records are back: the checkpoint of epochs was written, but not the checkpoint of log
+            # starts.
             self.epochs = _epochs_of(self.segments)
         self.epochs.truncate_end(self.end_offset)
         self.epochs.truncate_start(self.log_start_offset)
@@ -415,8 +416,8 @@ def _end_of_stop(names: list[str], recovery_point: int) -> int:
 def _is_end_damaged(segment: Segment, end_offset: int | None, known_end: int, *, certain: bool) -> bool:
     """Whether the end of the last batches differs from the known end of the log.
 
-    The known end is that of the check just made, or after a clean stop the end checkpoint for this file size,
-    or else `_end_of_stop`, which may be out of date.
+    The known end is from the check just made, or after a clean stop the end checkpoint for this file size, or
+    else `_end_of_stop`, which may be out of date.
     """
     if end_offset == known_end or known_end <= segment.base_offset:
         return False
@@ -585,7 +586,7 @@ def _replace_indexes(
                 # A stop does not write this file either.
                 continue
             disk.remove(path)
-        index.is_made_anew = takes_place
+        index.is_rebuilt = takes_place
         has_entries = len(segment.indexes.offset_index) > 0
         if has_entries or has_checkpoint or takes_place or (is_flushed and segment.size_bytes):
             # For an unsealed segment a start reads the few batches faster than two files. But a sealed

@@ -61,13 +61,13 @@ class DiskWhileHeld:
         self.sync_file_system = disk.sync_file_system
 
     def __getattr__(self, name: str) -> Any:
-        ask = getattr(self._disk, name)
+        method = getattr(self._disk, name)
 
         def checked(path: str, *arguments: Any, **options: Any) -> Any:
             with self._gate:
                 if not self._is_held():
                     raise OSError(errno.ESTALE, "its partition was deleted", path)
-                return ask(path, *arguments, **options)
+                return method(path, *arguments, **options)
 
         return checked
 

@@ -374,10 +374,7 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
         (["advertised.listeners=SSL://h:1"], "which is not in listeners"),
         (["advertised.listeners=PLAINTEXT://h:1,PLAINTEXT://i:2"], "PLAINTEXT twice"),
         (["inter.broker.listener.name=OTHER"], "is not in listeners"),
-        (
-            ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
-            "give only one",
-        ),
+        (["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"], "only one"),
         (["node.id=2", "broker.id=3"], "differ"),
         (["log.dirs=", "log.dir="], "has no directory"),
         (["offsets.topic.replication.factor=3"], "set it to 1"),

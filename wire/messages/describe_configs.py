@@ -55,7 +55,7 @@ class DescribeConfigsResourceResult(Struct):
     read_only: bool = on_wire(BOOL)
     """Whether the value cannot be altered while the broker runs."""
     is_default: bool = on_wire(BOOL, until=0)
-    """Whether the value is the default one; later versions say the source."""
+    """Whether the value is the default one; later versions have the source."""
     config_source: int = on_wire(INT8, since=1, default=-1, ignorable=True)
     """Source of the value: 1 topic, 2 this broker, 3 all brokers, 4 server.properties, 5 default, 8
     group.

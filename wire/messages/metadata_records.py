@@ -568,8 +568,8 @@ def frame_of(value: Buffer) -> RecordFrame:
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord:
-    """The record in a value. Raises UnknownMetadataRecord, with type and version, for one that this
-    node cannot know, and MalformedMessage for bytes that are none. The record keeps nothing of the buffer.
+    """The record in a value. Raises UnknownMetadataRecord, with type and version, for an unknown one, and
+    MalformedMessage for invalid bytes. The record has no references to the buffer.
     """
     record_type, version, start = frame_of(value)
     cls = RECORDS.get(record_type)
@@ -608,7 +608,7 @@ def decode_control_record(key: Buffer, value: Buffer) -> ControlRecord:
 def records_of_batch(batch: Buffer, header: BatchHeader | None = None) -> Iterator[AnyRecord]:
     """The records of a batch of the metadata log or of a snapshot; the header is read if it is not given.
 
-    Raises as the decoders do, and KafkaError for a batch that is not sound. Checksums are not looked at.
+    Raises as the decoders do, and KafkaError for an unsound batch. Checksums are not checked.
     """
     header = header or read_batch_header(batch)
     for record in iter_records(batch, header):

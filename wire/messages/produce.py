@@ -45,8 +45,8 @@ class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
     transactional_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
     """Null unless the records belong to a transaction."""
     acks: int = on_wire(INT16)
-    """Who must have the records before the answer: 0 nobody (there is no answer), 1 the leader, -1 all in-
-    sync replicas.
+    """Replicas that must have the records before the response: 0 none (there is no response), 1 the leader,
+    -1 all in-sync replicas.
     """
     timeout_ms: int = on_wire(INT32)
     """Time-out of the wait for the other replicas in ms."""

@@ -52,6 +52,9 @@ class Leading:
         view = self.leaders.get(key)
         return None if view is None else Known(view.leader_epoch, view.partition_epoch)
 
+    def brokers_changed(self):
+        pass
+
     def lead(self, key, partition, view):
         self.leaders[key] = view
         self.partitions[key] = partition

@@ -373,7 +373,7 @@ def test_a_whole_directory_of_kafka_is_refused_with_the_command_that_helps(writt
         odradek.Broker(data_dir=written.data_dir).start()
     finished = command("import-log", str(written.data_dir))
     assert finished.returncode == 1
-    assert "say which topic with --topic, one at a time; it has " in finished.stderr
+    assert "name the topic with --topic, one topic at a time; it has " in finished.stderr
     assert sorted(path.name for path in written.data_dir.iterdir()) == before
 
 

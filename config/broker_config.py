@@ -1,9 +1,9 @@
-"""The broker's configuration: read from all its places, checked, and given out as one typed object.
+"""The broker's configuration: read from all sources, checked, and returned as one typed object.
 
-In rising order: defaults, those of a Docker image (`ODRADEK_DEFAULT_*`), a `server.properties` file,
-variables `KAFKA_*` as Kafka's Docker image reads them, `--set` and the short forms of the command line,
-keywords of the Python API. Everything that is wrong is one `ConfigError`: a sentence that names the option,
-where it was given, and what to do.
+The sources, the weakest first: defaults, defaults of a Docker image (`ODRADEK_DEFAULT_*`), a
+`server.properties` file, variables `KAFKA_*` as in Kafka's Docker image, `--set` and the short forms of the
+command line, keywords of the Python API. Each error is one `ConfigError`: a sentence with the option, its
+source, and the correction.
 """
 
 import re
@@ -53,7 +53,7 @@ _NO_OPTIONS = frozenset(
 
 
 class BrokerConfig:
-    """What the broker runs with; made by `load`, not changed afterwards.
+    """The configuration of a broker at its start; made by `load`, not changed afterwards.
 
     Every option of Kafka is an attribute with underscores for dots, holding the Python value at start
     (`config.log_retention_ms`), and an item by its own name (`config["log.retention.ms"]`).
@@ -63,24 +63,24 @@ class BrokerConfig:
     cluster_id: str | None
     """The configured cluster id (`--cluster-id`, or the variable CLUSTER_ID as in Kafka's image), if any."""
     cluster: "ClusterConfig | None"
-    """Of a node of a cluster; None of a node alone."""
+    """The options of a node of a cluster; None of a node alone."""
     topic_options: Mapping[str, Option]
-    """The options of topics with their standings in such a node."""
+    """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
     """The listeners to open; never empty."""
     advertised: dict[str, Listener]
-    """By listener name; a listener that is not in it tells each client the address at which it arrived. One
-    whose host was written as a name is in it. Port 0 is the port that the listener gets."""
+    """By listener name; each client of any other listener gets the address at which it connected. A listener
+    with a host name is in it, too. Port 0 stands for the port of the opened listener."""
     inter_broker_listener: str
     data_directories: tuple[str, ...]
     layers: BrokerLayers
-    """The texts that were set at start, for DescribeConfigs."""
+    """The texts set at the start, for DescribeConfigs."""
     topic_defaults: dict[str, Any]
-    """Value of each topic option when neither the topic nor a change at run time says otherwise."""
+    """Value of each topic option without a setting of the topic or a change at run time."""
     without_effect: tuple[str, ...]
-    """Options that were set and have no meaning here, to be named in one line at start."""
+    """Options that were set and have no effect here, for one log line at the start."""
     warnings: tuple[str, ...]
-    """Sentences to be logged at start."""
+    """Sentences for the log at the start."""
     first_levels: Mapping[str, int] | None
     """The configured feature levels of a new cluster, if any."""
 
@@ -132,7 +132,7 @@ class BrokerConfig:
         return ReplicationConfig.from_values(self.values)
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for what __init__ did not set; here so that type checkers know of the options.
+        # Called only for attributes that __init__ did not set; it lets type checkers accept the options.
         raise AttributeError(f"there is no option {name.replace('_', '.')}")
 
     def _resolve_listeners(self, given: Mapping[str, str], *, in_cluster: bool) -> "ClusterConfig | None":
@@ -146,13 +146,13 @@ class BrokerConfig:
         self.listeners = tuple(listener for listener in opened if listener.name not in controllers)
         if not self.listeners:
             raise ConfigError(
-                "listeners has none for clients: add one that controller.listener.names does not name, "
+                "listeners has none for clients: add one that is not in controller.listener.names, "
                 "such as PLAINTEXT://localhost:9092."
             )
         for listener in self.listeners:
             if listener.protocol != "PLAINTEXT":
                 raise ConfigError(
-                    f"Listener {listener.name} asks for {listener.protocol}, which is not built yet: "
+                    f"Listener {listener.name} has the protocol {listener.protocol}, which is not built yet: "
                     "give it PLAINTEXT in listener.security.protocol.map."
                 )
         names = {listener.name for listener in opened}
@@ -199,9 +199,9 @@ def load(
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
-    and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
-    `first_levels` are the feature levels with which a new cluster begins. `more_options` are known beside
-    those of Kafka. `cluster_id` rules over the variable CLUSTER_ID.
+    and replace the listeners of the file; `keywords` are Python values by option name, underscores for dots.
+    `first_levels` are the feature levels with which a new cluster begins. `more_options` are accepted besides
+    Kafka's. `cluster_id` takes precedence over the variable CLUSTER_ID.
     """
     more_options = tuple(more_options)
     known = BROKER_OPTIONS + more_options if more_options else BROKER_OPTIONS
@@ -232,7 +232,7 @@ def load(
 
 
 class _Sources:
-    """The texts gathered so far, and where each came from."""
+    """The texts so far, and the source of each."""
 
     def __init__(self, known: BrokerOptions) -> None:
         self._known = known
@@ -266,7 +266,7 @@ class _Sources:
             self.put("listeners", everywhere, "environment variable KAFKA_ADVERTISED_LISTENERS")
 
     def add_defaults(self, environ: Mapping[str, str]) -> None:
-        """The defaults of a Docker image, below the file and the environment."""
+        """The defaults of a Docker image, weaker than the file and the environment."""
         for variable, text in environ.items():
             if variable.startswith(_DEFAULT):
                 name = option_of_variable(variable, _DEFAULT)
@@ -292,8 +292,8 @@ class _Sources:
     def listen(self, address: str) -> None:
         host, port = _address("--listen", address)
         self.put("listeners", str(Listener("PLAINTEXT", host, port)), "--listen")
-        # What a file or a variable says of its own listeners is about names that are gone now; what stands
-        # beside --listen on the command line is meant to go with it.
+        # Related options in a file or a variable are for the replaced listener names; on the command line
+        # they are for --listen.
         for name in ("advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map"):
             if self.origins.get(name) != "--set":
                 self.given.pop(name, None)
@@ -308,7 +308,7 @@ class _Sources:
         names = [name for name in names if name not in controllers]
         if len(names) != 1:
             raise ConfigError(
-                "--advertise speaks of one listener and there are several: "
+                "--advertise is for one listener, and there are several: "
                 "use --set advertised.listeners=NAME://HOST:PORT,... instead."
             )
         self.put("advertised.listeners", str(Listener(names[0], host, port)), "--advertise")
@@ -383,7 +383,7 @@ def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
 def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
     directories: tuple[str, ...] = values["log.dirs"] or values["log.dir"]
     if not directories or not all(directories):
-        raise ConfigError("log.dirs names no directory: give at least one, such as ./data.")
+        raise ConfigError("log.dirs has no directory: give at least one, such as ./data.")
     return directories
 
 
@@ -394,8 +394,8 @@ def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
         return cluster_warnings(values)
     if values["process.roles"] == ("broker",):
         return [
-            "process.roles=broker names no controllers in controller.quorum.bootstrap.servers or "
-            "controller.quorum.voters: this is a node alone, and no member of a cluster."
+            "process.roles=broker has no controllers in controller.quorum.bootstrap.servers or "
+            "controller.quorum.voters: this node runs alone, without a cluster."
         ]
     return []
 
@@ -404,11 +404,13 @@ def _check_single_node(values: Mapping[str, Any]) -> None:
     for name in ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         factor = values[name]
         if factor != 1:
-            raise ConfigError(f"{name}={factor} needs {factor} brokers and here is one: set it to 1.")
+            raise ConfigError(
+                f"{name}={factor} needs {factor} brokers, and a node alone is one: set it to 1."
+            )
 
 
 def check_bounds(values: Mapping[str, Any]) -> None:
-    """Refuse values that contradict each other, or that are wrong within the bounds of their options."""
+    """Refuse values that contradict each other, or are wrong although within the bounds of their options."""
     for low, high in (
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
@@ -419,21 +421,21 @@ def check_bounds(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         raise ConfigError(
-            "max.connections.per.ip=0 lets nobody in but those that max.connections.per.ip.overrides names: "
-            "name one there."
+            "max.connections.per.ip=0 refuses all clients except those of max.connections.per.ip.overrides: "
+            "add one there."
         )
     buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     if threads and buffer_bytes // threads <= CLEANER_BUFFER_BYTES_MIN:
         raise ConfigError(
             f"log.cleaner.dedupe.buffer.size={buffer_bytes} is too small: give more than 1 MiB for each of "
-            f"log.cleaner.threads, which are {threads}."
+            f"the {threads} log.cleaner.threads."
         )
     _check_cordoned(values)
     _check_groups(values)
 
 
 def cordoned_directories(values: Mapping[str, Any]) -> frozenset[str]:
-    """Which of the data directories take no new partitions."""
+    """The data directories that take no new partitions."""
     directories, cordoned = _data_directories(values), values["cordoned.log.dirs"]
     if cordoned == (ALL_DIRECTORIES,):
         return frozenset(directories)
@@ -444,12 +446,12 @@ def _check_cordoned(values: Mapping[str, Any]) -> None:
     cordoned = values["cordoned.log.dirs"]
     if ALL_DIRECTORIES in cordoned:
         if len(cordoned) > 1:
-            raise ConfigError("cordoned.log.dirs=* means all directories: name no other beside it.")
+            raise ConfigError("cordoned.log.dirs=* means all directories: remove the others.")
         return
     known = {name for path in _data_directories(values) for name in (path, abspath(path))}
     if unknown := [path for path in cordoned if path not in known]:
         raise ConfigError(
-            f"cordoned.log.dirs has {', '.join(unknown)}, which log.dirs lacks: write it as it stands there."
+            f"cordoned.log.dirs has {', '.join(unknown)}, which is not in log.dirs: write it as there."
         )
 
 
@@ -477,7 +479,8 @@ def _check_order(values: Mapping[str, Any], low: str, high: str, *, below: bool 
 
 
 def _check_internal_topics(values: Mapping[str, Any]) -> None:
-    """Kafka takes any size here and can never create the topic then: clients find no coordinator."""
+    """Refuse sizes with which the topic cannot be created. Kafka accepts them, and its clients then find no
+    coordinator."""
     least = TOPIC_OPTIONS["segment.bytes"].low
     assert least is not None
     for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):

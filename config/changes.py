@@ -1,6 +1,6 @@
 """The settings of a topic or broker after IncrementalAlterConfigs.
 
-The texts are changed, not judged: whether what comes out can be used is for `config/options.py`. Source:
+The texts are changed, not checked: `config/options.py` checks the result. Source:
 ConfigurationControlManager.java of Kafka 4.3.
 """
 
@@ -22,7 +22,7 @@ class ConfigOperation(NamedTuple):
     name: str
     kind: int
     value: str | None
-    """Not None, save for DELETE."""
+    """None only for DELETE."""
 
 
 def changed(
@@ -30,8 +30,8 @@ def changed(
 ) -> dict[str, str]:
     """The settings after all operations.
 
-    APPEND and SUBTRACT work on the list that is set here, else on Kafka's default, whatever the broker has
-    for its topics. Refuses with INVALID_CONFIG to do that to what is no list.
+    APPEND and SUBTRACT change the list in `settings`, else Kafka's default, not the broker's default for its
+    topics. Refuses them with INVALID_CONFIG for an option that is no list.
     """
     result = dict(configs)
     for name, kind, value in operations:

@@ -1,4 +1,4 @@
-"""What a node of a cluster is told of it: controllers, listeners among nodes, intervals, replication.
+"""The cluster options of a node: controllers, listeners among nodes, intervals, replication.
 
 Only nodes of a cluster import this module: a node alone starts without it (`config/roles.py`).
 
@@ -29,27 +29,27 @@ _LISTENER_NAMES = "controller.listener.names"
 
 
 class ControllerEndpoint(NamedTuple):
-    """Where a controller can be reached."""
+    """The address of a controller."""
 
     id: int
-    """`UNKNOWN_ID` of a bootstrap server."""
+    """`UNKNOWN_ID` for a bootstrap server."""
     host: str
     port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """A node's configuration towards the controllers. Of the fields with an option's name (underscores for
-    dots) each has the value at start; none of these options changes while a broker runs."""
+    """A node's configuration for its controllers. Fields with an option's name (underscores for dots) have
+    the value at the start; none of these options changes while a broker runs."""
 
     controllers: tuple[ControllerEndpoint, ...]
     """Never empty. The voters first, then bootstrap servers at other addresses."""
     controller_listener_name: str
-    """Controllers tell their endpoints by the names of their listeners; this one counts."""
+    """The name of the controllers' listener: controllers return their endpoints by listener name."""
     controller_security_protocol: str
-    """Of the connections to controllers: PLAINTEXT so far."""
+    """The protocol of connections to controllers: PLAINTEXT so far."""
     inter_broker_listener: Listener
-    """One of `advertised`. At their listeners of this name other brokers are reached."""
+    """One of `advertised`. Other brokers are reached at their listener of this name."""
     advertised: tuple[Listener, ...]
     """The listeners to register, in the order of the options. Host "" is the name of this machine; port 0 is
     the port that the listener of this name gets."""
@@ -75,7 +75,7 @@ class ClusterConfig:
 
     @property
     def bootstrap_text(self) -> str:
-        """The controllers for people: HOST:PORT, separated by commas."""
+        """The controllers for messages: HOST:PORT, separated by commas."""
         return ",".join(_address(one) for one in self.controllers)
 
 
@@ -114,40 +114,41 @@ def cluster_config(
     protocols: Mapping[str, str],
     inter_broker_listener_name: str,
 ) -> ClusterConfig:
-    """Of a node that `joins_cluster`. `opened` are all listeners of the options, `advertised` those of
-    `advertised.listeners`. ConfigError: Kafka would refuse these options, or they need what is not built."""
+    """The configuration of a node that `joins_cluster`. `opened` are all listeners of the options,
+    `advertised` those of `advertised.listeners`. ConfigError: Kafka would refuse these options, or they need
+    a feature that is not built."""
     if "node.id" not in given and "broker.id" not in given:
-        raise ConfigError("node.id is missing: each node of a cluster needs a number of its own.")
+        raise ConfigError("node.id is missing: give each node of a cluster a number of its own.")
     voters = _voters(values[VOTERS])
     if node_id in voters:
         raise ConfigError(
-            f"{VOTERS} has node.id={node_id}, and process.roles=broker is no controller: "
+            f"{VOTERS} has node.id={node_id}, but process.roles=broker is no controller: "
             "give this node another number."
         )
     name, protocol = _controller_listener(values, opened, protocols)
-    told = _told(opened, advertised)
+    registered = _registered(opened, advertised)
     _check_replication(values)
     own = _of_options(ClusterConfig, values)
-    # Kafka takes 0 and less, and sends heartbeats without a pause then.
+    # Kafka accepts 0 and less, and then sends heartbeats without a pause.
     own["broker_heartbeat_interval_ms"] = max(own["broker_heartbeat_interval_ms"], 1)
     return ClusterConfig(
         controllers=_controllers(voters, values[BOOTSTRAP_SERVERS]),
         controller_listener_name=name,
         controller_security_protocol=protocol,
-        inter_broker_listener=_inter_broker(inter_broker_listener_name, told),
-        advertised=told,
+        inter_broker_listener=_inter_broker(inter_broker_listener_name, registered),
+        advertised=registered,
         **own,
     )
 
 
 def cluster_warnings(values: Mapping[str, Any]) -> list[str]:
-    """Sentences to be logged at the start of a node of a cluster."""
+    """Sentences for the log at the start of a node of a cluster."""
     warnings = []
     interval, session = values["broker.heartbeat.interval.ms"], values["broker.session.timeout.ms"]
     if interval > session / 2:
         warnings.append(
             f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms="
-            f"{session}: after one lost heartbeat the controllers take this broker for dead."
+            f"{session}: after one lost heartbeat the controllers fence this broker."
         )
     first, *others = values[_LISTENER_NAMES]
     if others:
@@ -185,7 +186,7 @@ def _controllers(
 def _controller_listener(
     values: Mapping[str, Any], opened: Iterable[Listener], protocols: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Name and protocol of the listener of controllers that this node uses."""
+    """Name and protocol of the controllers' listener that this node uses."""
     names = [name.upper() for name in values[_LISTENER_NAMES] or ()]
     if not names or not all(names):
         raise ConfigError(
@@ -195,7 +196,7 @@ def _controller_listener(
         if listener.name in names:
             raise ConfigError(
                 f"listeners has {listener.name}, which is a listener of controllers ({_LISTENER_NAMES}), and "
-                "process.roles=broker is none: strike it out of listeners."
+                "process.roles=broker is no controller: remove it from listeners."
             )
     for name in names:
         if name not in protocols:
@@ -212,24 +213,24 @@ def _controller_listener(
     return names[0], protocols[names[0]]
 
 
-def _told(opened: Iterable[Listener], advertised: Iterable[Listener]) -> tuple[Listener, ...]:
-    """The listeners of which the cluster is told."""
-    told = tuple(advertised) or tuple(opened)
-    for listener in told:
+def _registered(opened: Iterable[Listener], advertised: Iterable[Listener]) -> tuple[Listener, ...]:
+    """The listeners to register with the controllers."""
+    registered = tuple(advertised) or tuple(opened)
+    for listener in registered:
         if listener.host in WILDCARDS:
             raise ConfigError(
-                f"listeners has {listener}, and no other node can connect to that address: "
+                f"listeners has {listener}, and other nodes cannot connect to that address: "
                 "set advertised.listeners."
             )
-    return told
+    return registered
 
 
-def _inter_broker(name: str, told: tuple[Listener, ...]) -> Listener:
-    found = next((listener for listener in told if listener.name == name), None)
+def _inter_broker(name: str, registered: tuple[Listener, ...]) -> Listener:
+    found = next((listener for listener in registered if listener.name == name), None)
     if found is None:
-        names = " or ".join(listener.name for listener in told)
+        names = " or ".join(listener.name for listener in registered)
         raise ConfigError(
-            f"The listener among brokers is {name}, of which other nodes are not told: "
+            f"The listener among brokers is {name}, which is not advertised to other nodes: "
             f"set inter.broker.listener.name to {names}, or add {name} to advertised.listeners."
         )
     return found

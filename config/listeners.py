@@ -1,4 +1,4 @@
-"""Listeners and addresses: how their texts are read, and which of them go together.
+"""Listeners and addresses: parsing, and checks across listeners.
 
 Sources: Kafka's SocketServerConfigs, KafkaConfig and Utils, release 4.3.
 """
@@ -30,7 +30,7 @@ _BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?
 _ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{HOST_PORT})")
 _SERVER = rf"(?:[0-9a-zA-Z%._-]*://)?(?:{_BARE_PORT}|{HOST_PORT})"
 WILDCARDS = ("0.0.0.0", "::")
-"""Every interface, of both families, whichever of them is written."""
+"""Hosts that mean every interface, of both address families."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -40,7 +40,7 @@ class Listener:
 
     name: str
     host: str
-    """"" means every interface (or, advertised, the address at which the client arrived)."""
+    """"" means every interface (or, advertised, the address at which the client connected)."""
     port: int
     """0 means any free port."""
     protocol: str = "PLAINTEXT"
@@ -88,7 +88,7 @@ def endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) -
 
 
 def is_name(host: str) -> bool:
-    """Whether it is one: what stands for every interface is none, nor is an address (127.1 is one)."""
+    """Whether `host` is a name, and not an address (such as 127.1) or every interface."""
     if not host or ":" in host:
         return False
     try:
@@ -99,7 +99,8 @@ def is_name(host: str) -> bool:
 
 
 def check_ports_differ(listeners: Iterable[Listener]) -> None:
-    """One name each; one port each, save that an IPv4 and an IPv6 address may share one (KIP-797)."""
+    """Refuse listeners with the same name, or with the same port, unless one has an IPv4 and the other an
+    IPv6 address (KIP-797)."""
     names: set[str] = set()
     ports: dict[int, list[Listener]] = {}
     for listener in listeners:
@@ -124,11 +125,11 @@ def advertised_listeners(
             continue
         if listener.name not in opened:
             raise ConfigError(
-                f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
+                f"advertised.listeners has {listener.name}, which is not in listeners: use the same names."
             )
         if listener.host in WILDCARDS:
             raise ConfigError(
-                f"advertised.listeners tells clients {listener}, to which nobody can connect: "
+                f"advertised.listeners has {listener}, and clients cannot connect to that address: "
                 "name a host that they can reach, or leave the option out."
             )
         if listener.name in advertised:
@@ -145,7 +146,7 @@ def inter_broker_listener(
     *,
     or_first: bool = True,
 ) -> str:
-    """`or_first`: where no listener has the name that Kafka would look for, the first one is meant."""
+    """`or_first`: if no listener has Kafka's default name, it is the first one."""
     named: str | None = values["inter.broker.listener.name"]
     if named is None:
         protocol = values["security.inter.broker.protocol"]
@@ -154,20 +155,20 @@ def inter_broker_listener(
     named = named.upper()
     if "security.inter.broker.protocol" in given:
         raise ConfigError(
-            "inter.broker.listener.name and security.inter.broker.protocol say the same: give one of them."
+            "inter.broker.listener.name and security.inter.broker.protocol exclude each other: give only one."
         )
     if named in controllers:
         raise ConfigError(
-            f"inter.broker.listener.name={named} is a listener of controllers: name one for clients."
+            f"inter.broker.listener.name={named} is a listener of controllers: choose one for clients."
         )
     if all(listener.name != named for listener in listeners):
-        raise ConfigError(f"inter.broker.listener.name={named} is none of listeners: name one of them.")
+        raise ConfigError(f"inter.broker.listener.name={named} is not in listeners: choose one of them.")
     return named
 
 
 def host_and_port(text: str) -> tuple[str, int] | None:
-    """The address of another node, HOST:PORT; None if it is none. As in Kafka a protocol before it counts for
-    nothing, and an IPv6 address needs no brackets."""
+    """The address of another node, HOST:PORT; None if the text is no address. As in Kafka a protocol before
+    it is ignored, and an IPv6 address needs no brackets."""
     match = re.fullmatch(_SERVER, text.strip())
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""The broker's present settings: its start settings, overridden by later changes.
+"""The broker's current settings: its settings at the start, overridden by later changes.
 
 Changes at run time are stored as texts with the cluster's metadata (IncrementalAlterConfigs of a broker, or
-of all brokers under the empty name) and outlive a restart. `follow` takes them in; whoever works by a setting
-that may change asks here each time, or is told by the broker.
+of all brokers under the empty name) and outlive a restart. `follow` takes new settings; users of a setting
+that may change read it here each time, or get a call from the broker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 LogConfig = TypeVar("LogConfig")
 """Makes the settings of a log from the values of a topic's options."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
-"""Overrides by node id, those for all brokers under None, as a `ClusterView` has them."""
+"""Overrides by node id, those for all brokers under None, as in `ClusterView`."""
 
 
 class LiveConfig(Generic[LogConfig]):
@@ -34,12 +34,12 @@ class LiveConfig(Generic[LogConfig]):
         self._values = config.values
         self.topic_defaults = config.topic_defaults
         self.topic_options = config.topic_options
-        """With their standings in this node."""
+        """The topic options with their standings in this node."""
         self.without_effect: tuple[str, ...] = ()
-        """Options that were set at run time and have no meaning here."""
+        """Options that were set at run time and have no effect here."""
         self.refused: tuple[str, ...] = ()
-        """Why settings of the run time are not honoured, a sentence each. A node alone has none of these: it
-        refuses them before they are stored, and the controllers of a cluster need not."""
+        """The reasons why settings of the run time are not used, a sentence each. Only in a cluster, whose
+        controllers may store any settings; a node alone refuses them."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -51,7 +51,7 @@ class LiveConfig(Generic[LogConfig]):
 
     @property
     def cordoned_directories(self) -> frozenset[str]:
-        """Which of the data directories take no new partitions."""
+        """The data directories that take no new partitions."""
         return cordoned_directories(self._values)
 
     def follow(self, broker_configs: BrokerConfigs) -> None:
@@ -76,7 +76,7 @@ class LiveConfig(Generic[LogConfig]):
         self._log_configs = {}
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """The settings of a log whose topic has these of its own; shared by topics with the same."""
+        """The settings of a log, from the topic's own settings; shared by topics with equal settings."""
         key = tuple(sorted(configs.items()))
         known = self._log_configs.get(key)
         if known is None:
@@ -94,8 +94,8 @@ class LiveConfig(Generic[LogConfig]):
         options.check_group_configs(configs, self._values)
 
     def check_broker(self, owner: str, configs: Mapping[str, str]) -> None:
-        """Refuse with INVALID_REQUEST what this broker (or all of them, when `owner` is empty) cannot be set
-        to, by itself or beside all that it is set to otherwise.
+        """Refuse with INVALID_REQUEST settings of this broker (with an empty `owner`, of all brokers) that
+        are invalid alone or together with its other settings.
         """
         layers: BrokerLayers = self._layers
         options.parse_broker_configs(configs, for_all_brokers=not owner, options=layers.options)
@@ -109,7 +109,7 @@ class LiveConfig(Generic[LogConfig]):
             self._check_threads(name, values[name])
 
     def _check_threads(self, name: str, wanted: int) -> None:
-        """Kafka takes a change in steps (LogCleaner.validateReconfiguration, DynamicThreadPool)."""
+        """Refuse large steps, as Kafka (LogCleaner.validateReconfiguration, DynamicThreadPool)."""
         now = self._values[name]
         if wanted != now and not max(now // 2, 1) <= wanted <= 2 * now:
             raise KafkaError(

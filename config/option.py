@@ -1,9 +1,9 @@
-"""One option: its type, default, bounds and standing, and how its text is read and written.
+"""One option: its type, default, bounds and standing, and the parsing and formatting of its text.
 
-The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, whole numbers are decimal
-and must fit their type, others are what Java's `Double.parseDouble` takes, booleans are true or false in any
-case, lists are separated by commas. `parse` refuses with a ValueError whose text is one sentence that names
-the option.
+The syntax of values is Kafka's (ConfigDef): surrounding blanks are ignored, whole numbers are decimal and
+must fit their type, other numbers have the syntax of Java's `Double.parseDouble`, booleans are true or false
+in any case, lists are separated by commas. `parse` refuses with a ValueError; its text is one sentence with
+the option's name.
 """
 
 import re
@@ -48,16 +48,16 @@ KIND_NAMES = {
     PASSWORD: "password",
 }
 
-# Standings: what becomes of an option here.
+# Standings: the effect of an option here.
 HONOURED = "honoured"
-"""Does what Kafka says."""
+"""Has the same effect as in Kafka."""
 IN_CLUSTER = "in a cluster"
 """Honoured by a node of a cluster, accepted without effect by a node alone."""
 ACCEPTED = "accepted"
-"""Not used here, and no program relies on its effect: accepted, and logged as without effect."""
+"""Not used here, and no client relies on its effect: accepted, and logged as without effect."""
 REFUSED = "refused"
-"""To take it would promise what is not done (limits, policies, who may do what, a store for old segments):
-refused when it differs from its default."""
+"""Refused if it differs from its default: its effect is not built, and users would rely on it (limits,
+policies, authorisation, tiered storage)."""
 
 # Dynamic scopes: whether AlterConfigs may change it while the broker runs.
 READ_ONLY = "read-only"
@@ -70,7 +70,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 _WIDTHS = {SHORT: 16, INT: 32, LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-# What Java's Double.valueOf says of its grammar, but for NaN, which is no number to set.
+# The grammar of Java's Double.valueOf, without NaN, which no option can have.
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?|[+-]?Infinity")
 _HEX_DOUBLE = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
 _COMMA = re.compile(r"\s*,\s*")
@@ -84,32 +84,32 @@ class Option:
     standing: str
     kind: int
     default: Any
-    """Kafka's default: a Python value, the text of a list, or None where there is none."""
+    """Kafka's default: a Python value, the text of a list, or None."""
     doc: str
     here: Any = None
-    """Our default where it is not Kafka's."""
+    """Odradek's default, if it differs from Kafka's."""
     alone: Any = None
-    """The default of a node alone, where Kafka's needs several nodes."""
+    """The default of a node alone, if Kafka's needs several nodes."""
     low: float | None = None
     high: float | None = None
     never: tuple[int, ...] = ()
-    """Values within the bounds that are none."""
+    """Invalid values within the bounds."""
     choices: tuple[str, ...] = ()
     any_case: bool = False
-    """Whether case does not matter in `choices`."""
+    """Whether `choices` ignore case."""
     built: tuple[str, ...] = ()
     """The members of `choices` that are built so far; empty if all are."""
     shape: tuple[str, str] | None = None
-    """A regular expression for a list's text without blanks round its commas, and what it says in words."""
+    """A regular expression for a list's text without blanks around its commas, and its description."""
     dynamic: str = READ_ONLY
     synonyms: tuple[str, ...] = ()
     """Broker options that give a topic's or group's option its default, the strongest first."""
     bounds: tuple[str | None, str | None] = (None, None)
-    """Broker options that say how low and how high a group's own value may be."""
+    """Broker options with the lower and upper bound of a group's own value."""
     internal: bool = False
-    """For Kafka's own tests: accepted, but not in DescribeConfigs."""
+    """For tests of Kafka: accepted, but not in DescribeConfigs."""
     unlisted: bool = False
-    """Set at run time only, in Kafka (`DynamicConfig.Broker`), and told only where it is."""
+    """Set only at run time, as in Kafka (`DynamicConfig.Broker`); described only if it is set."""
 
     @property
     def is_sensitive(self) -> bool:
@@ -123,7 +123,7 @@ class Option:
 
     @property
     def default_value(self) -> Any:
-        """The value when nothing is set, as `parse` would give it."""
+        """The value without a setting, as from `parse`."""
         value = next((one for one in (self.alone, self.here) if one is not None), self.default)
         if self.kind == LIST and value is not None:
             return _split(value)
@@ -135,14 +135,15 @@ class Option:
         return self.text(self.default_value)
 
     def in_cluster(self) -> "Option":
-        """The same option as a node of a cluster has it."""
+        """The option for a node of a cluster."""
         if self.standing != IN_CLUSTER and self.alone is None:
             return self
         standing = HONOURED if self.standing == IN_CLUSTER else self.standing
         return replace(self, standing=standing, alone=None)
 
     def parse(self, text: str) -> Any:
-        """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no value."""
+        """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no valid
+        value."""
         text = text.strip()
         value = self._typed(text)
         self._check(value, text)
@@ -161,10 +162,10 @@ class Option:
         return str(value)
 
     def refusal_unless_built(self, value: Any) -> str | None:
-        """One sentence if the value needs a feature that is not built yet, else None."""
+        """A sentence if the value needs a feature that is not built yet, else None."""
         if self.standing == REFUSED and value != self.default_value:
-            told = self.default_text
-            keep = "leave it out" if told is None else f"leave it at {told or 'the empty default'}"
+            default = self.default_text
+            keep = "leave it out" if default is None else f"leave it at {default or 'the empty default'}"
             return f"{self.name} is known but not built yet: {keep}."
         if self.built and value not in self.built:
             return f"{self.name}={value} is not built yet: use {' or '.join(self.built)}."
@@ -210,7 +211,7 @@ class Option:
             for item in items:
                 if (item.lower() if self.any_case else item) not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
-        # By the text, where duplicates count.
+        # By the text: duplicates count.
         if self.shape is not None and not re.fullmatch(self.shape[0], _COMMA.sub(",", text)):
             raise ValueError(f"{self.name} must be {self.shape[1]}, not {text[:80]!r}.")
         # Written so that a NaN is refused as well.
@@ -234,7 +235,7 @@ def _java_double(value: float) -> str:
         return repr(float(value))
     if not isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
-    # The fewest digits that give this value back, but at least one after the point.
+    # The fewest digits that parse to this value, but at least one after the point.
     text = next(text for text in (f"{value:.{digits}e}" for digits in range(1, 18)) if float(text) == value)
     mantissa, _, exponent = text.partition("e")
     return f"{mantissa}E{int(exponent)}"

@@ -1,8 +1,8 @@
-"""Every broker, topic and group option: look-up, reading, effective values, entries of DescribeConfigs.
+"""Broker, topic and group options: look-up, parsing, effective values, entries of DescribeConfigs.
 
 A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for
-all brokers at run time, set at start (file, environment, command line), default. A topic option comes from
-the topic itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or
+all brokers at run time, set at the start (file, environment, command line), default. A topic option comes
+from the topic itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or
 `.hours`); a group option from the group itself, within the bounds that the broker sets, else from its broker
 synonym. Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms, GroupConfig and
 ConfigHelper, release 4.3.
@@ -72,20 +72,20 @@ __all__ = [
 
 
 class BrokerOptions(dict[str, Option]):
-    """The options of a broker by name. Some of them may be set for single listeners, under longer names."""
+    """The options of a broker by name. Some may be set for single listeners, under longer names."""
 
     def __init__(self, options: Iterable[Option]) -> None:
         super().__init__((option.name, option) for option in options)
         self.defaults = {name: option.default_value for name, option in self.items()}
 
     def __add__(self, more: Iterable[Option]) -> "BrokerOptions":
-        """These and `more`, whose names are new."""
+        """These options and `more`, which have other names."""
         more = tuple(more)
         assert self.keys().isdisjoint(option.name for option in more)
         return BrokerOptions([*self.values(), *more])
 
     def in_cluster(self) -> "BrokerOptions":
-        """The options as a node of a cluster has them."""
+        """The options for a node of a cluster."""
         return BrokerOptions(in_cluster(self).values())
 
 
@@ -95,7 +95,7 @@ GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_lis
 
 
 def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
-    """The options as a node of a cluster has them."""
+    """The options for a node of a cluster."""
     return {name: option.in_cluster() for name, option in options.items()}
 
 
@@ -106,10 +106,9 @@ FROM_LOGGER = 6
 FROM_GROUP = 8
 
 _LEVELS = ((50, "FATAL"), (40, "ERROR"), (30, "WARN"), (20, "INFO"), (10, "DEBUG"))
-"""Levels of Python's logging and what Kafka calls them."""
+"""Levels of Python's logging, with Kafka's names."""
 
-# Broker options that say the same thing, the strongest first (Kafka:
-# DynamicBrokerConfig.brokerConfigSynonyms).
+# Broker options with the same meaning, the strongest first (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
 _SAME = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -117,11 +116,11 @@ _SAME = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _BROKER_SYNONYMS = {name: names for names in _SAME for name in names}
-# The scheduler's interval has a meaning of its own; it only stands in for the flush interval.
+# The scheduler's interval has a meaning of its own; it only replaces a missing flush interval.
 del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
 
 # Settings of single listeners, `listener.name.NAME.OPTION`, and for some options `...NAME.MECHANISM.OPTION`
-# (Kafka: DynamicBrokerConfig). What of them is read here, and what would promise something.
+# (Kafka: DynamicBrokerConfig). The ones that are used here, and the ones that are refused.
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
 _OF_MECHANISMS = (
     "sasl.jaas.config",
@@ -147,8 +146,8 @@ _OF_LISTENERS_ONLY = frozenset(
         "truststore.certificates",
     )
 )
-"""While a broker runs. At start they may be set for all listeners."""
-# Kafka changes them while it runs, but not so that other listeners come of it; here they are not followed.
+"""Refused for all listeners while a broker runs. At the start they may be set for all."""
+# Kafka changes them at run time, without new listeners; here changes are not followed.
 _FIXED_HERE = frozenset({"listeners", "listener.security.protocol.map"})
 
 THREADS = (
@@ -163,12 +162,12 @@ THREADS = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-"""Numbers of threads that Kafka changes by half or double at the most."""
+"""Numbers of threads; Kafka allows a change to at least half and at most double."""
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class BrokerLayers(NamedTuple):
-    """The texts that were set for a broker; an option that is in none of them has its default."""
+    """The texts set for a broker; an option without a text has its default."""
 
     broker: Mapping[str, str] = {}
     """At run time, for this broker."""
@@ -197,19 +196,19 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """None when there is none, and always for a sensitive option."""
+    """None without a value, and always for a sensitive option."""
     source: int
     read_only: bool
     sensitive: bool
     synonyms: list[ConfigSynonym]
-    """The sources of the value, the strongest first; only sources with a setting or default."""
+    """The sources of the value with a setting or default, the strongest first."""
     kind: int
     documentation: str
 
 
 def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | None:
-    """The known option whose name is most like a misspelt one; None when nothing is near."""
-    from difflib import get_close_matches  # only for an unknown option
+    """The known option with the most similar name; None if no name is similar."""
+    from difflib import get_close_matches  # needed only for an unknown option
 
     found = get_close_matches(name, options, n=1, cutoff=0.75)
     return found[0] if found else None
@@ -223,9 +222,8 @@ def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple
 def honoured(
     configs: Mapping[str, str], options: Mapping[str, Option]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Those of the settings, stored by whoever, that a node with these options can go by; and by the names of
-    the others a sentence why it cannot. Controllers of Kafka store what they do not know, and what is not
-    built here."""
+    """The stored settings that a node with these options can use, and for each other name a sentence with the
+    reason. Controllers of Kafka also store unknown settings, and those that are not built here."""
     taken, refused = {}, {}
     for name, text in configs.items():
         option = options.get(name)
@@ -258,7 +256,7 @@ def _standing(name: str, options: Mapping[str, Option]) -> str | None:
 
 
 def option_of_listener(name: str) -> Option | None:
-    """The option that is set for a single listener by this name; None when it is none of these names."""
+    """The option that this name sets for a single listener; None for other names."""
     match = _OF_LISTENER.fullmatch(name)
     if match is None:
         return None
@@ -278,7 +276,8 @@ def values_of_listeners(layers: BrokerLayers, option: str) -> dict[str, Any]:
 
 
 def parse_of_listener(name: str, text: str) -> Any:
-    """The value of a setting of a single listener. ValueError: one sentence why it cannot be set."""
+    """The value of a setting of a single listener. ValueError: one sentence with the reason of the
+    refusal."""
     option = option_of_listener(name)
     assert option is not None, name
     try:
@@ -294,17 +293,16 @@ def parse_of_listener(name: str, text: str) -> Any:
 
 
 def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """The Python values of a topic's own settings, as CreateTopics and AlterConfigs bring them.
+    """The Python values of a topic's own settings, as in CreateTopics and AlterConfigs.
 
-    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
-    built yet.
+    Refuses with KafkaError(INVALID_CONFIG): an unknown name, an invalid text, a value that is not built yet.
     """
     return {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
 
 
 def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> None:
-    """Refuse with KafkaError(INVALID_CONFIG) a topic's own settings that do not go together, among themselves
-    or with `topic_defaults`, and what `parse_topic_configs` refuses.
+    """Refuse with KafkaError(INVALID_CONFIG) a topic's own settings that contradict each other or
+    `topic_defaults`, and all that `parse_topic_configs` refuses.
     """
     values = topic_values(configs, defaults)
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
@@ -315,16 +313,15 @@ def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str
 def parse_group_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     """The Python values of a group's own settings.
 
-    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
-    built yet.
+    Refuses with KafkaError(INVALID_CONFIG): an unknown name, an invalid text, a value that is not built yet.
     """
     return {name: _parse(name, text, GROUP_OPTIONS, "group") for name, text in configs.items()}
 
 
 def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, Any]) -> None:
-    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings that are beyond what `broker`
-    (`broker_values`) allows, a session that would end before the next heartbeat, and what
-    `parse_group_configs` refuses.
+    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings outside of the bounds in `broker`
+    (`broker_values`), a session that would end before the next heartbeat, and all that `parse_group_configs`
+    refuses.
     """
     own = parse_group_configs(configs)
     for name, value in own.items():
@@ -344,14 +341,13 @@ def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, 
 def parse_broker_configs(
     configs: Mapping[str, str | None], *, for_all_brokers: bool, options: BrokerOptions = BROKER_OPTIONS
 ) -> dict[str, Any]:
-    """The Python values of a broker's settings at run time; `for_all_brokers` when they are the cluster's.
-
-    Refuses with KafkaError(INVALID_REQUEST), also where it is INVALID_CONFIG for a topic (KAFKA-13609): what
-    `parse_topic_configs` refuses, an option that cannot change while the broker runs, and one that all
-    brokers cannot have alike. Stricter than Kafka, which keeps what it does not know for its plug-ins.
+    """The Python values of a broker's settings at run time; `for_all_brokers`: the settings of the whole
+    cluster. Refuses with KafkaError(INVALID_REQUEST), where a topic gets INVALID_CONFIG (KAFKA-13609): all
+    that `parse_topic_configs` refuses, an option that cannot change at run time, and one that cannot be set
+    for all brokers. Stricter than Kafka, which keeps unknown settings for its plug-ins.
     """
-    # All that is wrong in one of these ways is named, before any value is looked at. Tools and tests look for
-    # these words: they are Kafka's.
+    # All names with one of these errors are listed, before values are checked. The words are Kafka's: tools
+    # and tests search for them.
     fixed = [name for name in configs if _is_fixed(name, options)]
     _refuse_all("Cannot update these configs dynamically", fixed)
     _refuse_all(
@@ -423,7 +419,7 @@ def _bad_request(sentence: str) -> KafkaError:
 
 
 def broker_values(layers: BrokerLayers) -> dict[str, Any]:
-    """The value of every broker option. ValueError: a text is no value."""
+    """The value of every broker option. ValueError: a text is no valid value."""
     options = layers.options
     values = dict(options.defaults)
     for layer in (layers.start, layers.all_brokers, layers.broker):
@@ -435,7 +431,7 @@ def broker_values(layers: BrokerLayers) -> dict[str, Any]:
 
 
 def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
-    """The value that each topic option has when the topic sets nothing, from `broker_values`."""
+    """The value of each topic option without a setting of the topic, from `broker_values`."""
     return {
         name: _from_synonyms(option, broker) if option.synonyms else option.default_value
         for name, option in TOPIC_OPTIONS.items()
@@ -458,14 +454,14 @@ def _from_synonyms(option: Option, broker: Mapping[str, Any]) -> Any:
         unit = _UNIT_MS.get(name.rpartition(".")[2])
         if unit is not None:
             value *= unit
-        # Any negative retention time means for ever (Kafka: KafkaConfig.logRetentionTimeMillis).
+        # Any negative retention time means no limit (Kafka: KafkaConfig.logRetentionTimeMillis).
         return max(value, -1) if option.name == "retention.ms" else value
     return option.default_value
 
 
 def own_group_value(option: Option, text: str, at_least: int | None, at_most: int | None) -> Any:
-    """The value that a group's own setting comes to. It was checked when it was set; where the broker's
-    bounds have changed since, the nearest value that they allow counts (Kafka: GroupConfig.evaluate).
+    """The value of a group's own setting. It was checked when it was set; if the broker's bounds have changed
+    since, it is the nearest allowed value (Kafka: GroupConfig.evaluate).
     """
     value = option.parse(text)
     if at_least is not None and value < at_least:
@@ -479,7 +475,7 @@ def own_group_value(option: Option, text: str, at_least: int | None, at_most: in
 
 
 def _effective(layers: BrokerLayers) -> dict[str, Any]:
-    """By which values the broker goes, whatever was stored at run time."""
+    """The values that the broker uses; stored settings that it cannot use are left out."""
     broker, _ = honoured(layers.broker, layers.options)
     all_brokers, _ = honoured(layers.all_brokers, layers.options)
     return broker_values(layers._replace(broker=broker, all_brokers=all_brokers))
@@ -489,8 +485,7 @@ def describe_topic(
     configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
     """The DescribeConfigs entries of a topic with these settings of its own; `names` None means every option.
-
-    Synonyms are always filled in; the handler leaves them out unless they were asked for.
+    Synonyms are always filled in; the handler removes them unless they were requested.
     """
     own, refused = honoured(configs, TOPIC_OPTIONS)
     values = {**topic_defaults(_effective(layers)), **parse_topic_configs(own)}
@@ -509,7 +504,7 @@ def describe_group(
     configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
     """The DescribeConfigs entries of a group with these settings of its own, whether the group exists or not.
-    A value is told as it was set, also where the broker's bounds now make another one of it.
+    The value is the setting, even if the broker's bounds now change its effect.
     """
     broker = _effective(layers)
     entries = []
@@ -574,14 +569,14 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
 
 def describe_client_metrics(names: Iterable[str] | None = None) -> list[ConfigEntry]:
     """The DescribeConfigs entries of a subscription that does not exist (Kafka: ClientMetricsConfigs)."""
-    told = [
-        ("interval.ms", "300000", INT, "How often a client would send its metrics, in ms."),
-        ("match", "", LIST, "Which clients would."),
-        ("metrics", "", LIST, "What they would send."),
+    described = [
+        ("interval.ms", "300000", INT, "Interval of a client's metrics, in ms."),
+        ("match", "", LIST, "Clients of the subscription."),
+        ("metrics", "", LIST, "Metrics of the subscription."),
     ]
     return [
         ConfigEntry(name, value, FROM_DEFAULT, False, False, [], kind, doc)
-        for name, value, kind, doc in told
+        for name, value, kind, doc in described
         if names is None or name in names
     ]
 
@@ -602,8 +597,8 @@ def _wanted(
     names: Iterable[str] | None, options: Mapping[str, Option], own: Container[str] = ()
 ) -> list[str]:
     """The options to describe: internal ones only if they are among the `own` settings, as in Kafka."""
-    asked = options if names is None else dict.fromkeys(names)
-    return [name for name in asked if name in options and (not options[name].internal or name in own)]
+    wanted = options if names is None else dict.fromkeys(names)
+    return [name for name in wanted if name in options and (not options[name].internal or name in own)]
 
 
 def _entry(
@@ -616,8 +611,8 @@ def _entry(
 
 
 def _entry_of_listener(name: str, option: Option, layers: BrokerLayers) -> ConfigEntry:
-    """Where it is not set for the listener, what is set for all of them counts. Kafka calls it read-only, and
-    changes it all the same.
+    """Without a setting for the listener, the setting for all listeners counts. Kafka describes it as
+    read-only, and nevertheless changes it.
     """
     synonyms = _synonyms_of((name, option.name) if name.endswith(f".{option.name}") else (name,), layers)
     value = None if option.is_sensitive else synonyms[0].value
@@ -627,13 +622,13 @@ def _entry_of_listener(name: str, option: Option, layers: BrokerLayers) -> Confi
 
 
 def _unknown_entry(name: str) -> ConfigEntry:
-    """An option that a plug-in of Kafka's might know: its value may be a secret (Kafka: maybeSensitive)."""
+    """An unknown option, perhaps of a plug-in of Kafka: its value may be a secret (Kafka: maybeSensitive)."""
     synonyms = [ConfigSynonym(name, None, FROM_START)]
     return ConfigEntry(name, None, FROM_START, True, True, synonyms, STRING, "")
 
 
 def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
-    """The sources of a broker option's value, by layer first and then by name, as Kafka lists them."""
+    """The sources of a broker option's value, ordered by layer and then by name, as in Kafka."""
     return _synonyms_of(_BROKER_SYNONYMS.get(name, (name,)), layers, name)
 
 
@@ -646,7 +641,7 @@ def _synonyms_of(names: Iterable[str], layers: BrokerLayers, name: str | None = 
     ):
         for synonym in names:
             if synonym in layer:
-                # As it was set, where the value of the entry is written as Kafka writes such values.
+                # The text as it was set; the value of the entry is in Kafka's format.
                 option = layers.options.get(synonym) or option_of_listener(synonym)
                 text = None if option is None or option.is_sensitive else layer[synonym]
                 found.append(ConfigSynonym(synonym, text, source))
@@ -654,8 +649,8 @@ def _synonyms_of(names: Iterable[str], layers: BrokerLayers, name: str | None = 
         option = layers.options.get(synonym)
         if option is not None and option.default_text is not None and not option.unlisted:
             found.append(ConfigSynonym(synonym, option.default_text, FROM_DEFAULT))
-    # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
-    # `retention.ms` empty and its source "default". Tools print it; we say the same
+    # Kafka drops the synonyms before the option's own name, so with `log.retention.hours` alone the list of
+    # `retention.ms` is empty and its source is "default". Tools print it, so it is the same here
     # (ConfigHelper.configSynonyms).
     while name is not None and found and found[0].name != name:
         del found[0]

@@ -1,7 +1,7 @@
-"""Reads and writes the syntax of `java.util.Properties`, in which `server.properties` is written.
+"""Reads and writes the syntax of `java.util.Properties`, the syntax of `server.properties`.
 
 Blank lines and lines that begin with # or ! are skipped; a backslash at the end of a line continues it; a key
-ends at the first bare '=', ':' or blank; \\t \\n \\r \\f and \\uXXXX are escapes and any other escaped
+ends at the first unescaped '=', ':' or blank; \\t \\n \\r \\f and \\uXXXX are escapes and any other escaped
 character stands for itself; the later of two equal keys counts. Bytes are Latin-1, as Kafka reads them.
 """
 
@@ -56,7 +56,7 @@ def _logical_lines(text: str) -> list[str]:
     joined: str | None = None
     for natural in naturals:
         line = natural.lstrip(_BLANKS)
-        # A continuation of nothing is a line of its own, so this holds for an empty `joined` as well.
+        # A continuation of an empty line is a line of its own, so this is right for an empty `joined`, too.
         if not joined and (not line or line[0] in "#!"):
             joined = None
             continue
@@ -66,7 +66,7 @@ def _logical_lines(text: str) -> list[str]:
         else:
             lines.append(joined)
             joined = None
-    # The file ends in a backslash: Java makes an entry of it even when nothing stands before.
+    # The file ends with a backslash: Java makes an entry of it even on an empty line.
     if joined is not None:
         lines.append(joined)
     return lines

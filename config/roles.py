@@ -1,8 +1,8 @@
 """Whether a node is alone or belongs to a cluster.
 
-A node joins the cluster of the controllers that `controller.quorum.bootstrap.servers` or
-`controller.quorum.voters` names, with `process.roles=broker`. Without controllers, or with itself as the
-only one (`broker,controller`), it is a node alone. Odradek has no controllers of its own: these are Apache
+A node with `process.roles=broker` joins the cluster of the controllers in
+`controller.quorum.bootstrap.servers` or `controller.quorum.voters`. Without controllers, or with itself as
+the only one (`broker,controller`), it is a node alone. Odradek has no controllers of its own: they are Apache
 Kafka's.
 
 Source: Kafka's KafkaConfig.validateValues, release 4.3.
@@ -20,8 +20,8 @@ VOTERS = "controller.quorum.voters"
 
 
 def joins_cluster(values: Mapping[str, Any], node_id: int) -> bool:
-    """Whether a node with these values of options belongs to a cluster. ConfigError: it would be a
-    controller, or Kafka would not know what it is."""
+    """Whether a node with these values of options belongs to a cluster. ConfigError: the node would be a
+    controller, or its role is not defined."""
     roles = frozenset(values["process.roles"] or ())
     voters, servers = values[VOTERS], values[BOOTSTRAP_SERVERS]
     if "controller" in roles:
@@ -31,8 +31,8 @@ def joins_cluster(values: Mapping[str, Any], node_id: int) -> bool:
         return False
     if not roles:
         raise ConfigError(
-            f"{VOTERS if voters else BOOTSTRAP_SERVERS} names controllers and process.roles is missing: "
-            "set process.roles=broker to join their cluster, or leave the controllers out."
+            f"{VOTERS if voters else BOOTSTRAP_SERVERS} has controllers, but process.roles is missing: "
+            "set process.roles=broker to join their cluster, or remove the controllers."
         )
     return True
 
@@ -42,14 +42,14 @@ def _check_only_controller(
 ) -> None:
     if "broker" not in roles:
         raise ConfigError(
-            "process.roles=controller cannot be served, as Odradek has no controllers of its own: "
-            "let Apache Kafka run the controllers, and set process.roles=broker."
+            "process.roles=controller is not supported, since Odradek has no controllers of its own: "
+            "run the controllers with Apache Kafka, and set process.roles=broker."
         )
     others = [voter for voter in voters if voter.partition("@")[0].strip() != str(node_id)]
     if others or len(servers) > 1:
         named = ",".join(others) if others else ",".join(servers)
         raise ConfigError(
-            f"process.roles=broker,controller beside the controllers {named} cannot be served, as Odradek "
-            "has no controllers of its own: let Apache Kafka run the controllers, and set "
-            "process.roles=broker; a node alone names no other controller."
+            f"process.roles=broker,controller beside the controllers {named} is not supported, since "
+            "Odradek has no controllers of its own: run the controllers with Apache Kafka, and set "
+            "process.roles=broker; a node alone has no other controllers."
         )

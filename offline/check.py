@@ -1,17 +1,17 @@
 """`odradek check`: checks the data directories of a stopped broker; `--repair` repairs them.
 
-Each finding is one line: what is wrong, where, what comes of it. Damage makes the exit status 1; a note is
-something that a start takes care of, or that is as it may be. Each partition is read once
-(`check_partition.py`), so is each file beside them (`check_files.py`); here is how all of it goes together.
+Each finding is one line: the defect, its place, and its consequence. Damage makes the exit status 1; a note
+is harmless, or repaired by a start. Each partition is read once (`check_partition.py`), and each other file
+(`check_files.py`); this module combines them.
 
-`--repair` first does what a start after a crash would do (puts back what the flush journal holds, finishes an
-interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
-each byte of a log that is lost. A damaged metadata store is made anew from what can be read and from the
-directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
-a directory of another topic's id, segments whose records overlap.
+`--repair` first does the steps of a start after a crash (it replays the flush journal and finishes an
+interrupted compaction), then removes unsound batches and rebuilds the other files from the log. It reports
+each lost byte of a log. A damaged metadata store is rebuilt from its readable rows and from the directories
+(`metadata_repair`), as by a start. Not repaired, since the right content is not known: `meta.properties`, a
+directory with another topic's id, segments whose records overlap.
 
-A directory that a broker has is left alone. A file that the disk does not give is damage, and the rest is
-checked, but nothing of its partition is repaired.
+A directory that a broker uses is not checked. A file with a read error is damage; the other files are
+checked, but its partition is not repaired.
 """
 
 import os
@@ -62,9 +62,9 @@ __all__ = ["CannotCheck", "check"]
 
 _LOST_WITH_CHECKPOINT = {
     checkpoints.RECOVERY_POINTS: "a start after a crash reads all logs, and takes gaps for losses",
-    checkpoints.HIGH_WATERMARKS: "nothing is lost with it on a single node",
+    checkpoints.HIGH_WATERMARKS: "on a single node nothing is lost",
     checkpoints.LOG_STARTS: "records that DeleteRecords has removed may come back",
-    checkpoints.FIRST_DIRTY: "compaction begins anew from the start of each log",
+    checkpoints.FIRST_DIRTY: "compaction begins again at the start of each log",
 }
 _REPLICA = (
     "it is a replica in a cluster, which is not repaired: no leader would fill the gap",
@@ -82,9 +82,9 @@ def check(
     out: TextIO,
     terminal: TextIO | None = None,
 ) -> int:
-    """Check data directories (together those of one broker) and partition directories; the exit status.
+    """Check the data directories of one broker and partition directories; returns the exit status.
 
-    `terminal` is where to show how far a long check is. Raises CannotCheck; an OSError is of `out`.
+    `terminal` shows the progress of a long check. Raises CannotCheck, and OSError only for `out`.
     """
     disk = OsDisk() if repair else ReadingDisk()
     locks: list[Lock | None] = []
@@ -108,7 +108,7 @@ def check(
 
 
 class _Check:
-    """All of it, for the directories of one broker."""
+    """The check of the directories of one broker."""
 
     def __init__(
         self, disk: Disk, directories: list[Directory], repair: bool, report: Report, progress: Progress
@@ -161,7 +161,7 @@ class _Check:
             yield
         except OSError as error:
             what = f"it cannot be read or written: {error.strerror or error}"
-            consequence = "what depends on it was not checked"
+            consequence = "files that depend on it were not checked"
             self.report.findings([Finding(DAMAGE, error.filename or path, None, what, consequence)])
 
     # Around the partitions
@@ -174,14 +174,15 @@ class _Check:
             if identity is not None and identity != first:
                 (cluster, node), (other_cluster, other_node) = identity, first
                 what = (
-                    f"it is of cluster {cluster} and node {node}, another of {other_cluster} and {other_node}"
+                    f"it is of cluster {cluster} and node {node}, another is of "
+                    f"{other_cluster} and {other_node}"
                 )
                 finding = (
                     DAMAGE,
                     f"{path}/{meta_properties.FILE_NAME}",
                     None,
                     what,
-                    "one broker cannot have both",
+                    "one broker cannot use both",
                 )
                 self.report.findings([Finding(*finding)])
 
@@ -228,7 +229,7 @@ class _Check:
         if self._repair:
             count = replay(self._disk, directory.path, lambda name: points.get(key_of(name) or ("", 0), 0))
             if count:
-                self.report.repairs([Repair(path, None, f"put back {count} bytes that only it had")])
+                self.report.repairs([Repair(path, None, f"restored {count} bytes that were only in it")])
             return
         for entry in read_entries(self._disk, directory.path):
             if entry.end_offset > points.get(key_of(entry.name) or ("", 0), 0):
@@ -239,9 +240,9 @@ class _Check:
             partitions = (
                 "1 partition" if len(directory.waiting) == 1 else f"{len(directory.waiting)} partitions"
             )
-            what = f"{size_bytes} bytes of {partitions} wait in it ({names})"
-            advice = "start Odradek once before Kafka gets the directory"
-            consequence = f"a start puts back what is missing of them: {advice}"
+            what = f"{size_bytes} bytes of {partitions} wait in it for a replay ({names})"
+            advice = "start Odradek once before Kafka uses the directory"
+            consequence = f"a start restores the missing bytes: {advice}"
             self.report.findings([Finding(NOTE, path, None, what, consequence)])
 
     def _look_at_metadata(self) -> None:
@@ -263,7 +264,7 @@ class _Check:
                     self.report.findings(findings)
             if directory.only is None:
                 if first:
-                    what = f"{first} has metadata of a cluster, too"
+                    what = f"{first} has cluster metadata, too"
                     consequence = (
                         "a broker does not start with both: check each with the directories that belong to it"
                     )
@@ -275,7 +276,7 @@ class _Check:
                     self.report.findings(check_settings(path, known.view))
 
     def _has_store(self, directory: Directory) -> bool:
-        """SQLite makes an empty file first: to a start that is as good as none."""
+        """SQLite makes an empty file first: a start treats it as no file."""
         path = f"{directory.path}/{metadata_store.FILE_NAME}"
         return self._disk.exists(path + metadata_store.REPAIRED) or any(
             self._disk.exists(path + ending) and self._disk.size(path + ending) > 0
@@ -283,7 +284,7 @@ class _Check:
         )
 
     def _look_for_store(self) -> None:
-        """Data that a broker of ours has served and none would serve any more."""
+        """Reports partitions of Odradek without a metadata store: a broker would not serve them."""
         for directory in self._directories:
             if directory.only is not None or not meta_properties.is_ours(directory.path):
                 continue
@@ -301,12 +302,13 @@ class _Check:
             count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
             is_empty = self._disk.exists(path)
-            what = f"it is {'empty' if is_empty else 'not there'}, but partitions of {count} are there"
-            # Harmless steps first: a start with only the second of log.dirs would make it a first one.
+            what = f"it is {'empty' if is_empty else 'missing'}, but there are partitions of {count}"
+            # The advice begins with harmless steps: a start with only the second of log.dirs would make a new
+            # store in it.
             consequence = (
-                "if the broker has other log.dirs, one of those has the file: name all of them together; if "
-                "none has it, a broker would serve none of the topics: restore the file from a backup, or "
-                "start Odradek once without it and take each topic in where it is (odradek import-log "
+                "if the broker has other log.dirs, one of those has the file: check all of them together; "
+                "if none has it, a broker would serve none of the topics: restore the file from a backup, "
+                "or start Odradek once without it and import each topic in place (odradek import-log "
                 f"{directory.path} --topic NAME --data-dir {directory.path})"
             )
             self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
@@ -320,7 +322,7 @@ class _Check:
         identity = identity_of(directory)
         if identity is None:
             return []
-        told: list[str] = []
+        repairs: list[str] = []
         paths = [one.path for one in self._directories if one.only is None]
         try:
             store = metadata_store.SqliteMetadataStore(path)
@@ -328,26 +330,26 @@ class _Check:
                 metadata_of(list(store.rows()))
             finally:
                 store.close()
-            told.append("its write-ahead log was mended and applied")
+            repairs.append("its write-ahead log was repaired and applied")
         except (metadata_store.DamagedMetadata, AssertionError, LookupError, ValueError):
             node_id, now_ms = int(identity[1]), int(time.time() * 1000)
             try:
-                repair(path, self._disk, paths, node_id=node_id, now_ms=now_ms, tell=told.append).close()
+                repair(path, self._disk, paths, node_id=node_id, now_ms=now_ms, tell=repairs.append).close()
             except ConfigError as error:
                 raise CannotCheck(str(error)) from error
         except ConfigError:
-            return []  # of a newer version, or not ours
-        return [Repair(path, None, what) for what in told]
+            return []  # a store of a newer version, or of another program
+        return [Repair(path, None, what) for what in repairs]
 
     def _partitions(self, directory: Directory) -> Iterator[str]:
-        """The names of the partition directories to check; says what else is there."""
+        """The names of the partition directories to check; reports the other directories."""
         for name in sorted(self._disk.list(directory.path)):
             path = f"{directory.path}/{name}"
             if (directory.only is not None and name not in directory.only) or not os.path.isdir(path):
                 continue
             if name == METADATA_DIRECTORY:
                 what = "the metadata of this cluster is Apache Kafka's"
-                self.report.findings([Finding(NOTE, path, None, what, "it is not looked into")])
+                self.report.findings([Finding(NOTE, path, None, what, "it is not checked")])
             elif directory.only is not None or key_of(name) is not None:
                 yield name
             elif is_aside(name, DELETE_SUFFIX):
@@ -355,13 +357,13 @@ class _Check:
             elif is_aside(name, FUTURE_SUFFIX):
                 what, consequence = (
                     "a copy of a move between data directories that was interrupted",
-                    "a start removes it, and begins the move anew",
+                    "a start removes it, and begins the move again",
                 )
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
             elif name.endswith(STRAY_SUFFIX):
                 what, consequence = (
                     "a partition that was set aside",
-                    "it is left alone; odradek import-log can take it in",
+                    "it is not changed; odradek import-log can import it",
                 )
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
             elif is_aside(name, IMPORT_SUFFIX):
@@ -388,7 +390,7 @@ class _Check:
             return
         self.report.findings(findings, is_repaired=True)
         repairs = [*self._lost_at_end(directory, name, checked), *repair_log(self._disk, checked)]
-        # The recovery point will be at the end: files that a recovery would have rebuilt must exist.
+        # The new recovery point is the log's end: files that a recovery would rebuild have to exist.
         checked = self._checked(directory, name, is_flushed=True)
         repairs += repair_caches(self._disk, checked)
         repairs += self._repair_identity(name, path, checked)
@@ -402,7 +404,7 @@ class _Check:
         self.report.findings(finding for finding in left if finding.kind == DAMAGE)
 
     def _lost_at_end(self, directory: Directory, name: str, checked: PartitionCheck) -> Iterator[Repair]:
-        """The flushed offsets that no file has and no finding of a file mentions."""
+        """The flushed offsets that are in no file and no finding."""
         point = directory.offsets.get(checkpoints.RECOVERY_POINTS, {}).get(key_of(name) or ("", 0), 0)
         last = checked.segments[-1] if checked.segments else None
         end_offset = checked.end_offset
@@ -431,7 +433,8 @@ class _Check:
         return checked
 
     def _may_be_compacted(self, key: Key | None) -> bool:
-        """As far as the metadata say; of a topic without a policy of its own the default is taken."""
+        """Whether the metadata have compaction for the topic; without a policy of its own the default
+        counts."""
         topic = None if key is None or self._view is None else self._view.topics.get(key[0])
         if topic is None or topic.name in INTERNAL_TOPICS:
             return True
@@ -457,10 +460,13 @@ class _Check:
             kind, consequence = {
                 checkpoints.RECOVERY_POINTS: (DAMAGE, f"they had been flushed: {lost}"),
                 checkpoints.HIGH_WATERMARKS: (DAMAGE if directory.was_clean else NOTE, lost),
-                checkpoints.FIRST_DIRTY: (DAMAGE, "compaction passes the log over"),
-                checkpoints.LOG_STARTS: (NOTE, "a start begins the log anew there; all before was deleted"),
+                checkpoints.FIRST_DIRTY: (DAMAGE, "compaction skips the log"),
+                checkpoints.LOG_STARTS: (
+                    NOTE,
+                    "a start begins the log there; all earlier records were deleted",
+                ),
             }[file]
-            what = f"it says {offset} of {name}, whose log ends at {end_offset}"
+            what = f"it has offset {offset} for {name}, whose log ends at {end_offset}"
             yield Finding(kind, f"{directory.path}/{file}", None, what, consequence)
 
     def _against_metadata(
@@ -476,8 +482,8 @@ class _Check:
         elif topic is None and checked.topic_id in self._imports:
             yield Finding(NOTE, checked.path, None, *_INTERRUPTED_IMPORT)
         elif topic is None or key[1] >= len(topic.partitions):
-            consequence = "it is left alone; odradek import-log can take it in"
-            yield Finding(NOTE, checked.path, None, "no topic has it", consequence)
+            consequence = "it is not changed; odradek import-log can import it"
+            yield Finding(NOTE, checked.path, None, "it belongs to no topic", consequence)
         elif checked.topic_id is not None and checked.topic_id != topic.topic_id:
             here, there = uuid_to_text(checked.topic_id), uuid_to_text(topic.topic_id)
             what = f"its topic id is {here}, topic {key[0]} has {there}"
@@ -493,17 +499,17 @@ class _Check:
             yield Finding(NOTE, checked.path, None, what, consequence)
 
     def _repair_identity(self, name: str, path: str, checked: PartitionCheck) -> list[Repair]:
-        """A `partition.metadata` that cannot be read, where the metadata know the topic."""
+        """Rewrite an unreadable `partition.metadata`, if the metadata have the topic."""
         key = key_of(name)
         file = f"{path}/{checkpoints.PARTITION_METADATA}"
         topic = None if key is None or self._view is None else self._view.topics.get(key[0])
         if topic is None or checked.topic_id is not None or not self._disk.exists(file):
             return []
         checkpoints.write_partition_metadata(self._disk, file, topic.topic_id)
-        return [Repair(file, None, "made anew from the metadata store")]
+        return [Repair(file, None, "rebuilt from the metadata store")]
 
     def _mend_offsets(self, directory: Directory, key: Key, checked: PartitionCheck) -> None:
-        """The checkpoints of a repaired partition: it was read and is synced."""
+        """Set the checkpoints of a repaired partition, which was read and synced."""
         sync_log(self._disk, checked)
         end_offset = checked.end_offset
         directory.offsets[checkpoints.RECOVERY_POINTS][key] = end_offset
@@ -515,13 +521,13 @@ class _Check:
 
     def _write_checkpoints(self, directory: Directory) -> None:
         if directory.unreadable:
-            # Of a partition that was repaired neither holds any more, and they are quickly made anew.
+            # Neither checkpoint is valid for a repaired partition; a start makes new ones quickly.
             self._disk.remove(f"{directory.path}/{SCAN_CHECKPOINTS}")
             self._disk.remove(f"{directory.path}/{END_CHECKPOINTS}")
         for name in sorted(directory.unreadable):
             path = f"{directory.path}/{name}"
             checkpoints.write_offsets(self._disk, path, directory.offsets[name])
-            self.report.repairs([Repair(path, None, "written anew")])
+            self.report.repairs([Repair(path, None, "written again")])
 
     def _look_for_missing(self) -> None:
         """Partitions of the metadata without a directory."""
@@ -538,16 +544,16 @@ class _Check:
                 path = f"{self._directories[0].path}/{topic.name}-{partition.index}"
                 had_records = known.get(key, 0) > 0
                 consequence = (
-                    "a start with all of log.dirs that there were makes it anew, empty, and one without "
-                    "leaves it offline: check all of them together"
+                    "a start with all log.dirs makes it again, empty; without its directory it stays "
+                    "offline: check all log.dirs together"
                 )
                 self.report.findings(
-                    [Finding(DAMAGE if had_records else NOTE, path, None, "it is not there", consequence)]
+                    [Finding(DAMAGE if had_records else NOTE, path, None, "it is missing", consequence)]
                 )
 
 
 def _log_bytes(disk: Disk, path: str) -> int:
-    """For the progress of a check: unreadable files count nothing, and are reported later."""
+    """For the progress of a check: unreadable files count 0 bytes, and are reported later."""
     try:
         return sum(
             disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None

@@ -1,6 +1,4 @@
-"""The files of a data directory beside its partitions, each by itself: `meta.properties`, checkpoints and
-the metadata store.
-"""
+"""The checks of single files of a data directory: `meta.properties`, checkpoints and the metadata store."""
 
 import json
 import os
@@ -32,13 +30,11 @@ __all__ = [
 
 IMPORT_TABLE = "import"
 """Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
-NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as it announces"
+NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as its count"
 
 
 def parse_offsets(data: bytes) -> dict[Key, int] | str:
-    """Offset by topic and partition of a checkpoint, or what is wrong with it. Kafka makes an empty file at
-    first.
-    """
+    """Offset by topic and partition of a checkpoint, or its defect. Kafka first makes an empty file."""
     lines = checkpoints.decode_lines(data) if data else []
     if lines is None:
         return NO_CHECKPOINT
@@ -69,31 +65,29 @@ def check_identity(directory: str) -> Iterator[Finding]:
     path = f"{directory}/{meta_properties.FILE_NAME}"
     if not os.path.exists(path):
         if any(key_of(name) for name in os.listdir(directory)):
-            yield Finding(
-                NOTE, path, None, "it is not there", "a start makes a new one, with a new cluster id"
-            )
+            yield Finding(NOTE, path, None, "it is missing", "a start makes a new one, with a new cluster id")
         return
     with open(path, "rb") as file:
         content = file.read()
     mended = meta_properties.mended(content)
     if mended != content:
         what = "its checksum does not fit"
-        consequence = "one bit of it is wrong: a start reads it as it was written"
+        consequence = "one bit is wrong: a start corrects it"
         if not mended and meta_properties.is_member(directory):
             consequence = (
                 "a node of a cluster does not start with it: restore the file from a backup, or empty the "
-                "directory so that its replicas are copied anew"
+                "directory so that its replicas are copied again"
             )
         elif not mended:
             consequence = "a start makes a new one, with a new cluster id: restore the file from a backup"
         yield Finding(DAMAGE, path, None, what, consequence)
     elif identity_of(directory) is None:
         consequence = "a broker does not start with it: restore the file from a backup"
-        yield Finding(DAMAGE, path, None, "it does not say version, cluster.id and node.id", consequence)
+        yield Finding(DAMAGE, path, None, "version, cluster.id or node.id is missing", consequence)
 
 
 def identity_of(directory: str) -> tuple[str, str] | None:
-    """Cluster and node of a data directory; None when its file does not say them."""
+    """Cluster and node of a data directory; None if its file does not have them."""
     try:
         with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
             properties = parse_properties(meta_properties.mended(file.read()))
@@ -107,7 +101,7 @@ def identity_of(directory: str) -> tuple[str, str] | None:
 
 
 class StoredMetadata(NamedTuple):
-    """What the metadata store says: topics, deletions that are not finished, ids of imports likewise."""
+    """The content of the metadata store: topics, unfinished deletions, and the ids of unfinished imports."""
 
     view: ClusterView
     deletions: Mapping[bytes, str]
@@ -117,7 +111,7 @@ class StoredMetadata(NamedTuple):
 def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
     """The content of the metadata store, None if it is damaged; and the findings."""
     rows, wrong = metadata_store.verify(path)
-    consequence = "a start makes it anew from the readable rows, and logs the missing ones"
+    consequence = "a start rebuilds it from the readable rows, and logs the missing ones"
     if not wrong:
         try:
             return metadata_of(rows), []
@@ -130,7 +124,7 @@ def metadata_of(rows: list[Any]) -> StoredMetadata:
     """AssertionError, LookupError, ValueError: the rows contradict each other."""
 
     class Rows:
-        """A store that is only read."""
+        """A read-only store."""
 
         def rows(self) -> list[Any]:
             return rows
@@ -147,7 +141,7 @@ def metadata_of(rows: list[Any]) -> StoredMetadata:
 
 
 def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
-    """Whether topics and groups have settings that a broker takes; `path` is the metadata store."""
+    """The findings of settings of topics and groups that a broker refuses; `path` is the metadata store."""
     for topic in view.topics.values():
         try:
             options.parse_topic_configs(topic.configs)

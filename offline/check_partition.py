@@ -1,18 +1,17 @@
 """Checks a partition's directory: every byte is read once, nothing is changed.
 
 Log files: sizes, checksums and order of every batch (`log_walk.py`), segments that overlap. Beside them: each
-entry of the offset and time indexes against the batches, each entry of `.txnindex` against what a broker
-makes of the batches and markers in the log, each producer snapshot against a rescan up to its offset,
-`leader-epoch-checkpoint` against the epochs in the batches, `partition.metadata`.
+entry of the offset and time indexes against the batches, each entry of `.txnindex` against the batches and
+markers in the log, each producer snapshot against a rescan up to its offset, `leader-epoch-checkpoint`
+against the epochs in the batches, `partition.metadata`.
 
-A finding is damage when somebody would get something wrong, or something is lost; else a note. What may
-rightly be missing is no finding: indexes and snapshots are made anew, an index may have few entries, a
-producer may have expired. What no check can see: a base offset that is wrong but falls into a gap that
-compaction left, or is that of the very last batch after a crash and too high; what is missing altogether at
-the end of a log that no checkpoint speaks of.
+A finding is damage if a client would get a wrong answer, or records are lost; else a note. Missing files that
+a start rebuilds are no finding: indexes and snapshots; an index may have few entries, a producer may have
+expired. The check cannot detect a wrong base offset in a gap of a compacted log, one that is too high in the
+last batch after a crash, or missing records at the end of a log without a checkpoint.
 
-`PartitionCheck.steps` is a generator, so that long checks can be shown; memory is bounded by the indexes of
-one segment and the producers of the partition.
+`PartitionCheck.steps` is a generator, for the progress of long checks; it needs memory for the indexes of one
+segment and the producers of the partition.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +54,7 @@ DAMAGE = "damage"
 NOTE = "note"
 STRANGERS_MAX = 1000
 STEP_BATCHES = 256
-"""After so many batches `steps` gives a sign of life."""
+"""Batches between two values of `steps`."""
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -74,9 +73,8 @@ class Finding(NamedTuple):
 
 
 class LostSegment(NamedTuple):
-    """One whose log file is gone, or the end of that. The offsets from `base_offset` to before `end_offset`
-    were there, or what compaction had left of them, in `size_bytes_min` bytes at least, as far as its index
-    says.
+    """A missing log file, or the missing end of one. By its index it had the offsets from `base_offset` to
+    before `end_offset`, perhaps with gaps by compaction, in at least `size_bytes_min` bytes.
     """
 
     base_offset: int
@@ -85,20 +83,22 @@ class LostSegment(NamedTuple):
     is_compacted: bool
 
     @property
-    def told(self) -> str:
+    def loss(self) -> str:
         what = f"the offsets {self.base_offset} to {self.end_offset - 1} are lost"
         if self.is_compacted:
-            what = f"what was there of the offsets {self.base_offset} to {self.end_offset - 1} is lost"
+            what = (
+                f"the remaining records of the offsets {self.base_offset} to {self.end_offset - 1} are lost"
+            )
         if self.size_bytes_min:
-            return f"{what}, {self.size_bytes_min} bytes at least"
-        return f"{what}, how many bytes is not known"
+            return f"{what}, at least {self.size_bytes_min} bytes"
+        return f"{what}, the number of bytes is not known"
 
 
 def lost_logs(names: list[str]) -> list[int]:
-    """The base offsets of segments of which there are indexes and no log file: nobody leaves that behind.
+    """The base offsets of segments with indexes and no log file, which neither a broker nor a crash leaves.
 
-    Whoever removes a segment renames its log first, and the new name tells so until all of it is gone. What a
-    compaction replaces goes without, but not before the `.swap` is there.
+    A broker renames the log of a segment before it removes the files, so that the new name remains until all
+    of them are removed. Segments replaced by compaction are not renamed, but then a `.swap` file exists.
     """
     if any(name.endswith(LOG + SWAP) for name in names):
         return []
@@ -136,13 +136,13 @@ class SegmentCheck:
         self.latest_timestamp = _NO_TIMESTAMP
         self.has_legacy = False
         self.cut_off: LostSegment | None = None
-        """The batches lost at the end of the file, without a trace in it."""
+        """The lost batches at the end of the file, known only from its index."""
         self.holes: list[Hole] = []
         self.header_repairs: list[HeaderRepair] = []
         self.bad_indexes: set[str] = set()
-        """INDEX, TIME_INDEX, TRANSACTION_INDEX: those that are not to be trusted."""
+        """INDEX, TIME_INDEX, TRANSACTION_INDEX: the damaged ones."""
         self.padded_indexes: set[str] = set()
-        """The indexes with room after their entries, as after a crash of Kafka."""
+        """The indexes with unused space after their entries, as after a crash of Kafka."""
         self.aborted: list[AbortedTransaction] = []
         """The right content of a bad TRANSACTION_INDEX."""
 
@@ -152,7 +152,7 @@ class SegmentCheck:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no batch, or none that is sound."""
+        """Whether it has no sound batch."""
         return self.end_offset == self.base_offset
 
 
@@ -169,9 +169,9 @@ class PartitionCheck:
         journal_waits: bool = False,
         is_compacted: bool = True,
     ) -> None:
-        """`recovery_point` is the checkpoint's, if there is one; `journal_waits` says that a flush journal
-        has bytes for this partition that a start will put back; `is_compacted`, whether compaction may have
-        left gaps, as far as anybody knows.
+        """`recovery_point` is from the checkpoint, if there is one; `journal_waits`: the flush journal has
+        bytes of this partition for a replay; `is_compacted`: compaction may have left gaps, as far as is
+        known.
         """
         self.path = path
         self.findings: list[Finding] = []
@@ -183,19 +183,19 @@ class PartitionCheck:
         self.legacy_count = 0
         self.has_gaps = False
         self.last_missing = -1
-        """The last offset before the walk's place that has no record: before the log's start, or in a gap."""
+        """The last offset before the current one that has no record: before the log's start, or in a gap."""
         self.latest_epoch = -1
         self.latest_producer_id = -1
-        """The largest of all in the log and in snapshots."""
+        """The largest id in the log and in snapshots."""
         self.topic_id: bytes | None = None
         self.epochs_are_bad = False
         self.epochs = LeaderEpochs()
-        """As the batches say."""
+        """The epochs of the batches."""
         self.bad_snapshots: dict[int, bytes | None] = {}
-        """By offset; what should stand there instead, if that is known."""
+        """The right content by offset, None if it is not known."""
         self.snapshot_at_end: bytes = encode_snapshot({})
         self.unread: list[str] = []
-        """Paths of what the disk did not give: nothing is to be repaired by what was found without them."""
+        """Paths of unreadable files: findings without their content must not be used for repairs."""
         self._disk = disk
         self._recovery_point = recovery_point
         self._was_clean = was_clean
@@ -206,8 +206,8 @@ class PartitionCheck:
         self._transactions = _Transactions(self._producers)
         self._first_legacy: tuple[str, int, int] | None = None
         self._legacy_finding: Finding | None = None
-        # Batches of another epoch than the checkpoint says: segment, name of the file, batch, epoch by the
-        # checkpoint. And the first batch whose epoch is older than that of one before it.
+        # Batches with another epoch than in the checkpoint: segment, name of the file, batch, epoch in the
+        # checkpoint. And the first batch with an older epoch than a batch before it.
         self._strangers: list[tuple[SegmentCheck, str, StoredBatch, int]] = []
         self._stranger_count = 0
         self._first_fall: tuple[str, int, int, int] | None = None
@@ -223,7 +223,7 @@ class PartitionCheck:
 
     @property
     def open_transactions(self) -> dict[int, int]:
-        """Where those begin that no marker in the log has ended, by the id of their producer."""
+        """The first offset of transactions without a marker in the log, by producer id."""
         return {
             producer_id: entry.current_txn_first_offset
             for producer_id, entry in self._producers.producers.items()
@@ -240,7 +240,7 @@ class PartitionCheck:
         ]
 
     def steps(self) -> Iterator[int]:
-        """Do it; gives now and then how many bytes of log files were read since the last time."""
+        """Run the check; yields the number of bytes of log files read since the last value."""
         try:
             names = self._disk.list(self.path)
         except OSError as error:
@@ -274,7 +274,7 @@ class PartitionCheck:
                 path,
                 position,
                 f"{self.legacy_count} messages have the old format v{magic}",
-                "a start after a crash would cut them off; odradek import-log converts them",
+                "a start after a crash would cut them; odradek import-log converts them",
             )
             self._legacy_finding = self.findings[-1]
 
@@ -286,10 +286,10 @@ class PartitionCheck:
 
     def _say_unread(self, name: str, error: OSError) -> None:
         self.unread.append(f"{self.path}/{name}")
-        self._say(DAMAGE, name, None, _told_of_error(error), _UNREAD_CONSEQUENCE)
+        self._say(DAMAGE, name, None, _read_error(error), _UNREAD_CONSEQUENCE)
 
     def read(self, name: str) -> bytes | None:
-        """The content of a small file; None, and a finding, where the disk does not give it."""
+        """The content of a small file; None, and a finding, after a read error."""
         try:
             return read_file(self._disk, f"{self.path}/{name}")
         except OSError as error:
@@ -309,10 +309,10 @@ class PartitionCheck:
                     name,
                     None,
                     "is a compaction that a stop interrupted",
-                    "a start puts it in its place",
+                    "a start completes it",
                 )
             elif name.endswith(LOG) and base_offset_of(name, LOG) is None:
-                self._say(NOTE, name, None, "is not named as a segment is", "it is left alone")
+                self._say(NOTE, name, None, "is not named like a segment", "it is not changed")
             else:
                 for kind in _INDEX_KINDS:
                     base = base_offset_of(name, kind)
@@ -330,8 +330,8 @@ class PartitionCheck:
                 DAMAGE,
                 PARTITION_METADATA,
                 None,
-                "it does not say the id of a topic",
-                "the directory passes for one of whatever topic has its name",
+                "it has no topic id",
+                "a start uses the directory for any topic of its name",
             )
 
     def _read_epochs(self, names: list[str]) -> LeaderEpochs | None:
@@ -416,10 +416,10 @@ class PartitionCheck:
         """The sound batches of a segment, in order; reports damage."""
         due_end = following
         if due_end is None and self._was_clean:
-            due_end = self._recovery_point  # a clean stop says where the log ends
+            due_end = self._recovery_point  # after a clean stop it is the log's end
         for item in walk(file.read, segment.size_bytes, segment.base_offset, due_end):
             if isinstance(item, Hole):
-                self._tell_hole(name, item)
+                self._say_hole(name, item)
                 segment.holes.append(item)
                 continue
             if isinstance(item, HeaderRepair):
@@ -444,8 +444,8 @@ class PartitionCheck:
                 DAMAGE,
                 name,
                 None,
-                f"the segment begins at offset {base_offset}, the one before it ends at {end_offset}",
-                "some offsets are there twice",
+                f"the segment begins at offset {base_offset}, the previous one ends at {end_offset}",
+                "some offsets exist twice",
             )
         elif base_offset > end_offset:
             self.has_gaps = True
@@ -471,27 +471,27 @@ class PartitionCheck:
     def _judge_end(
         self, name: str, segment: SegmentCheck, following: int, offsets: "_OffsetIndexCheck"
     ) -> None:
-        """A file that was cut between two batches looks whole, but not to its index."""
+        """A file that was cut between two batches is sound, but its index has later entries."""
         end_offset = segment.end_offset
         size_bytes = offsets.least_size_bytes(end_offset, following) - segment.size_bytes
         if size_bytes > 0:
             segment.cut_off = LostSegment(end_offset, following, size_bytes, self._is_compacted)
-            self._say(DAMAGE, name, segment.size_bytes, "it was longer by its index", segment.cut_off.told)
+            self._say(DAMAGE, name, segment.size_bytes, "it was longer, by its index", segment.cut_off.loss)
 
     def _judge_lost(self, from_offset: int, end_offset: int) -> int:
-        """Tell of the lost segments of an empty stretch; returns where the first of them begins."""
+        """Report the lost segments in a range of offsets; returns the begin of the first one."""
         bases = [base for base in self._lost_logs if from_offset <= base < end_offset]
         for base, following in pairwise([*bases, end_offset]):
             size_bytes_min = _size_bytes_min(self._disk, self.path, base)
             lost = LostSegment(base, following, size_bytes_min, self._is_compacted)
             self.lost_segments.append(lost)
-            what = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
-            self._say(DAMAGE, file_name(base, LOG), None, what, lost.told)
+            what = "it is missing, but it has indexes; a broker removes all files of a segment together"
+            self._say(DAMAGE, file_name(base, LOG), None, what, lost.loss)
         self._lost_logs = [base for base in self._lost_logs if base not in bases]
         return bases[0] if bases else end_offset
 
     def _judge_lost_end(self) -> None:
-        """After the end of the log, where only flushed offsets are known to have existed."""
+        """Report lost segments after the end of the log, where only flushed offsets are known."""
         if self.unread:
             return
         self._judge_lost(self.end_offset, max(self._recovery_point or 0, self.end_offset))
@@ -526,15 +526,15 @@ class PartitionCheck:
         self.latest_epoch = epoch
         self.epochs.assign(epoch, batch.base_offset)
 
-    def _tell_hole(self, name: str, hole: Hole) -> None:
+    def _say_hole(self, name: str, hole: Hole) -> None:
         if hole.first_offset == hole.end_offset:
-            lost = "no offset is missing for it"
+            lost = "no offset is missing"
         elif hole.end_offset > hole.first_offset:
             lost = f"the records from offset {hole.first_offset} to {hole.end_offset - 1} cannot be read"
         else:
-            lost = f"what was appended from offset {hole.first_offset} on cannot be read"
+            lost = f"the records from offset {hole.first_offset} on cannot be read"
         if self._journal_waits:
-            lost += "; a start puts back what group-log.* has of it"
+            lost += "; a start restores the bytes that are in group-log.*"
         size_bytes = hole.size_bytes
         what = f"{hole.why}; {size_bytes} {'byte is' if size_bytes == 1 else 'bytes are'} no sound batch"
         self._say(DAMAGE, name, hole.position, what, lost)
@@ -545,41 +545,41 @@ class PartitionCheck:
             name,
             repair.batch.position,
             repair.what,
-            "its records are sound, but cannot be found; the header can be put right",
+            "its records are sound, but cannot be found; the header can be repaired",
         )
 
     def _judge_epochs(self, checkpoint: LeaderEpochs | None, names: list[str]) -> None:
-        """The checkpoint against the batches. Where one batch alone says otherwise, or epochs go down, it is
-        the batch: its checksum does not cover the epoch. A checkpoint that lacks the newest epochs is brought
-        up to date by a start after a crash, if their batches are behind the recovery point.
+        """The checkpoint against the batches. If only one batch differs, or epochs descend, the batch is
+        wrong: its checksum does not cover the epoch. A start after a crash adds missing newest epochs to the
+        checkpoint, if their batches are after the recovery point.
         """
         self.epochs.truncate_start(self.start_offset)
         strangers = self._strangers
         fell = self._first_fall is not None
         if strangers and (fell or self._stranger_count == 1 < self.batch_count):
             for segment, name, batch, due in strangers:
-                what = f"a batch has the leader epoch {batch.leader_epoch} where the checkpoint says {due}"
-                consequence = "consumers may think that the log was truncated; the header can be put right"
+                what = f"a batch has the leader epoch {batch.leader_epoch} where the checkpoint has {due}"
+                consequence = "consumers may wrongly detect a truncation; the header can be repaired"
                 self._say(DAMAGE, name, batch.position, what, consequence)
                 segment.header_repairs.append(HeaderRepair(batch._replace(leader_epoch=due), what))
             return
         if self._first_fall is not None:
             name, position, epoch, before = self._first_fall
-            consequence = "one of the two is wrong; consumers may think that the log was truncated"
+            consequence = "one of the two is wrong; consumers may wrongly detect a truncation"
             self._say(DAMAGE, name, position, f"leader epoch {epoch} comes after {before}", consequence)
         elif strangers:
             _, _, batch, due = strangers[0]
             has = f"offset {batch.base_offset} has the leader epoch {batch.leader_epoch}"
-            self._call_epochs_bad(f"{has}, the checkpoint says {due}")
+            self._call_epochs_bad(f"{has}, the checkpoint has {due}")
         elif self.epochs.epochs and self._is_flushed(self.start_offset):
             if LEADER_EPOCHS not in names:
                 self._call_epochs_bad("it is missing")
             elif checkpoint is not None and not checkpoint.epochs:
-                self._call_epochs_bad("it says no epoch")
+                self._call_epochs_bad("it has no epoch")
 
     def _call_epochs_bad(self, what: str) -> None:
         self.epochs_are_bad = True
-        consequence = "consumers that ask for the end of an epoch are misled; it can be rebuilt"
+        consequence = "consumers get a wrong end of an epoch; it can be rebuilt"
         self._say(DAMAGE, LEADER_EPOCHS, None, what, consequence)
 
     def _is_flushed(self, offset: int) -> bool:
@@ -587,10 +587,10 @@ class PartitionCheck:
 
 
 def parse_leader_epochs(data: bytes) -> list[tuple[int, int]] | str:
-    """(epoch, start offset) of each line, or their damage. Kafka makes an empty file at first."""
+    """(epoch, start offset) of each line, or their damage. Kafka first makes an empty file."""
     lines = decode_lines(data) if data else []
     if lines is None:
-        return "it is not a checkpoint of version 0 with as many lines as it announces"
+        return "it is not a checkpoint of version 0 with as many lines as its count"
     try:
         entries = [(int(epoch), int(start)) for epoch, start in lines]
     except ValueError:
@@ -605,26 +605,24 @@ def _has_inner_gaps(batch: StoredBatch) -> bool:
     return batch.record_count != batch.last_offset_delta + 1
 
 
-def _told_of_error(error: OSError) -> str:
+def _read_error(error: OSError) -> str:
     return f"it cannot be read: {error.strerror or error}"
 
 
-_UNREAD_CONSEQUENCE = "what it says was not checked, and nothing beside it is repaired"
+_UNREAD_CONSEQUENCE = "its content was not checked, and the partition is not repaired"
 
 
 # Indexes ----------------------------------------------------------------------------------------------------
 
 
 def _size_bytes_min(disk: Disk, directory: str, base_offset: int) -> int:
-    """How large a log file must have been by its offset index; 0 where that says nothing."""
+    """The minimal size of a log file by its offset index; 0 if it is not known."""
     index = _OffsetIndexCheck(disk, directory, base_offset, disk.list(directory))
     return index.entries[-1][1] + HEADER_BYTES if index.entries else 0
 
 
 class _IndexFile:
-    """An index beside a segment: its entries, and what was found. The first bad entry is told, and how many
-    there are.
-    """
+    """The check of an index file. It reports the first bad entry, and the number of bad entries."""
 
     kind = ""
     entry = _OFFSET_ENTRY
@@ -644,7 +642,7 @@ class _IndexFile:
         size = self.entry.size
         over = len(data) % size
         whole = data[: len(data) - over]
-        # Kafka makes an index at its full size: after a crash it ends in zeros.
+        # Kafka allocates an index at its full size: after a crash it ends in zeros.
         used = len(whole.rstrip(b"\0"))
         used += -used % size
         self.is_padded = used < len(whole)
@@ -657,7 +655,7 @@ class _IndexFile:
             return read_file(disk, self.path)
         except OSError as error:
             self.is_unread = True
-            self.findings.append(Finding(DAMAGE, self.path, None, _told_of_error(error), _UNREAD_CONSEQUENCE))
+            self.findings.append(Finding(DAMAGE, self.path, None, _read_error(error), _UNREAD_CONSEQUENCE))
             return b""
 
     def _call_bad(self, position: int, what: str) -> None:
@@ -683,20 +681,19 @@ class _IndexFile:
 
 
 class _OffsetIndexCheck(_IndexFile):
-    """Each entry names the place where a batch begins, and that batch's last offset. Followers of Kafka
-    before 3.9 have one entry for all that came with a fetch: the place of the first batch, the last offset of
-    a later one before the next entry's place.
+    """Each entry has the position of a batch, and its last offset. Followers of Kafka before 3.9 have one
+    entry for each fetch: the position of its first batch, the last offset of a later batch before the next
+    entry.
     """
 
     kind = INDEX
     entry = _OFFSET_ENTRY
-    consequence = "records are looked for in the wrong place; it can be rebuilt"
+    consequence = "reads search at a wrong position; it can be rebuilt"
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
         super().__init__(disk, directory, base_offset, names)
         self._next = 0
-        # The last offset of the batch where the entry before `_next` points to, until one is met that ends
-        # where the entry says.
+        # The last offset of the batch at the entry before `_next`, until a batch ends at the entry's offset.
         self._sought_from: int | None = None
         self._check_ascent(0, "relative offset")
         self._check_ascent(1, "position")
@@ -720,7 +717,7 @@ class _OffsetIndexCheck(_IndexFile):
         return relative + self.base_offset
 
     def least_size_bytes(self, from_offset: int, end_offset: int) -> int:
-        """How large the log file must be by the entries of these offsets; 0 where there are none."""
+        """The minimal size of the log file by the entries of these offsets; 0 without entries."""
         return max(
             (
                 position + HEADER_BYTES
@@ -731,7 +728,7 @@ class _OffsetIndexCheck(_IndexFile):
         )
 
     def _give_up(self) -> None:
-        """No batch ends where the last entry says."""
+        """Report that no batch ends at the last entry's offset."""
         if self._sought_from is None:
             return
         number = self._next - 1
@@ -750,13 +747,13 @@ class _OffsetIndexCheck(_IndexFile):
 
 
 class _TimeIndexCheck(_IndexFile):
-    """Each entry is a running maximum: no record until its offset is later, and one is of that very time. The
-    last one of a sealed segment says the latest of all.
+    """Each entry is a running maximum: no record up to its offset is later, and one record has its timestamp.
+    The last entry of a sealed segment has the latest timestamp.
     """
 
     kind = TIME_INDEX
     entry = _TIME_ENTRY
-    consequence = "look-ups by time and retention go wrong; it can be rebuilt"
+    consequence = "searches by time and retention may be wrong; it can be rebuilt"
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
         super().__init__(disk, directory, base_offset, names)
@@ -773,14 +770,15 @@ class _TimeIndexCheck(_IndexFile):
         self._last_offset = batch.last_offset
 
     def _settle_before(self, offset: int | None) -> None:
-        """Judge the entries of earlier offsets: all that they speak of has been seen."""
+        """Check the entries before `offset`: all their records were read."""
         entries = self.entries
         while self._next < len(entries):
             timestamp, relative_offset = entries[self._next]
             entry_offset = relative_offset + self.base_offset
             if offset is not None and entry_offset >= offset:
                 return
-            # Within the last batch it may be the offset of the very record: then others of it come later.
+            # An entry may have the offset of a record within the last batch; then later records of this batch
+            # may have later timestamps.
             before = self._latest if entry_offset >= self._last_offset else self._latest_but_one
             if before > timestamp:
                 what = f"until offset {entry_offset} the latest timestamp is {before}, not {timestamp}"
@@ -798,16 +796,16 @@ class _TimeIndexCheck(_IndexFile):
         if self.is_there and is_sealed and self._bad is None and last < self._latest:
             end = len(self.entries) * self.entry.size
             self._call_bad(
-                end, f"the latest timestamp of the segment is {self._latest}, the last entry says {last}"
+                end, f"the latest timestamp of the segment is {self._latest}, the last entry has {last}"
             )
         self._conclude()
 
 
 class _Abort:
-    """An abort marker, and what the log says of the transaction that it ends: what its entry must say.
+    """An abort marker and its transaction in the log, to compute the right index entry.
 
-    The log says all of it, save for what went with retention, compaction or a hole before anybody looked:
-    `last_missing` bounds that. Offsets; -1 is none.
+    Records removed by retention or compaction, or in a hole, may be missing: `last_missing` is the last such
+    offset. Offsets; -1 is none.
     """
 
     __slots__ = (
@@ -827,23 +825,24 @@ class _Abort:
         self.first_offset = -1
         """The offset of the transaction's first present batch."""
         self.after_offset = -1
-        """The producer was doing something else there: its transaction has begun later."""
+        """The last offset at which the producer was not in this transaction: it began later."""
         self.last_missing_before = -1
-        """Before `first_offset`, or the marker."""
+        """The last missing offset before `first_offset`, or before the marker."""
         self.open_from = -1
-        """Where the earliest transaction begins that is still open behind the marker."""
+        """The first offset of the earliest transaction that is open after the marker."""
         self.next_begin = -1
-        """Where the next transaction of the segment begins: unless one is open that is a last stable offset,
-        too. A follower of Kafka notes that, when both have come with one fetch (`UnifiedLog.append`).
+        """The first offset of the next transaction in the segment. Without an open transaction it is a
+        possible last stable offset: a follower of Kafka writes it if both came with one fetch
+        (`UnifiedLog.append`).
         """
         self.last_missing_until = -1
-        """Before whatever bounds the last stable offset: the marker where one is open, else `next_begin`, or
-        the segment's end.
+        """The last missing offset before the limit of the last stable offset: the marker if a transaction is
+        open, else `next_begin`, or the segment's end.
         """
 
     @property
     def entry(self) -> AbortedTransaction | None:
-        """What a broker makes of it that reads the log; None where that has nothing of the transaction."""
+        """The entry that a broker computes from the log; None if the log has no data of the transaction."""
         if self.first_offset < 0:
             return None
         return AbortedTransaction(self.producer_id, self.first_offset, self.offset, self._last_stable_offset)
@@ -863,14 +862,14 @@ class _Abort:
         if first != self.first_offset and not self.after_offset < first <= self.last_missing_before:
             if self.first_offset < 0 and self.after_offset >= self.last_missing_before:
                 return f"at offset {self.offset} no transaction of producer {self.producer_id} is open"
-            return f"{self.name} is said to begin at {first}"
+            return f"{self.name} begins at {first} by this entry"
         if stable in (self._last_stable_offset, self.next_begin) and stable >= 0:
             return ""
         # Too low, readers search further; too high, it hides records aborted later.
         if 0 <= stable <= self.last_missing_until and (self.open_from < 0 or stable < self.open_from):
             return ""
         return (
-            f"behind {self.name} the last stable offset is said to be {stable}, by the log it is "
+            f"after {self.name} the last stable offset is {stable} by this entry, by the log it is "
             f"{self._last_stable_offset}"
         )
 
@@ -880,13 +879,14 @@ class _Transactions:
 
     def __init__(self, producers: ProducerState) -> None:
         self._producers = producers
-        # By producer: the offset of its last marker or of its last batch in no transaction, and what was
-        # missing before the transaction that is open.
+        # By producer: the offset of its last marker or of its last batch without a transaction, and the last
+        # missing offset before its open transaction.
         self._done: dict[int, int] = {}
         self._missing: dict[int, int] = {}
 
     def begins(self, batch: StoredBatch, last_missing: int) -> bool:
-        """Whether the next batch, of records, begins a transaction. `last_missing` is before the batch."""
+        """Whether the next batch, of records, begins a transaction. `last_missing` is the last missing offset
+        before the batch."""
         producer_id = batch.producer_id
         if producer_id < 0 or not batch.record_count:
             return False
@@ -899,7 +899,8 @@ class _Transactions:
         return True
 
     def end(self, marker: EndMarker, offset: int, first_offset: int, last_missing: int) -> _Abort | None:
-        """A marker at `offset` ends what has begun at `first_offset`, -1 for nothing; what an abort says."""
+        """A marker at `offset` ends the transaction from `first_offset` on, -1 for none; returns the abort,
+        if it is one."""
         producer_id = marker.producer_id
         missing_before = self._missing.pop(producer_id, last_missing)
         after_offset = self._done.get(producer_id, -1)
@@ -915,8 +916,8 @@ class _Transactions:
 
 
 class _AbortedCheck(_IndexFile):
-    """Each entry belongs to an abort marker in the log and says of it what the log says; each marker that
-    ends a transaction has one.
+    """Each entry has an abort marker in the log and agrees with it; each abort marker of a transaction has an
+    entry.
     """
 
     kind = TRANSACTION_INDEX
@@ -936,7 +937,7 @@ class _AbortedCheck(_IndexFile):
         """The right content."""
         self._transactions = transactions
         self._aborts: dict[int, _Abort] = {}
-        # Behind these no transaction is open, nor has one begun yet.
+        # Markers after which no transaction is open or has begun yet.
         self._waiting: list[_Abort] = []
 
     def take(
@@ -946,7 +947,7 @@ class _AbortedCheck(_IndexFile):
         ended: AbortedTransaction | None,
         last_missing: int,
     ) -> None:
-        """The next batch, the transaction that it aborts, and the last offset that is missing before it."""
+        """Add the next batch, the transaction that it aborts, and the last missing offset before it."""
         if not batch.is_control:
             if self._transactions.begins(batch, last_missing):
                 self._settle(batch.base_offset, last_missing)
@@ -966,7 +967,7 @@ class _AbortedCheck(_IndexFile):
     def finish(self, end_offset: int, last_missing: int) -> None:
         self._settle(-1, last_missing)
         sound: dict[int, AbortedTransaction] = {}
-        told = set()
+        reported = set()
         previous = -1
         for number, (version, *fields) in enumerate(self.entries):
             entry = AbortedTransaction(*fields)
@@ -983,15 +984,15 @@ class _AbortedCheck(_IndexFile):
                 self._call_entry_bad(number, what)
             else:
                 previous = entry.last_offset
-                told.add(previous)
+                reported.add(previous)
                 if what := abort.difference(entry):
                     self._call_entry_bad(number, what)
                 else:
                     sound[previous] = entry
         due = {offset: made for offset, abort in self._aborts.items() if (made := abort.entry) is not None}
-        for offset in sorted(due.keys() - told):
+        for offset in sorted(due.keys() - reported):
             self._call_bad(len(self.entries) * self.entry.size, f"{self._aborts[offset].name} is missing")
-        # What only the index knows of was removed by retention or compaction.
+        # Entries without a transaction in the log: it was removed by retention or compaction.
         due |= sound
         self.expected = [due[offset] for offset in sorted(due)]
         self._conclude()
@@ -1001,11 +1002,11 @@ class _AbortedCheck(_IndexFile):
 
 
 def _transaction_from(offset: int) -> str:
-    return "no transaction" if offset < 0 else f"one from offset {offset}"
+    return "no transaction" if offset < 0 else f"one from offset {offset} on"
 
 
 class _Snapshots:
-    """The producer snapshots of a directory, each compared when the walk has come to its offset."""
+    """The producer snapshots of a directory, each compared when the walk reaches its offset."""
 
     def __init__(self, check: PartitionCheck, names: list[str]) -> None:
         self.latest_producer_id = -1
@@ -1015,7 +1016,7 @@ class _Snapshots:
         self._left = sorted(found, reverse=True)
 
     def reach(self, offset: int, producers: ProducerState, *, has_gaps: bool) -> None:
-        """The batches before `offset` have been taken in."""
+        """Compare the snapshots up to `offset`: `producers` has all batches before it."""
         self._has_gaps = has_gaps
         while self._left and self._left[-1] <= offset:
             self._compare(self._left.pop(), producers)
@@ -1032,63 +1033,63 @@ class _Snapshots:
         content = check.read(file_name(offset, SNAPSHOT))
         if content is None:
             return
-        said = decode_snapshot(content)
-        if said is None:
+        noted = decode_snapshot(content)
+        if noted is None:
             what = "the checksum or the length of the snapshot does not fit"
             consequence = "a start uses the log instead; it can be rebuilt"
             self._bad(offset, what, consequence, encode_snapshot(rescan))
             return
-        self.latest_producer_id = max(self.latest_producer_id, *said, -1)
+        self.latest_producer_id = max(self.latest_producer_id, *noted, -1)
         if offset <= check.start_offset:
-            return  # of batches that are not here any more
+            return  # the batches of this snapshot are deleted
         wrong = {
             producer_id: why
-            for producer_id, entry in said.items()
+            for producer_id, entry in noted.items()
             if (why := self._difference(entry, rescan.get(producer_id), offset, check.start_offset))
         }
         for producer_id, entry in rescan.items():
-            if producer_id not in said and entry.current_txn_first_offset >= 0:
-                wrong[producer_id] = "it says nothing, though its transaction is open"
+            if producer_id not in noted and entry.current_txn_first_offset >= 0:
+                wrong[producer_id] = "no entry in the snapshot, but its transaction is open"
         if wrong:
             producer_id, why = next(iter(wrong.items()))
-            sound = {one: entry for one, entry in said.items() if one not in wrong}
-            consequence = "a producer's next batch may be refused, or taken twice; it can be rebuilt"
-            what = f"of producer {producer_id} {why}"
+            sound = {one: entry for one, entry in noted.items() if one not in wrong}
+            consequence = "a producer's next batch may be refused, or appended twice; it can be rebuilt"
+            what = f"producer {producer_id}: {why}"
             self._bad(offset, what, consequence, encode_snapshot({**sound, **rescan}))
 
     def _difference(
-        self, said: ProducerEntry, found: ProducerEntry | None, offset: int, start_offset: int
+        self, noted: ProducerEntry, found: ProducerEntry | None, offset: int, start_offset: int
     ) -> str:
         """The difference of a snapshot from the log; "" if both can be true."""
-        last = said.last_data_offset
+        last = noted.last_data_offset
         seen = -1 if found is None else found.last_data_offset
         if last >= offset:
-            return f"it says the last offset {last}, which is not before its own"
-        if why := self._difference_in_transaction(said, found, start_offset):
+            return f"the last offset {last} is not before the offset of the snapshot"
+        if why := self._difference_in_transaction(noted, found, start_offset):
             return why
         if found is not None and found.batches:
-            if said.producer_epoch < found.producer_epoch:
-                return f"it says the epoch {said.producer_epoch}, the log {found.producer_epoch}"
-            if last == seen and said.last_sequence != found.last_sequence:
-                return f"it says the sequence {said.last_sequence}, the log {found.last_sequence}"
+            if noted.producer_epoch < found.producer_epoch:
+                return f"epoch {noted.producer_epoch} in the snapshot, {found.producer_epoch} in the log"
+            if last == seen and noted.last_sequence != found.last_sequence:
+                return (
+                    f"last sequence {noted.last_sequence} in the snapshot, {found.last_sequence} in the log"
+                )
         elif found is not None:
-            return ""  # the marker of a newer epoch has made its batches forgotten, or not yet
-        # A batch later than any in the log: compaction may have removed it, or retention.
+            return ""  # the marker of a newer epoch may have removed its batches
+        # The snapshot has a later batch than the log: compaction or retention may have removed it.
         if last == seen or (last > seen and (self._has_gaps or last < start_offset)):
             return ""
-        return f"it says the last offset {last}, the log {seen if seen >= 0 else 'none'}"
+        return f"last offset {last} in the snapshot, {seen if seen >= 0 else 'none'} in the log"
 
     def _difference_in_transaction(
-        self, said: ProducerEntry, found: ProducerEntry | None, start_offset: int
+        self, noted: ProducerEntry, found: ProducerEntry | None, start_offset: int
     ) -> str:
-        begun = said.current_txn_first_offset
+        begun = noted.current_txn_first_offset
         seen = -1 if found is None else found.current_txn_first_offset
-        # Retention may have taken the first batch of one, compaction those of one that has ended since.
+        # Retention may have removed the first batch of a transaction, compaction the batches of an ended one.
         if begun == seen or self._has_gaps or 0 <= begun < start_offset:
             return ""
-        return (
-            f"it says that {_transaction_from(begun)} is open where {_transaction_from(seen)} is by the log"
-        )
+        return f"{_transaction_from(begun)} is open in the snapshot, {_transaction_from(seen)} in the log"
 
     def _bad(self, offset: int, what: str, consequence: str, content: bytes | None) -> None:
         check = self._check

@@ -1,8 +1,8 @@
 """Segments with messages of formats v0 and v1 (from before Kafka 0.11), rewritten as record batches.
 
-Kafka reads such segments to this day where a log is old enough; here they are converted once, when the log is
-taken in. Offsets, timestamps, keys, values and the compression stay; a compressed wrapper becomes one batch,
-uncompressed messages are put together. What is a batch already is copied as it is.
+Kafka still reads such segments; Odradek converts them once, at the import. Offsets, timestamps, keys, values
+and the compression stay; a compressed wrapper becomes one batch, uncompressed messages are combined into
+batches. Existing batches are copied.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,15 @@ from odradek.wire.legacy_records import LegacyMessage, batch_of_stored, iter_mes
 __all__ = ["convert_segment"]
 
 BATCH_BYTES = 16_384
-"""About so much of uncompressed messages goes into one batch, as a producer's default."""
+"""Bytes of uncompressed messages in one batch, as a producer's default."""
 _MAGIC_V2 = 2
 
 
 def convert_segment(source: File, target: File, base_offset: int) -> int:
     """Write the records of the log file `source` to the empty file `target`; returns the bytes written.
 
-    The file has been checked. Raises OSError, and KafkaError(CORRUPT_MESSAGE) if it is damaged all the same.
+    The file was checked before. Raises OSError, and KafkaError(CORRUPT_MESSAGE) if it is damaged
+    nevertheless.
     """
     written = 0
     for batch in _batches(source, base_offset):
@@ -63,7 +64,7 @@ class _Gathered:
         self._size_bytes = 0
 
     def takes(self, message: LegacyMessage, stored: StoredBatch) -> bool:
-        """Whether it goes with those before it. One time of append is one batch's."""
+        """Whether a message fits into the same batch. A batch has one log append time."""
         if not self._messages:
             return True
         first = self._messages[0]

@@ -1,4 +1,4 @@
-"""The directories that a tool is given: which of them have data, and which partitions they mean."""
+"""The directory arguments of a tool: data directories and partition directories."""
 
 import os
 from collections.abc import Sequence
@@ -47,11 +47,11 @@ _PARTITION_FILES = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 
 
 class CannotCheck(Exception):
-    """Nothing was checked; the text is one sentence for the user."""
+    """The check cannot run; the text is one sentence for the user."""
 
 
 class ReadingDisk(OsDisk):
-    """Opens files for reading only: the directory may be somebody else's, the disk may take no writes."""
+    """Opens files for reading only: the directory may belong to another user, the disk may be read-only."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         assert not create
@@ -59,8 +59,8 @@ class ReadingDisk(OsDisk):
 
 
 def finish_work(disk: Disk, path: str) -> list[str]:
-    """Finish or take back in a partition's directory what was interrupted; returns the names that told of it.
-    What tells of a lost log file is left for the check, which a start would remove.
+    """Finish or undo interrupted operations in a partition's directory; returns the names of their files.
+    Indexes without a log file, which a start would remove, are left for the check.
     """
     all_names = disk.list(path)
     lost = {file_name(base, "") for base in lost_logs(all_names)}
@@ -73,26 +73,26 @@ def finish_work(disk: Disk, path: str) -> list[str]:
 
 @dataclass(slots=True)
 class Directory:
-    """A data directory, or the surroundings of some partition directories: then `only` names these."""
+    """A data directory; `only` are the partition directories in it that were arguments."""
 
     path: str
     only: set[str] | None = None
     is_data_directory: bool = True
     was_clean: bool = False
     offsets: dict[str, dict[Key, int]] = field(default_factory=dict)
-    """By the name of the checkpoint."""
+    """Offsets by the name of the checkpoint."""
     unreadable: set[str] = field(default_factory=set)
     waiting: dict[str, int] = field(default_factory=dict)
     """Bytes in the flush journal by the name of the partition's directory."""
 
 
 def directories_of(disk: Disk, paths: Sequence[str]) -> list[Directory]:
-    # By the real path: of two names of one directory the second would wait for the lock of the first.
+    # By the real path: a second name of the same directory would wait for the lock of the first.
     found: dict[str, Directory] = {}
     for path in paths:
         path = os.path.normpath(path)
         if not os.path.isdir(path):
-            raise CannotCheck(f"{path} is no directory: name a data directory, or that of a partition.")
+            raise CannotCheck(f"{path} is no directory: name a data directory or a partition's directory.")
         parent, name, has_data = surroundings(disk, path)
         if _is_partition(disk, path) or (has_data and key_of(name) is not None):
             directory = found.setdefault(os.path.realpath(parent), Directory(parent, set(), has_data))
@@ -107,10 +107,10 @@ def directories_of(disk: Disk, paths: Sequence[str]) -> list[Directory]:
 
 
 def surroundings(disk: Disk, path: str) -> tuple[str, str, bool]:
-    """The data directory that a partition's directory is in, its name there, and whether it is one.
+    """The data directory of a partition's directory, its name in it, and whether it is a data directory.
 
-    Of somebody's link to a partition lock and checkpoints are beside what it leads to; of one in a data
-    directory they are beside the link.
+    For an operator's link to a partition, lock and checkpoints are in the parent of its target; for a link in
+    a data directory they are in the parent of the link.
     """
     path = os.path.normpath(path)
     parent, name = _parted(path)
@@ -121,7 +121,7 @@ def surroundings(disk: Disk, path: str) -> tuple[str, str, bool]:
 
 
 def _parted(path: str) -> tuple[str, str]:
-    """The directory that a directory is in, and its name there."""
+    """The parent of a directory, and the name in it."""
     name = os.path.basename(os.path.abspath(path))
     return os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir, name
 
@@ -138,7 +138,7 @@ def _is_partition(disk: Disk, path: str) -> bool:
 
 
 def lock_directory(path: str, *, repair: bool) -> Lock | None:
-    """Keep brokers out; None where none can have been."""
+    """Lock a directory against brokers; None if no broker can have used it."""
     lock_path = f"{path}/{checkpoints.LOCK}"
     if not os.path.exists(lock_path):
         return None
@@ -146,7 +146,7 @@ def lock_directory(path: str, *, repair: bool) -> Lock | None:
         return OsDisk().lock(lock_path)
     except BlockingIOError:
         raise CannotCheck(
-            f"The data directory {path} is in use by a broker: stop it first, it changes under the check."
+            f"The data directory {path} is in use by a broker: stop the broker first."
         ) from None
     except OSError as error:
         if repair:

@@ -1,14 +1,14 @@
 """`odradek dump`: prints the content of a broker's files, without a broker.
 
-Each thing found is one line: `what name=value ...`, or with `--json` one JSON object. A damaged file is shown
-up to the damage, whose place is told in a line of its own, and makes the exit status 1. Files are only read.
+Each fact is one line: `what name=value ...`, or with `--json` one JSON object. A damaged file is shown up to
+the damage, whose position has a line of its own, and makes the exit status 1. Files are only read.
 
-Known: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
+Supported: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
 checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the flush journal, a partition's
-directory, a data directory in summary, in which partitions without a batch are only counted unless they are
-asked for. The records of `__consumer_offsets` and `__transaction_state` are
-decoded. Not here: message sets of formats v0 and v1, which are converted when they arrive and so are never on
-disk. Whether one file fits the other is for `odradek check` to say.
+directory, a data directory in summary (without `include_empty`, partitions without a batch are only counted).
+The records of `__consumer_offsets` and `__transaction_state` are decoded. Not supported: message sets of
+formats v0 and v1, which are converted when they arrive and so are never on disk. `odradek check` checks
+whether files agree with each other.
 """
 
 import base64
@@ -25,7 +25,7 @@ from odradek.wire.errors import KafkaError, MalformedMessage
 __all__ = ["dump"]
 
 Fact = dict[str, Any]
-"""One line: "what" and the fields in the order in which they are shown."""
+"""One line: "what" and the fields in the order of the output."""
 
 _CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
@@ -76,7 +76,7 @@ def _damage(path: str, why: object, position: int | None = None) -> Fact:
     return {**fact, "why": str(why)}
 
 
-# --- Which file is what ---
+# --- Kinds of files ---
 
 
 def _facts(path: str, records: bool, include_empty: bool) -> Iterator[Fact]:
@@ -108,7 +108,7 @@ def _file(path: str, records: bool) -> Iterator[Fact]:
         yield from _checkpoint(path)
         return
     os.stat(path)
-    yield _damage(path, "is no file of a broker that this tool knows")
+    yield _damage(path, "is not a known file of a broker")
 
 
 # --- Directories ---
@@ -136,7 +136,7 @@ def _data_directory(path: str, include_empty: bool) -> Iterator[Fact]:
 
 
 def _partition_summary(path: str) -> tuple[Fact, list[Fact]]:
-    """The content of a partition, and the damage of its segments."""
+    """The summary of a partition, and the damage of its segments."""
     topic, index = _topic_and_index(path)
     segments = _segments(path)
     batch_count = record_count = size_bytes = 0
@@ -236,14 +236,14 @@ def _batches(path: str, *, check: bool, decode: Callable[[Any], Fact] | None = N
                 return
             yield _batch_fact(header, position)
             if decode is not None:
-                # A copy, so that a generator of records does not keep the mapping open.
+                # A copy, so that an open generator of records does not keep the mapping.
                 batch = bytes(view[position : position + header.size_bytes])
                 yield from _records(path, batch, header, position, decode)
             position += header.size_bytes
 
 
 def _next_batch(view: memoryview, position: int, *, check: bool) -> tuple[Any, str]:
-    """The header of the batch there; None and why when it is not sound."""
+    """The header of the batch at `position`; None and the defect if it is not sound."""
     from odradek.wire.records import read_batch_header, verify_crc
 
     try:
@@ -318,7 +318,7 @@ def _record_fact(record: Any) -> Fact:
 
 
 def _internal_fact(record: Any, module: Any) -> Fact:
-    """A record of an internal topic by its fields; as plain bytes where it cannot be understood."""
+    """A record of an internal topic by its fields; as plain bytes if it cannot be decoded."""
     try:
         key = module.decode_key(record.key) if record.key is not None else None
         if key is None:
@@ -352,7 +352,7 @@ def _control_fact(record: Any) -> Fact:
 
 
 def _add_bytes(fact: Fact, name: str, value: bytes | None) -> None:
-    """Text where it is text, else base64 under a name that says so."""
+    """The value as text, else as base64 with another name."""
     shown = _plain(value)
     if isinstance(shown, dict):
         fact[f"{name}_base64"] = shown["base64"]
@@ -361,7 +361,7 @@ def _add_bytes(fact: Fact, name: str, value: bytes | None) -> None:
 
 
 def _plain(value: Any, name: str = "") -> Any:
-    """A value that JSON can hold."""
+    """The value as a type of JSON."""
     if isinstance(value, bytes | bytearray | memoryview):
         value = bytes(value)
         if name.endswith("topic_id") and len(value) == 16:
@@ -415,7 +415,7 @@ def _transaction_index(path: str) -> Iterator[Fact]:
 
 
 def _entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, ...]]:
-    """The entries in use. Kafka makes the file at its full size, so an open one ends in zeros."""
+    """The used entries. Kafka allocates the file at its full size, so an open one ends in zeros."""
     data = _read(path)
     used_bytes = len(data.rstrip(b"\0"))
     whole_bytes = len(data) // entry.size * entry.size
@@ -472,11 +472,11 @@ def _checkpoint(path: str) -> Iterator[Fact]:
     entries = [line.split() for line in lines[2:] if line.strip()]
     for number, fields in enumerate(entries, start=3):
         if len(fields) != len(names):
-            yield _damage(path, f"line {number} has not {len(names)} fields")
+            yield _damage(path, f"line {number} does not have {len(names)} fields")
             return
         yield {"what": os.path.basename(path), **dict(zip(names, fields, strict=True))}
     if len(entries) != int(lines[1]):
-        yield _damage(path, f"{lines[1]} entries are announced and {len(entries)} are there")
+        yield _damage(path, f"it has {len(entries)} entries, its count is {lines[1]}")
 
 
 def _partition_metadata(path: str) -> Iterator[Fact]:
@@ -496,8 +496,8 @@ def _properties(path: str) -> Iterator[Fact]:
 
 
 def _flush_journal(directory: str, name: str | None = None) -> Iterator[Fact]:
-    """What waits in the flush journal to be put back after a crash: a line for each partition and block;
-    `name` is one of its two files, else both are shown in the order in which they were written.
+    """The entries of the flush journal: a line for each partition and block. `name` is one of its two files;
+    without it both are shown in the order of writing.
     """
     from odradek.offline.directories import ReadingDisk
     from odradek.storage.log.flush_journal import NAMES, read_entries

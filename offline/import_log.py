@@ -1,21 +1,20 @@
-"""`odradek import-log`: takes partition directories that Apache Kafka wrote into a data directory of ours.
+"""`odradek import-log`: imports partition directories of Apache Kafka into a data directory of Odradek.
 
-Everything is copied beside its place first (`orders-0.<id>-import`), read there from end to end (every
-checksum, the order of offsets) and made complete: what is wrong with indexes, snapshots or epochs is made
-anew, messages of formats v0 and v1 are converted, a damaged log is refused. Then the directories get their
-names, the checkpoints their lines, and last of all one transaction of the metadata store makes the topic
-known. Before it nothing is visible; a row that says what is under way lets the next import clear away what a
-crash has left.
+The directories are first copied under other names (`orders-0.<id>-import`), read completely (every checksum,
+the order of offsets) and completed: wrong indexes, snapshots or epochs are rebuilt, messages of formats v0
+and v1 are converted, a damaged log is refused. Then the directories get their names, the checkpoints their
+lines, and at last one transaction of the metadata store creates the topic. Before it nothing is visible;
+after a crash the next import removes the remaining files, by a row of the import under way.
 
-`--move` links instead of copying, where source and target are on one file system, and removes the source when
-the topic is there; a crash leaves at least one of the two. A directory that lies in its place already, since
-a broker found no topic for it, is taken in where it is.
+`--move` links instead of copying, if source and target are on one file system, and removes the source when
+the topic exists; a crash leaves at least one of the two. A directory that is already in its place, because a
+broker found no topic for it, is imported in place.
 
 The settings of the topic come from `--config` and from Kafka's metadata log (`kraft_settings.py`), which is
-in one of the directories given or beside a partition's; where it is in none, that is told. It also says how
-many partitions there are: fewer are refused, unless `--partition` says which they are to be. Not taken over:
-anything else of a cluster's metadata. A transaction that is open stays as it is in the log and is told;
-nobody else will end it.
+in one of the arguments or beside a partition's directory; if it is missing, that is reported. It also has the
+number of partitions: fewer are refused, unless `--partition` gives their numbers. Other metadata of the
+cluster is not imported. An open transaction stays in the log and is reported, since no coordinator will end
+it.
 """
 
 import errno
@@ -75,24 +74,24 @@ _NODE_ID = 1
 
 
 class CannotImport(Exception):
-    """Nothing was imported; the text is one sentence for the user."""
+    """The import is refused; the text is one sentence for the user."""
 
 
 @dataclass(slots=True)
 class _Source:
-    """A partition directory to take in, and what becomes of it."""
+    """A partition directory to import, and its state."""
 
     path: str
     index: int
     staged: str = ""
-    """The directory where it is prepared."""
+    """The directory of the copy."""
     is_in_place: bool = False
-    """It lies where it is to be, unknown to all."""
+    """Whether it is already in its place, without a topic."""
     log_start_offset: int = 0
     first_dirty: int = 0
     recovery_point: int = 0
     was_clean: bool = False
-    """Whether the log ends at the recovery point."""
+    """Whether the recovery point is the log's end."""
     checked: PartitionCheck | None = None
     converted_count: int = 0
 
@@ -116,10 +115,10 @@ def import_log(
     out: TextIO,
     terminal: TextIO | None = None,
 ) -> None:
-    """Take partition directories, or those of `topic` in a log directory, into `data_dir` as a new topic.
+    """Import partition directories, or those of `topic` in a log directory, into `data_dir` as a new topic.
 
-    `partitions` are the numbers of the directories in their order, by default what their names say. Raises
-    CannotImport; then nothing is visible in `data_dir`. An OSError is of `out`.
+    `partitions` are the numbers of the directories in their order, by default from their names. Raises
+    CannotImport; then nothing is visible in `data_dir`. An OSError is an error of `out`.
     """
     if topic is None:
         raise _which_topic(paths)
@@ -146,30 +145,30 @@ def import_log(
             locks += _lock(directory, is_target=directory == os.path.realpath(data_dir))
         view = run.do()
     except OSError as error:
-        # Reads of a source say their path: what does not is a write.
+        # Errors of reads of a source have its path; without a path it was a write.
         where = error.filename or data_dir
-        raise CannotImport(f"{where}: {error.strerror or error}; nothing was taken in.") from error
+        raise CannotImport(f"{where}: {error.strerror or error}; nothing was imported.") from error
     except KafkaError as error:
-        raise CannotImport(f"{data_dir}: {error.message or error} Nothing was taken in.") from error
+        raise CannotImport(f"{data_dir}: {error.message or error} Nothing was imported.") from error
     except metadata_store.DamagedMetadata as error:
-        raise CannotImport(f"{error} odradek check --repair {data_dir} saves what can be saved.") from error
+        raise CannotImport(f"{error} Repair it with odradek check --repair {data_dir}.") from error
     except ConfigError as error:
         raise CannotImport(str(error)) from error
     finally:
         for lock in locks:
             lock.release()
-    # Behind all that says that nothing was taken in: the reader of this may be gone.
-    run.tell(view)
+    # After all errors that mean "nothing was imported": the reader of `out` may be gone.
+    run.report(view)
 
 
-# What to take -----------------------------------------------------------------------------------------------
+# Sources -----------------------------------------------------------------------------------------------
 
 
 def _which_topic(paths: Sequence[str]) -> CannotImport:
     topics = sorted({key[0] for path in paths if os.path.isdir(path) for key in _keys_in(path)})
     whole = f"{paths[0]} is a whole log directory" if topics else f"{paths[0]} is to become a topic"
     there = f"; it has {_listed(topics)}" if topics else ""
-    return CannotImport(f"{whole}: say which topic with --topic, one at a time{there}.")
+    return CannotImport(f"{whole}: name the topic with --topic, one topic at a time{there}.")
 
 
 def _keys_in(directory: str) -> Iterator[Key]:
@@ -191,26 +190,24 @@ def _check_topic(topic: str) -> None:
     except KafkaError as error:
         raise CannotImport(error.message or "Illegal topic name.") from None
     if topic in _NOT_FOR_US:
-        raise CannotImport(f"{topic} is what Apache Kafka keeps for itself; it is of no use to Odradek.")
+        raise CannotImport(f"{topic} is an internal topic of Apache Kafka; Odradek cannot use it.")
 
 
 def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> list[_Source]:
     for path in paths:
         if not os.path.isdir(path):
             raise CannotImport(
-                f"{path} is no directory: name a partition's directory, or one that holds them."
+                f"{path} is no directory: name a partition's directory, or a directory of partitions."
             )
         if os.path.basename(os.path.abspath(path)) == METADATA_DIRECTORY:
             raise CannotImport(
-                f"{path} is the metadata of a Kafka cluster and of no use here by itself: name a topic's "
-                "directories, and the log directory that it is in."
+                f"{path} is the metadata log of a Kafka cluster, not a topic: name a topic's "
+                "directories, and the log directory of the metadata."
             )
     given = [path for path in paths if _is_partition(path)]
     whole = [path for path in paths if path not in given]
     if partitions and (whole or len(partitions) != len(given)):
-        raise CannotImport(
-            "--partition says the number of each partition directory: give it once for each DIR."
-        )
+        raise CannotImport("--partition is the number of a partition directory: give it once for each DIR.")
     numbers = partitions or [_number_of(path) for path in given]
     sources = [_Source(path, number) for path, number in zip(given, numbers, strict=True)]
     for path in whole:
@@ -232,7 +229,7 @@ def _number_of(path: str) -> int:
         name = name.rpartition(".")[0]
     key = key_of(name)
     if key is None:
-        raise CannotImport(f"The name of {path} says no partition: say it with --partition.")
+        raise CannotImport(f"The name of {path} has no partition number: give it with --partition.")
     return key[1]
 
 
@@ -260,19 +257,19 @@ def _check_numbers(sources: list[_Source], topic: str) -> None:
         missing = next(number for number in range(len(numbers)) if number not in numbers)
         raise CannotImport(
             f"Partition {missing} of {topic} is missing, {numbers[-1]} is there: a topic's partitions are "
-            "numbered from 0 without a gap; name all of them, or give others with --partition."
+            "numbered from 0 without a gap; name all of them, or give other numbers with --partition."
         )
 
 
 def _known_to_kafka(paths: Sequence[str], sources: list[_Source]) -> KafkaTopic | str:
-    """What Kafka's metadata say of the topic that the directories are of, or why that is not known.
+    """The topic of the directories in Kafka's metadata, or the reason why it is not known.
 
-    Of Kafka's log directories one has the metadata of the cluster, whichever has the partitions.
+    One of Kafka's log directories has the metadata of the cluster, perhaps not the one of the partitions.
     """
     names = {source.key and source.key[0] for source in sources}
     name = names.pop()
     if names or name is None:
-        return "the names of the directories do not say what it was called"
+        return "the directory names do not have its name"
     places = [path for path in paths if not _is_partition(path)] + [source.parent for source in sources]
     places = [
         place for place in dict.fromkeys(places) if os.path.isdir(os.path.join(place, METADATA_DIRECTORY))
@@ -287,12 +284,12 @@ def _known_to_kafka(paths: Sequence[str], sources: list[_Source]) -> KafkaTopic 
             continue
         if found is not None:
             return found
-        why = f"{os.path.join(place, METADATA_DIRECTORY)} does not say anything of it"
+        why = f"{os.path.join(place, METADATA_DIRECTORY)} does not have it"
     return why
 
 
 def _check_whole(sources: list[_Source], known: KafkaTopic) -> None:
-    """A part of a topic would pass for the whole ever after."""
+    """Refuse a part of a topic, which would later look like the whole topic."""
     missing = [str(index) for index in sorted(known.partitions - {source.index for source in sources})]
     if missing:
         those = f"partition {missing[0]} is" if len(missing) == 1 else f"partitions {_listed(missing)} are"
@@ -321,7 +318,7 @@ def _lock(directory: str, *, is_target: bool) -> list[Lock]:
         raise
 
 
-# Taking it in -----------------------------------------------------------------------------------------------
+# Import -----------------------------------------------------------------------------------------------
 
 
 class _Import:
@@ -346,10 +343,10 @@ class _Import:
         self._disk: Disk = OsDisk()
         self._progress = Progress(terminal)
         self._attentions: list[str] = []
-        """Kept until all is done: what fails before that is never `out`."""
+        """Messages are kept until the end, so that an earlier OSError is never one of `out`."""
 
     def do(self) -> TopicView:
-        """Take it in; returns the topic, of which `tell` is to tell."""
+        """Import the topic; returns it for `report`."""
         node_id = self._claim()
         store = metadata_store.SqliteMetadataStore(os.path.join(self._data_dir, metadata_store.FILE_NAME))
         try:
@@ -365,7 +362,8 @@ class _Import:
                 self._progress.clear()
                 self._commit(store, topic)
             except BaseException:
-                # What is staged is a copy. What has its name already is cleared away by the row, next time.
+                # Staged directories are copies. Directories with their final names are removed by the next
+                # import, by its row.
                 for source in self._sources:
                     if not source.is_in_place:
                         self._remove(source.staged)
@@ -383,7 +381,7 @@ class _Import:
         return topic
 
     def _claim(self) -> int:
-        """The node whose data directory it is; one that is new becomes node 1's."""
+        """The node of the data directory; a new directory gets node 1."""
         directory = self._data_dir
         has_identity = os.path.exists(os.path.join(directory, meta_properties.FILE_NAME))
         has_store = os.path.exists(os.path.join(directory, metadata_store.FILE_NAME))
@@ -400,7 +398,7 @@ class _Import:
             node_id = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
         if not node_id.isdecimal():
             raise CannotImport(
-                f"{directory}/{meta_properties.FILE_NAME} is damaged: odradek check says more."
+                f"{directory}/{meta_properties.FILE_NAME} is damaged: run odradek check for details."
             )
         return int(node_id)
 
@@ -422,7 +420,7 @@ class _Import:
         return machine
 
     def _new_topic(self, machine: ClusterMachine) -> TopicView:
-        """The topic as it will be; refused where a client could not create it."""
+        """The new topic; refused if a client could not create it."""
         configs = {**self._settings(), **self._configs}
         if self._topic == OFFSETS_TOPIC:
             configs = {**OFFSETS_TOPIC_CONFIGS, **configs}
@@ -430,22 +428,23 @@ class _Import:
         (result,) = machine.create_topics([new_topic], validate_only=True)
         if result.error is not None and result.error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
             raise CannotImport(
-                f"{self._data_dir} has a topic {self._topic} already: take another name with --topic, or "
-                "delete that one first."
+                f"{self._data_dir} has a topic {self._topic} already: choose another name with --topic, or "
+                "delete this topic first."
             )
         if result.topic is None:
             raise CannotImport(f"{self._topic} cannot be created: {result.error and result.error.message}")
         return replace(result.topic, topic_id=self._topic_id(machine))
 
     def _settings(self) -> dict[str, str]:
-        """What Kafka's metadata say of the topic, without what does not fit here, which is told."""
+        """The topic's settings in Kafka's metadata; settings that Odradek refuses are left out and
+        reported."""
         from odradek.config import options
 
         if isinstance(self._known, str):
             self._attentions.append(
-                f"which settings {self._topic} had in Kafka is not known, since {self._known}: it "
-                "gets the defaults, and what --config NAME=VALUE says; name all of Kafka's log.dirs, or give "
-                "its settings with --config"
+                f"the settings of {self._topic} in Kafka are not known, since {self._known}: it "
+                "gets the defaults, and the values of --config NAME=VALUE; name all of Kafka's log.dirs, or "
+                "give its settings with --config"
             )
             return {}
         settings: dict[str, str] = {}
@@ -456,42 +455,42 @@ class _Import:
                     raise KafkaError(ErrorCode.INVALID_CONFIG, "there is one replica here.")
             except KafkaError as error:
                 if option not in self._configs:
-                    self._attentions.append(f"{option}={value} is not taken over: {error.message}")
+                    self._attentions.append(f"{option}={value} is not imported: {error.message}")
             else:
                 settings[option] = value
         return settings
 
     def _topic_id(self, machine: ClusterMachine) -> bytes:
-        """That of the directories; a new one where they say none, or another topic here has it."""
-        said = {
+        """The topic id of the directories; a new one if they have none, or another topic here has it."""
+        topic_ids = {
             checkpoints.read_partition_metadata(
                 self._disk, os.path.join(one.path, checkpoints.PARTITION_METADATA)
             )
             for one in self._sources
         }
-        if len(said - {None}) > 1:
-            texts = sorted(uuid_to_text(topic_id) for topic_id in said if topic_id is not None)
-            raise CannotImport(f"The directories belong to different topics, with the ids {_listed(texts)}.")
-        topic_id = next(iter(said - {None}), None)
+        if len(topic_ids - {None}) > 1:
+            texts = sorted(uuid_to_text(topic_id) for topic_id in topic_ids if topic_id is not None)
+            raise CannotImport(f"The directories are of different topics, with the ids {_listed(texts)}.")
+        topic_id = next(iter(topic_ids - {None}), None)
         if topic_id is None or topic_id in machine.view.topic_names or topic_id in machine.deletions:
             return _new_topic_id()
         return topic_id
 
     def _look_at_places(self) -> None:
-        """Where the partitions will be there is nothing, save one that is taken in where it lies."""
+        """Check that the places of the partitions are free, except for an import in place."""
         for source in self._sources:
             place = self._place(source)
             if not os.path.lexists(place):
                 continue
             if os.path.realpath(place) != os.path.realpath(source.path):
                 raise CannotImport(
-                    f"{place} is there already, and no topic has it: import it, or move it away."
+                    f"{place} exists already and belongs to no topic: import it, or move it away."
                 )
             source.is_in_place = True
         for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS, checkpoints.LOG_STARTS):
             path = os.path.join(self._data_dir, name)
             if os.path.exists(path) and isinstance(parse_offsets(read_file(self._disk, path)), str):
-                raise CannotImport(f"{path} is damaged: odradek check --repair {self._data_dir} mends it.")
+                raise CannotImport(f"{path} is damaged: odradek check --repair {self._data_dir} repairs it.")
 
     def _place(self, source: _Source) -> str:
         return f"{self._data_dir}/{self._topic}-{source.index}"
@@ -514,7 +513,7 @@ class _Import:
             self._convert(source, checked)
             source.converted_count = checked.legacy_count
             checked = self._check(source)
-        # Indexes without a log that was flushed: a start would remove them.
+        # Indexes without a flushed log: a start would remove them.
         finish_interrupted(disk, source.staged, disk.list(source.staged))
         for segment in checked.segments:
             segment.bad_indexes |= segment.padded_indexes
@@ -524,13 +523,13 @@ class _Import:
             replace_file(disk, path, checked.snapshot_at_end)
         path = f"{source.staged}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(disk, path, topic.topic_id)
-        # What was not copied may be in the memory of whoever wrote it and died.
+        # Linked files may not be synced: their writer may have crashed.
         sync_log(disk, checked)
         disk.sync_directory(source.staged)
         source.checked = checked
 
     def _read_surroundings(self, source: _Source) -> None:
-        """What the checkpoints beside it say: where its log starts, how far it is compacted and flushed."""
+        """Read the checkpoints of the source: log start, end of the compacted part, recovery point."""
         key = source.key
         if key is None:
             return
@@ -542,7 +541,7 @@ class _Import:
                 offsets = parse_offsets(read_file(self._disk, path))
             if isinstance(offsets, str):
                 raise CannotImport(
-                    f"{path} is damaged ({offsets}): odradek check --repair {source.path} mends it."
+                    f"{path} is damaged ({offsets}): odradek check --repair {source.path} repairs it."
                 )
             if name == checkpoints.LOG_STARTS:
                 source.log_start_offset = offsets.get(key, 0)
@@ -583,11 +582,11 @@ class _Import:
         finally:
             os.close(reader)
             writer.close()
-        # Retention goes by it where records have no timestamps.
+        # Retention uses the file time where records have no timestamps.
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _check(self, source: _Source) -> PartitionCheck:
-        """Read all that is staged; a damaged log is refused."""
+        """Check the staged partition; a damaged log is refused."""
         point = source.recovery_point if source.was_clean else None
         checked = PartitionCheck(self._disk, source.staged, was_clean=True, recovery_point=point)
         for size_bytes in checked.steps():
@@ -600,20 +599,20 @@ class _Import:
             path = os.path.join(source.path, os.path.basename(first.path))
             raise CannotImport(
                 f"{path} is damaged{at} ({first.what}{more}): "
-                f"odradek check --repair {source.path} saves what can be saved."
+                f"odradek check --repair {source.path} saves the sound records."
             )
         if not checked.segments:
-            raise CannotImport(f"{source.path} holds no segment.")
+            raise CannotImport(f"{source.path} has no segment.")
         if checked.end_offset < source.recovery_point:
             raise CannotImport(
-                f"{source.path} is damaged (its log ends at {checked.end_offset}, and a flush had vouched "
-                f"for it up to {source.recovery_point}): odradek check --repair {source.path} saves what can "
-                "be saved."
+                f"{source.path} is damaged (its log ends at {checked.end_offset}, but it was flushed "
+                f"up to {source.recovery_point}): odradek check --repair {source.path} saves the "
+                "sound records."
             )
         return checked
 
     def _convert(self, source: _Source, checked: PartitionCheck) -> None:
-        """Put batches of format v2 in the place of older messages."""
+        """Replace older messages by batches of format v2."""
         for segment in checked.segments:
             if not segment.has_legacy:
                 continue
@@ -635,7 +634,7 @@ class _Import:
     # All of them
 
     def _commit(self, store: metadata_store.SqliteMetadataStore, topic: TopicView) -> None:
-        """Names, checkpoints, and at last the rows."""
+        """Rename the directories, write the checkpoints, and at last the rows."""
         disk = self._disk
         made = [source for source in self._sources if not source.is_in_place]
         intent = json.dumps(
@@ -655,15 +654,16 @@ class _Import:
         store.write(chain(rows, self._producer_ids(store), [Row(IMPORT_TABLE, topic.name, None)]))
 
     def _producer_ids(self, store: metadata_store.SqliteMetadataStore) -> Iterator[Row]:
-        """No producer is to be given an id that the log knows: its batches would pass for duplicates."""
+        """Reserve the producer ids of the log: a new producer with such an id would send apparent
+        duplicates."""
         latest = max(_checked(source).latest_producer_id for source in self._sources)
-        said = (row.value for row in store.rows() if (row.table, row.key) == PRODUCER_IDS)
-        if latest >= int(next(said, None) or 0):
+        stored = (row.value for row in store.rows() if (row.table, row.key) == PRODUCER_IDS)
+        if latest >= int(next(stored, None) or 0):
             yield Row(*PRODUCER_IDS, str(latest + 1))
 
     def _write_checkpoints(self) -> None:
-        """All was read and is synced: a start after a crash need not look at it again, and takes no gap for a
-        loss.
+        """The log was read and synced: with these checkpoints a start after a crash does not read it again,
+        and takes no gap for a loss.
         """
         for name in (
             checkpoints.RECOVERY_POINTS,
@@ -689,7 +689,7 @@ class _Import:
             checkpoints.write_offsets(self._disk, path, offsets)
 
     def _clear_away(self, store: metadata_store.SqliteMetadataStore) -> None:
-        """Remove what interrupted imports have left: copies that nobody has seen."""
+        """Remove copies that interrupted imports have left."""
         rows = list(store.rows())
         topic_ids = {row.value for row in rows if row.table == "topic"}
         sources = {os.path.realpath(source.path) for source in self._sources}
@@ -701,10 +701,10 @@ class _Import:
             left = [path for path in left if intent["id"] == self._id_in(path) not in topic_ids]
             for path in left:
                 if os.path.realpath(path) in sources:
-                    # Somebody takes it for complete, and the checkpoints may not have its lines.
+                    # The directory looks complete, and the checkpoints may not have its lines.
                     raise CannotImport(
-                        f"{path} was left by an import that was interrupted: import from where that took it, "
-                        f"or move it out of {self._data_dir} first and name it there."
+                        f"{path} was left by an interrupted import: import from the same source again, "
+                        f"or move it out of {self._data_dir} and import it from there."
                     )
             for path in left:
                 self._remove(path)
@@ -714,7 +714,7 @@ class _Import:
                 self._remove(f"{self._data_dir}/{name}")
 
     def _id_in(self, path: str) -> str:
-        """What a directory says of its topic, in hexadecimal digits; "" for nothing."""
+        """The topic id of a directory, in hexadecimal digits; "" for none."""
         metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
         return (checkpoints.read_partition_metadata(self._disk, metadata) or b"").hex()
 
@@ -734,28 +734,28 @@ class _Import:
             self._disk.remove(path)
         self._disk.sync_directory(source.parent)
 
-    def tell(self, topic: TopicView) -> None:
+    def report(self, topic: TopicView) -> None:
         for text in self._attentions:
             self._out.write(f"attention: {text}\n")
         for source in self._sources:
             checked = _checked(source)
             start = max(source.log_start_offset, checked.start_offset)
-            said = f"offsets {start} to {checked.end_offset - 1}, {len(checked.segments)} segments"
+            content = f"offsets {start} to {checked.end_offset - 1}, {len(checked.segments)} segments"
             if checked.end_offset <= start:
-                said = f"empty, the next offset is {checked.end_offset}"
+                content = f"empty, the next offset is {checked.end_offset}"
             if source.converted_count:
-                said += f", {source.converted_count} messages of an old format converted"
+                content += f", {source.converted_count} messages of an old format converted"
             name = f"{topic.name}-{source.index}"
-            self._out.write(f"partition {name}: {said}, {checked.size_bytes} bytes\n")
-        self._tell_open_transactions(topic)
+            self._out.write(f"partition {name}: {content}, {checked.size_bytes} bytes\n")
+        self._report_open_transactions(topic)
         self._warn_of_retention(topic)
         self._out.write(
             f"topic {topic.name} (id {uuid_to_text(topic.topic_id)}) is in {self._data_dir}: "
             f"odradek serve --data-dir {self._data_dir} serves it\n"
         )
 
-    def _tell_open_transactions(self, topic: TopicView) -> None:
-        """Their coordinator was Kafka's; here none knows of them."""
+    def _report_open_transactions(self, topic: TopicView) -> None:
+        """Report open transactions: their coordinator was Kafka's, and no coordinator here has them."""
         found = [
             f"{topic.name}-{source.index} from offset {offset} on (producer {producer_id})"
             for source in self._sources
@@ -764,11 +764,11 @@ class _Import:
         if found:
             self._out.write(
                 "attention: transactions are open, and readers of committed records stop before them until "
-                f"somebody aborts them with kafka-transactions.sh abort: {_listed(found)}\n"
+                f"they are aborted with kafka-transactions.sh abort: {_listed(found)}\n"
             )
 
     def _warn_of_retention(self, topic: TopicView) -> None:
-        """Old records are deleted soon after the start, as Kafka would: better said before it."""
+        """Warn of old records, which retention will delete soon after the start, as in Kafka."""
         from odradek.config import options
 
         values = options.topic_values(
@@ -797,8 +797,8 @@ def _checked(source: _Source) -> PartitionCheck:
 
 
 def _pieces(reader: int, path: str) -> Iterator[tuple[int, bytes]]:
-    """What is to be copied of a file, and where it stands. A Kafka that is killed leaves indexes of 10 MiB,
-    with nothing but zeros behind their entries.
+    """The parts of a file to copy, with their positions. A killed Kafka leaves indexes of 10 MiB, with zeros
+    after the entries.
     """
     is_index = path.endswith(_PREALLOCATED)
     position = 0
@@ -813,7 +813,7 @@ def _pieces(reader: int, path: str) -> Iterator[tuple[int, bytes]]:
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Let errors of an open file say which it is."""
+    """Add the path to errors of an open file."""
     try:
         yield
     except OSError as error:
@@ -822,7 +822,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _link(source: str, target: str) -> bool:
-    """Give a file a second name; False where that cannot be done."""
+    """Give a file a second name; False if that is not possible."""
     try:
         os.link(source, target)
     except OSError:
@@ -835,7 +835,7 @@ def _bytes_of(path: str) -> int:
 
 
 def _new_topic_id() -> bytes:
-    """A random id whose text no command line takes for an option."""
+    """A random id whose text does not begin like a command-line option."""
     from uuid import uuid4
 
     while uuid_to_text(topic_id := uuid4().bytes).startswith("-"):

@@ -1,10 +1,10 @@
-"""The settings and partitions of a topic out of the metadata log of a KRaft cluster, which is in one of the
-log directories of a node.
+"""The settings and partitions of a topic from the metadata log of a KRaft cluster, in a log directory of a
+node.
 
-`__cluster_metadata-0` holds, in record batches, what a controller has decided; a snapshot (`.checkpoint`)
-sums up what was before its offset. Four types of record matter here (`wire/messages/metadata_records.py`):
-TopicRecord, PartitionRecord, RemoveTopicRecord, which takes a topic's partitions and settings with it, and
-ConfigRecord. The others are not decoded, so that a log of a newer Kafka can be read.
+`__cluster_metadata-0` has the controller's records in record batches; a snapshot (`.checkpoint`) has the
+state before its offset. Four types of record are read (`wire/messages/metadata_records.py`): TopicRecord,
+PartitionRecord, RemoveTopicRecord, which also removes the topic's partitions and settings, and ConfigRecord.
+Others are not decoded, so that a log of a newer Kafka can be read.
 """
 
 import os
@@ -36,18 +36,17 @@ _DECODED = {one.record_type for one in (TopicRecord, PartitionRecord, ConfigReco
 
 
 class KafkaTopic(NamedTuple):
-    """What a cluster's metadata say of a topic."""
+    """A topic in the metadata of a cluster."""
 
     name: str
     settings: dict[str, str]
-    """Those of its own."""
+    """The topic's own settings."""
     partitions: set[int]
 
 
 def find_topic(log_directory: str, name: str) -> KafkaTopic | None:
-    """What is known of the topic; None when the cluster's metadata are not there, or do not have it.
-
-    Raises ValueError when they cannot be read, and OSError.
+    """The topic; None if the cluster's metadata are missing or do not have it. Raises ValueError if they
+    cannot be read, and OSError.
     """
     directory = os.path.join(log_directory, METADATA_DIRECTORY)
     if not os.path.isdir(directory):
@@ -65,7 +64,7 @@ def find_topic(log_directory: str, name: str) -> KafkaTopic | None:
 
 
 class _Replay:
-    """What the records have made of one topic so far."""
+    """The state of one topic after the records so far."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         self.topic = topic
@@ -96,9 +95,9 @@ class _Replay:
 
 
 def _values(directory: str) -> Iterator[bytes]:
-    """The values of all records, in their order: of the newest snapshot, and of the log behind it.
+    """The values of all records in order: of the newest snapshot, and of the log after it.
 
-    A controller numbers its records without a gap. What is torn at the end of the log was never decided.
+    A controller numbers its records without a gap. A torn end of the log was never committed.
     """
     names = sorted(os.listdir(directory))
     snapshots = [name for name in names if name.endswith(_SNAPSHOT)]
@@ -128,14 +127,14 @@ def _values(directory: str) -> Iterator[bytes]:
 
 
 class _Found(NamedTuple):
-    """A sound batch, and the bytes that it is."""
+    """A sound batch, and its bytes."""
 
     batch: StoredBatch
     content: bytes
 
 
 def _sound_in(path: str, base_offset: int) -> Iterator[_Found | str]:
-    """The batches of a file; a text for what is none, or is one whose header is wrong."""
+    """The batches of a file; a text for each damaged part."""
     with open(path, "rb") as file:
 
         def read(position: int, size_bytes: int) -> bytes:

@@ -1,13 +1,13 @@
-"""Making good what `check_partition.py` found in a partition's directory, with as little lost as can be.
+"""Repairs the findings of `check_partition.py` in a partition's directory, with the smallest possible loss.
 
-Of a log file only what is no sound batch goes: at its end by cutting it, elsewhere by copying what is sound
-into a new file that takes the old one's place. Of a log file that is gone its indexes go, too, and tell
-what was in it. Offsets never change; what has gone leaves a gap, as
-compaction does, so the recovery point has to be behind it afterwards (a start after a crash takes gaps for
-losses). A header whose fault is known is put right. Indexes, snapshots and the epoch checkpoint are made anew
-from the log, never edited: their files may have other names, too.
+Only bytes that are no sound batch are removed from a log file: at its end by a cut, elsewhere by a copy of
+the sound batches, which replaces the file. The indexes of a missing log file are removed, and its lost
+offsets are reported from them. Offsets never change; removed records leave a gap, as after compaction, so the
+recovery point has to be after it (a start after a crash takes gaps for losses). A header with a known fault
+is repaired. Indexes, snapshots and the epoch checkpoint are rebuilt from the log, never edited: their files
+may have hard links.
 
-Order: `repair_log`, then a new check, whose findings about the rest `repair_caches` makes good.
+Order: `repair_log`, then a new check, whose findings in other files `repair_caches` repairs.
 """
 
 from struct import Struct
@@ -34,13 +34,11 @@ __all__ = ["Repair", "repair_caches", "repair_log", "sync_log"]
 
 _COPY_BYTES = 1 << 20
 _PREFIX = Struct(">qiib")
-"""Base offset, length, leader epoch, magic: what the checksum leaves out, save for itself."""
+"""Base offset, length, leader epoch, magic: the fields before the checksum, which does not cover them."""
 
 
 class Repair(NamedTuple):
-    """One line: what was done to a file, and how many bytes of log are gone with that, or were before, as far
-    as anybody knows.
-    """
+    """One line: the change of a file, and the known number of lost bytes of log."""
 
     path: str
     position: int | None
@@ -49,19 +47,19 @@ class Repair(NamedTuple):
 
 
 def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
-    """Let the log files hold sound batches only. Raises `OSError`; then it can be tried again."""
+    """Remove all unsound bytes from the log files. Raises `OSError`; then it can be tried again."""
     repairs: list[Repair] = []
     for lost in check.lost_segments:
         for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             disk.remove(f"{check.path}/{file_name(lost.base_offset, kind)}")
         path = f"{check.path}/{file_name(lost.base_offset, LOG)}"
-        repairs.append(Repair(path, None, f"removed its indexes; {lost.told}", lost.size_bytes_min))
+        repairs.append(Repair(path, None, f"removed its indexes; {lost.loss}", lost.size_bytes_min))
     end_offset = 0
     for number, segment in enumerate(check.segments):
         path = f"{check.path}/{file_name(segment.base_offset, LOG)}"
         if segment.cut_off is not None:
             lost_bytes = segment.cut_off.size_bytes_min
-            what = f"it was longer: {segment.cut_off.told}"
+            what = f"it was longer: {segment.cut_off.loss}"
             repairs.append(Repair(path, segment.size_bytes, what, lost_bytes))
         is_within = segment.base_offset < end_offset
         end_offset = max(segment.end_offset, end_offset)
@@ -70,7 +68,7 @@ def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
             continue
         if segment.is_sound:
             continue
-        # First: an index must never be newer than its log.
+        # Removed first: after an interruption no index may remain beside a changed log.
         for kind in (INDEX, TIME_INDEX):
             disk.remove(f"{check.path}/{file_name(segment.base_offset, kind)}")
         repairs += _put_right(disk, path, segment.header_repairs)
@@ -82,10 +80,10 @@ def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
 
 
 def _remove_within(disk: Disk, directory: str, path: str, segment: SegmentCheck) -> list[Repair]:
-    """One that holds no batch and begins where the one before it has records. Its snapshot may be right."""
+    """Remove a segment without a batch that begins within the previous one. Its snapshot may be right."""
     for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
         disk.remove(f"{directory}/{file_name(segment.base_offset, kind)}")
-    return [Repair(path, None, "removed with its indexes, no record was in it", segment.size_bytes)]
+    return [Repair(path, None, "removed with its indexes; it had no records", segment.size_bytes)]
 
 
 def _put_right(disk: Disk, path: str, header_repairs: list[HeaderRepair]) -> list[Repair]:
@@ -99,7 +97,7 @@ def _put_right(disk: Disk, path: str, header_repairs: list[HeaderRepair]) -> lis
         file.sync()
     finally:
         file.close()
-    return [Repair(path, repair.batch.position, f"put right: {repair.what}") for repair in header_repairs]
+    return [Repair(path, repair.batch.position, f"repaired: {repair.what}") for repair in header_repairs]
 
 
 def _take_out(disk: Disk, directory: str, path: str, segment: SegmentCheck, *, is_last: bool) -> list[Repair]:
@@ -119,21 +117,21 @@ def _take_out(disk: Disk, directory: str, path: str, segment: SegmentCheck, *, i
             file.close()
     else:
         _copy_without(disk, path, segment)
-    return [Repair(path, hole.position, _told(hole), hole.size_bytes) for hole in holes]
+    return [Repair(path, hole.position, _removal(hole), hole.size_bytes) for hole in holes]
 
 
-def _told(hole: Hole) -> str:
+def _removal(hole: Hole) -> str:
     removed = f"removed {hole.size_bytes} {'byte' if hole.size_bytes == 1 else 'bytes'}"
     if hole.first_offset == hole.end_offset:
-        return f"{removed}, no record among them"
+        return f"{removed}, no records"
     if hole.end_offset > hole.first_offset:
         return f"{removed}, the offsets {hole.first_offset} to {hole.end_offset - 1} are lost"
-    return f"{removed}, what was appended from offset {hole.first_offset} on is lost"
+    return f"{removed}, the records from offset {hole.first_offset} on are lost"
 
 
 def _copy_without(disk: Disk, path: str, segment: SegmentCheck) -> None:
-    """What is sound, in a new file that takes the place of the old one in one step."""
-    temporary = path + CLEANED  # a start removes such a file
+    """Copy the sound batches to a new file, and replace the old one atomically."""
+    temporary = path + CLEANED  # a start removes files with this suffix
     source, target = disk.open(path), disk.open(temporary, create=True)
     try:
         target.truncate(0)
@@ -158,7 +156,7 @@ def _copy(source: File, start: int, end: int, target: File, at: int) -> int:
 
 
 def repair_caches(disk: Disk, check: PartitionCheck) -> list[Repair]:
-    """Make anew what a check of a sound log found wrong beside it. Raises `OSError`."""
+    """Rebuild the other files with findings, after a check of a sound log. Raises `OSError`."""
     repairs: list[Repair] = []
     for segment in check.segments:
         repairs += _repair_indexes(disk, check.path, segment)
@@ -170,11 +168,11 @@ def repair_caches(disk: Disk, check: PartitionCheck) -> list[Repair]:
             repairs.append(Repair(path, None, "removed"))
         else:
             replace_file(disk, path, content)
-            repairs.append(Repair(path, None, "made anew from the log"))
+            repairs.append(Repair(path, None, "rebuilt from the log"))
     if check.epochs_are_bad:
         path = f"{check.path}/{LEADER_EPOCHS}"
         write_leader_epochs(disk, path, check.epochs.entries())
-        repairs.append(Repair(path, None, "made anew from the log"))
+        repairs.append(Repair(path, None, "rebuilt from the log"))
     if repairs:
         disk.sync_directory(check.path)
     return repairs
@@ -183,7 +181,7 @@ def repair_caches(disk: Disk, check: PartitionCheck) -> list[Repair]:
 def _repair_indexes(disk: Disk, directory: str, segment: SegmentCheck) -> list[Repair]:
     bad = set(segment.bad_indexes)
     repairs = [
-        Repair(f"{directory}/{file_name(segment.base_offset, kind)}", None, "made anew from the log")
+        Repair(f"{directory}/{file_name(segment.base_offset, kind)}", None, "rebuilt from the log")
         for kind in sorted(bad)
     ]
     if TRANSACTION_INDEX in bad:
@@ -192,7 +190,7 @@ def _repair_indexes(disk: Disk, directory: str, segment: SegmentCheck) -> list[R
         if segment.aborted:
             replace_file(disk, path, encode_aborted(segment.aborted))
     if bad - {TRANSACTION_INDEX}:
-        # Both: they are read together, and made from the same walk.
+        # Both indexes: they are read together, and made in one walk.
         made = Segment(FilePool(disk), directory, segment.base_offset, segment.size_bytes, 0)
         for kind in (INDEX, TIME_INDEX):
             disk.remove(made.paths.path(kind))
@@ -203,7 +201,7 @@ def _repair_indexes(disk: Disk, directory: str, segment: SegmentCheck) -> list[R
 
 
 def sync_log(disk: Disk, check: PartitionCheck) -> None:
-    """Make sure that the disk has what the check has read, so that a recovery point may be after it."""
+    """Sync all bytes that the check has read, so that the recovery point may be after them."""
     for segment in check.segments:
         file = disk.open(f"{check.path}/{file_name(segment.base_offset, LOG)}")
         try:

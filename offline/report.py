@@ -1,4 +1,4 @@
-"""What `odradek check` writes: a line for each finding and repair, a summary, and how far it is."""
+"""The output of `odradek check`: a line for each finding and repair, a summary, and the progress."""
 
 import json
 import time
@@ -14,7 +14,7 @@ PROGRESS_INTERVAL_S = 0.2
 
 
 class CannotTell(Exception):
-    """`out` has failed, which would pass for the disk that is checked."""
+    """An error of `out`, which must not look like one of the checked disk."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)
@@ -31,7 +31,7 @@ class Report:
         self._as_json = as_json
 
     def findings(self, findings: Iterable[Finding], *, is_repaired: bool = False) -> None:
-        """Damage that is repaired soon is told, too, but does not count."""
+        """Damage that will be repaired is reported, too, but does not count."""
         for finding in findings:
             if finding.kind == NOTE:
                 self.note_count += 1
@@ -95,7 +95,7 @@ def _sentence(text: str) -> str:
 
 
 class Progress:
-    """How far we are, in one line that is written over again and again; nothing without a terminal."""
+    """The progress, in one line that is overwritten; nothing without a terminal."""
 
     def __init__(self, terminal: TextIO | None) -> None:
         self._terminal = terminal

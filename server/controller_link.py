@@ -393,7 +393,8 @@ class ControllerLink:
             answer = await channel.ask(self._settings.registration, self._settings.request_timeout_ms)
             error = ErrorCode(answer.error_code)
             if error is ErrorCode.NONE:
-                logger.info("registered with broker epoch %d", answer.broker_epoch)
+                before = _told_stop(self._settings.registration.previous_broker_epoch)
+                logger.info("registered with broker epoch %d; %s", answer.broker_epoch, before)
                 self._refusals.ended()
                 lifecycle.registered(answer.broker_epoch, monotonic_ms())
             else:
@@ -433,6 +434,14 @@ class ControllerLink:
         if state != self._reported:
             self._reported = state
             self._tell(self._listener.state_changed, *state)
+
+
+def _told_stop(broker_epoch: int) -> str:
+    """By the disk. Unless the controllers know of that stop the node is in no ISR and ELR (KIP-966): another
+    epoch than the last one is of an older copy of the disk."""
+    if broker_epoch < 0:
+        return "its disks know of no clean stop, so it is in sync with nothing yet"
+    return f"its disks are of a clean stop in broker epoch {broker_epoch}"
 
 
 class _Ended(Exception):

@@ -15,6 +15,7 @@ from odradek.coordinator.replication.replica_fetcher import (
     BeginAnew,
     Failed,
     FetcherEffect,
+    LogEffect,
     Replicate,
     Truncate,
 )
@@ -95,6 +96,11 @@ class Following:
         self.fetchers.stop(key)
         self._failures.pop(key, None)
 
+    def resize(self) -> None:
+        """After a change of `num.replica.fetchers`."""
+        self.carry_out(self.fetchers.resize())
+        self.pump()
+
     def look_again(self) -> None:
         """Retention may have moved where logs begin: the leaders are told with the next requests."""
         for fetcher in self.fetchers.fetchers.values():
@@ -144,13 +150,20 @@ class Following:
                 logger.error("%s-%d is not replicated any more: %s", *key, effect.reason)
                 continue
             self._busy.add(key)
-            partition = self._store.get(*key)
-            if partition is None:
-                self._done(key, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-            elif isinstance(effect, Replicate):
-                self._replicate(key, partition, effect)
-            else:
-                self._cut(key, partition, effect)
+            try:
+                self._begin(key, effect)
+            except Exception as error:
+                # The requests of its fetcher wait for each effect's end.
+                self._done(key, error)
+
+    def _begin(self, key: ReplicaKey, effect: LogEffect) -> None:
+        partition = self._store.get(*key)
+        if partition is None:
+            self._done(key, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        elif isinstance(effect, Replicate):
+            self._replicate(key, partition, effect)
+        else:
+            self._cut(key, partition, effect)
 
     def _replicate(self, key: ReplicaKey, partition: Partition, effect: Replicate) -> None:
         if effect.begin_at is not None:
@@ -192,21 +205,18 @@ class Following:
         self._done(key, error)
 
     def _cut(self, key: ReplicaKey, partition: Partition, effect: Truncate | BeginAnew) -> None:
+        tell = _told_cut(partition, effect)
         if isinstance(effect, BeginAnew):
-            logger.warning("%s-%d: all of the log goes, it begins anew at %d", *key, effect.offset)
             work: Work[Any] = self._store.restarting(partition, effect.offset)
         else:
-            if effect.offset < partition.high_watermark:
-                logger.warning(
-                    "%s-%d: cut at %d, before its high watermark %d: the leader was elected uncleanly",
-                    *key,
-                    effect.offset,
-                    partition.high_watermark,
-                )
-            elif effect.offset < partition.log_end_offset:
-                logger.info("%s-%d: cut at %d, as its leader has it", *key, effect.offset)
             work = self._store.truncating(partition, effect.offset)
-        self._run(key, work, lambda: self._forget_epochs(key, partition, effect.offset))
+
+        def cut() -> None:
+            if tell is not None:
+                tell()
+            self._forget_epochs(key, partition, effect.offset)
+
+        self._run(key, work, cut)
 
     def _forget_epochs(self, key: ReplicaKey, partition: Partition, offset: int) -> None:
         """Those of a time in which this node led without an append."""
@@ -250,6 +260,19 @@ class Following:
         return place is None or place.offline_because is not None
 
 
+def _told_cut(partition: Partition, effect: Truncate | BeginAnew) -> Callable[[], None] | None:
+    """What to say when it is done; None where nothing goes."""
+    name, offset, high_watermark = partition.name, effect.offset, partition.high_watermark
+    if isinstance(effect, BeginAnew):
+        return partial(logger.warning, "%s: all of the log is gone, it begins anew at %d", name, offset)
+    if offset < high_watermark:
+        uncleanly = "%s: cut at %d, before its high watermark %d: the leader was elected uncleanly"
+        return partial(logger.warning, uncleanly, name, offset, high_watermark)
+    if offset < partition.log_end_offset:
+        return partial(logger.info, "%s: cut at %d, as its leader has it", name, offset)
+    return None
+
+
 class _FetcherLoop:
     """The requests of one fetcher over one connection."""
 
@@ -259,6 +282,7 @@ class _FetcherLoop:
         self._fetcher = following.fetchers.fetchers[place]
         self._peer: Peer | None = None
         self._address: tuple[str, int] | None = None
+        self._said = ""
         self._wish = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run_on())
 
@@ -303,15 +327,22 @@ class _FetcherLoop:
                 timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
                 response = await peer.ask_within(request, following.version_of(request), timeout_ms)
             except PeerLost as error:
-                logger.info("fetching from broker %d: %s", self._leader_id, error)
+                self._say(str(error))
                 self._close_peer()
                 fetcher.failed(request, monotonic_ms())
                 continue
+            self._said = ""
             now_ms = monotonic_ms()
             if isinstance(request, FetchRequest):
                 following.carry_out(fetcher.fetch_answered(request, response, now_ms))
             else:
                 following.carry_out(fetcher.offsets_answered(request, response, now_ms))
+
+    def _say(self, trouble: str) -> None:
+        """The same is told once, until there is an answer."""
+        if trouble != self._said:
+            self._said = trouble
+            logger.info("fetching from broker %d: %s", self._leader_id, trouble)
 
     async def _until(self, wake_at_ms: int | None) -> None:
         if wake_at_ms is None:

@@ -408,6 +408,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         ),
     )
     ending.callback(replication.close)
+    opened.bound.reconfiguration.register(replication.configure)
     replication.begin(member.view)
     member.publisher.subscribe(replication.view_changed)
     member.when_leaving = partial(setattr, replication, "is_in_shutdown", True)

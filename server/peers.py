@@ -65,6 +65,11 @@ class Peer(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         return self._transport is not None
 
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None when the connection has ended."""
+        return self._transport
+
     def ask(self, request: Message, version: int) -> asyncio.Future[Any]:
         """The response, later. Raises PeerLost, here or in the future."""
         transport = self._transport

@@ -9,19 +9,22 @@ wait. One whose disk does not answer is neither led nor followed until it is bac
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.replication.transitions import Delete, Follow, Known, Lead, transition
 from odradek.coordinator.replication.values import ReplicaKey
+from odradek.storage.directories.failing_disks import Role
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
     from odradek.server.following import Following
     from odradek.server.leading import Leading
     from odradek.server.replica_log import ReplicationSettings
     from odradek.server.timers import Timers
+    from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
 
@@ -54,14 +57,17 @@ class Replication:
         """Replicas that are neither led nor followed, since their disk does not answer."""
         self._is_waiting = False
         self._view: ClusterView | None = None
+        self._unfenced: set[int] = set()
+        """Brokers that the last view has as such."""
         self._end_looking: Callable[[], None] | None = None
         following.when_free = self._take_held
         following.when_offline = self._went_offline
-        store.failing_disks.has_substitute = self.has_substitute
+        store.failing_disks.role_of = self.role_of
 
     def begin(self, view: ClusterView) -> None:
         """The replicas of this node by the view with which it starts."""
         self._view = view
+        self._unfenced = {one for one in view.registrations if self._is_unfenced(one)}
         for topic in view.topics.values():
             for partition in topic.partitions:
                 if self._is_here(partition):
@@ -84,8 +90,16 @@ class Replication:
                 self._take(one.topic, None, after.index)
         if change.brokers:
             self.leading.brokers_changed()
+            self._tell_fenced(change.brokers)
             self.following.brokers_changed(change.brokers)
         self.following.pump()
+
+    def configure(self, live: LiveConfig[LogConfig]) -> None:
+        """The settings that may change while the node runs."""
+        wanted = live["num.replica.fetchers"]
+        if wanted != self._settings.fetchers_per_leader:
+            self._settings.fetchers_per_leader = wanted
+            self.following.resize()
 
     def close(self) -> None:
         """Nothing is fetched and asked any more."""
@@ -95,6 +109,20 @@ class Replication:
         self.following.close()
         for key in list(self.leading.leaders):
             self.leading.resign(key)
+
+    def _is_unfenced(self, node_id: int) -> bool:
+        broker = None if self._view is None else self._view.registrations.get(node_id)
+        return broker is not None and not broker.is_fenced
+
+    def _tell_fenced(self, node_ids: Iterable[int]) -> None:
+        """What they led others lead now, and they are in no ISR; of this node its own lines tell."""
+        for node_id in node_ids:
+            is_unfenced = self._is_unfenced(node_id)
+            if is_unfenced == (node_id in self._unfenced):
+                continue
+            self._unfenced ^= {node_id}
+            if node_id != self._settings.node_id:
+                logger.info("broker %d is %s", node_id, "unfenced" if is_unfenced else "fenced or gone")
 
     def _look(self) -> None:
         self.leading.shrink()
@@ -119,18 +147,12 @@ class Replication:
         if view is None:
             self._drop(key)
             return
-        is_alone = len(view.replicas) == 1
-        if is_alone and key not in self._known:
+        if len(view.replicas) == 1:
+            self._end_replicating(key, view)
             return
         partition = self._partition(key)
         if partition is None or not (partition.is_available or self._goes_on_leading(key, view)):
             self._went_offline(key)
-            return
-        if is_alone:
-            partition.set_replicated(False)
-            self._drop(key)
-            if view.leader == self._settings.node_id:
-                partition.appender.high_watermark.refuse(None)
             return
         known = self.leading.known(key) or self._known.get(key, Known())
         decided = transition(self._settings.node_id, known, view, is_in_shutdown=self.is_in_shutdown)
@@ -148,6 +170,17 @@ class Replication:
             self.following.follow(key, topic.topic_id, decided.leader, view.leader_epoch, partition)
         else:
             self.following.stop(key)
+
+    def _end_replicating(self, key: ReplicaKey, view: PartitionView) -> None:
+        """There are no other replicas any more, for which somebody may wait. A partition that is not open
+        knows it when it is opened."""
+        place = self._store.places.by_key.get(key)
+        partition = None if place is None else place.partition
+        if partition is not None and partition.is_replicated:
+            partition.set_replicated(False)
+        self._drop(key)
+        if partition is not None and view.leader == self._settings.node_id:
+            partition.appender.high_watermark.refuse(None)
 
     def _drop(self, key: ReplicaKey) -> None:
         self.leading.resign(key)
@@ -206,12 +239,15 @@ class Replication:
         partition = topic.partitions[key[1]]
         return (topic, partition) if self._is_here(partition) else None
 
-    def has_substitute(self, key: ReplicaKey, leads: bool) -> bool:
-        """Whether this node counts as one that has all that is committed, and another one does too, which may
-        lead in its place (ISR, ELR: KIP-966). With `leads`: whether this node leads it besides."""
+    def role_of(self, key: ReplicaKey) -> Role:
+        """By the newest view. Who is in the ISR or ELR counts as one that has all that is committed
+        (KIP-966)."""
         found = self._found(key)
         if found is None:
-            return False
+            return Role(leads=False, has_substitute=False)
         view, node_id = found[1], self._settings.node_id
         clean = {*view.isr, *view.elr}
-        return node_id in clean and len(clean) > 1 and (view.leader == node_id or not leads)
+        return Role(
+            leads=view.leader == node_id and len(view.replicas) > 1,
+            has_substitute=node_id in clean and len(clean) > 1,
+        )

@@ -72,6 +72,8 @@ _MOVED = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        # A leader whose followers do not fetch: they may follow another one, of which it has not heard.
+        ErrorCode.REQUEST_TIMED_OUT,
     }
 )
 """Codes after which the leader or coordinator is looked up again."""
@@ -287,6 +289,13 @@ class Cluster:
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._coordinators: dict[Coordinator, int] = {}
         self._topic_ids: dict[str, bytes] = {}
+        self._newest_epochs: dict[TopicPartition, tuple[bytes, int]] = {}
+        """Topic id and leader epoch, where topics have ids."""
+        self._informant: tuple[str, int] | None = None
+        """The broker that was asked last of those that may all be asked."""
+        self._doubted: set[tuple[str, int]] = set()
+        """Informants that led to nothing: others are asked first. A broker that is cut off from the
+        controllers names old leaders for ever."""
 
     def __enter__(self) -> Self:
         return self
@@ -350,7 +359,8 @@ class Cluster:
                     answer = self._ask_node(node, request)
                 except Disconnected as error:
                     failure = error
-                    self._forget_leaders(partitions)
+                    for key in partitions:
+                        self.failed(leader_of(*key), error)
                     continue
                 failure = self._take_offsets(answer, found, read_committed) or failure
             left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
@@ -402,7 +412,8 @@ class Cluster:
 
     def failed(self, target: Target, failure: ClientError) -> None:
         """Forgets the node of `target`, if after `failure` another node may have its role."""
-        if failure.code is None or failure.code in _MOVED:
+        if failure.code is None or failure.code in _MOVED or target == ANY_NODE:
+            self._doubt_informant()
             if isinstance(target, Leader):
                 self._leaders.pop((target.topic, target.partition), None)
             elif isinstance(target, Coordinator):
@@ -430,16 +441,27 @@ class Cluster:
         return connection
 
     def _any_connection(self) -> Connection:
-        for connection in self._connections.values():
-            if connection.is_open:
-                return connection
+        """Open ones first, but those to brokers in doubt last."""
         failures = []
-        for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
+        for address in sorted(self._known_addresses(), key=self._doubted.__contains__):
             try:
-                return self._connected(address)
+                connection = self._connected(address)
             except Disconnected as error:
                 failures.append(str(error))
+            else:
+                self._informant = address
+                return connection
         raise Disconnected("; ".join(failures[:NAMES_SHOWN]))
+
+    def _known_addresses(self) -> list[tuple[str, int]]:
+        opened = [address for address, connection in self._connections.items() if connection.is_open]
+        return [*dict.fromkeys([*opened, *self._addresses.values(), *self._bootstrap])]
+
+    def _doubt_informant(self) -> None:
+        if self._informant is not None:
+            self._doubted.add(self._informant)
+            if self._doubted.issuperset(self._known_addresses()):
+                self._doubted.clear()
 
     def _ask_node(self, node: int, request: Message, version_min: int = 0) -> Any:
         connection = self._connection_to(node) if node != ANY_NODE else self._any_connection()
@@ -477,6 +499,12 @@ class Cluster:
         self._topic_ids[topic.name] = topic.topic_id
         for one in topic.partitions:
             key = topic.name, one.partition_index
+            if topic.topic_id != ZERO_UUID:
+                newest_id, newest_epoch = self._newest_epochs.get(key, (topic.topic_id, -1))
+                if newest_id == topic.topic_id and one.leader_epoch < newest_epoch:
+                    self._doubt_informant()  # it has not heard of the last election
+                    continue
+                self._newest_epochs[key] = topic.topic_id, one.leader_epoch
             if one.leader_id >= 0:
                 self._leaders[key] = one.leader_id, one.leader_epoch
             else:
@@ -493,6 +521,7 @@ class Cluster:
             if not there and patience.waited_ms() >= self.settings.unknown_topic_ms:
                 raise _unknown(target, known.get(target.topic))
             code = ErrorCode.LEADER_NOT_AVAILABLE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._doubt_informant()
             patience.pause(doing, ClientError(error_message(code).rstrip("."), code))
         return self._leaders[key][0]
 
@@ -508,10 +537,6 @@ class Cluster:
             nodes.setdefault(node, []).append((topic, partition))
         return nodes
 
-    def _forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        for key in partitions:
-            self._leaders.pop(key, None)
-
     def _coordinator(self, target: Coordinator, patience: Patience) -> int:
         while target not in self._coordinators:
             answer = self._found_coordinator(target, patience)
@@ -520,6 +545,7 @@ class Cluster:
                 self._addresses[answer.node_id] = answer.host, answer.port
                 self._coordinators[target] = answer.node_id
             elif is_retriable(code):
+                self._doubt_informant()
                 patience.pause(f"finding {target}", refusal("FindCoordinator", code))
             else:
                 raise refusal(f"finding {target}", code, answer.error_message)

@@ -28,6 +28,9 @@ FETCH_BYTES = 4 << 20
 """The default size of a response; a larger first batch still comes whole."""
 WAIT_MS_MAX = 500
 """How long the broker may wait for records before it sends an empty response."""
+LOOK_AGAIN_MS = 5_000
+"""After this time without a record the leader is looked up again: one that is cut off from the others keeps
+what they have, and does not know."""
 BY_NAME_VERSION_MAX = 12
 """From Fetch 13 on requests name topics by their ids."""
 
@@ -91,6 +94,7 @@ class Fetcher:
         self._read_committed = read_committed
         self._fetch_bytes = fetch_bytes
         self._patience = Patience(cluster.settings)
+        self._next_look_ms = LOOK_AGAIN_MS
         self._under_way: tuple[Connection, Pending] | None = None
 
     @property
@@ -104,11 +108,15 @@ class Fetcher:
             if fetched is None:
                 continue
             self._position = fetched.next_offset
-            self._patience.renew()
+            self._renew()
             if self._position < self._end:
                 self._send_ahead()
             yield fetched
-            self._patience.renew()
+            self._renew()
+
+    def _renew(self) -> None:
+        self._patience.renew()
+        self._next_look_ms = LOOK_AGAIN_MS
 
     def _next(self) -> FetchedRecords | None:
         """The next records; None, after a pause, if the same request has to be sent again."""
@@ -142,8 +150,12 @@ class Fetcher:
             ) from error
         if next_offset <= self._position:
             # The broker has waited already, so no pause is needed.
-            if self._patience.waited_ms() > self._cluster.settings.patience_ms:
+            waited_ms = self._patience.waited_ms()
+            if waited_ms > self._cluster.settings.patience_ms:
                 raise self._nothing_there(answer)
+            if waited_ms > self._next_look_ms:
+                self._next_look_ms += LOOK_AGAIN_MS
+                self._cluster.failed(self._target, ClientError(f"{self._target} gives nothing"))
             return None
         aborted = answer.aborted_transactions if self._read_committed else None
         return FetchedRecords(

@@ -1,6 +1,6 @@
-"""Record batches on disk, in rooms of which each knows only those before it.
+"""Record batches on disk, in packages. Each package imports only packages that are listed before it.
 
-`config`, `disk`, `checkpoints`, `throttle` and `_reading` serve all; then `log` (a partition and its files),
-`recovery` (what a start finds of it) and `compaction`, which are strangers to each other, and `directories`
-(all partitions and where they lie). Imports `wire` only.
+`config`, `disk`, `checkpoints`, `throttle` and `_reading` serve all; then come `log` (a partition and its
+files), `recovery` (opens a log after a crash) and `compaction`, which do not import each other, and
+`directories` (all partitions and their directories). Imports `wire` only.
 """

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""What a read asks before it hands anything out, of the system and of headers."""
+"""Checks before a read returns a slice: pages in memory, and headers of batches."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString
@@ -37,10 +37,10 @@ cdef uintptr_t _page_bytes = _mmap.PAGESIZE
 
 
 def is_in_memory(mapped, Py_ssize_t position, Py_ssize_t size_bytes):
-    """mincore(2) of a piece of a mapped file: whether all its pages are there to be read; None where that is
-    not to be had. Unlike a read that would not wait it fetches nothing. On a fast disk such a read has its
-    own page fetched, and says that it was there; those in between are not, and each would stop whoever sends
-    them. Costs less than samples."""
+    """mincore(2) for a part of a mapped file: whether all its pages are in memory; None where the system
+    cannot tell. Unlike a read without waiting it loads nothing. On a fast disk such a read loads its own page
+    and reports it as present; the pages between the samples may be missing, and each would stop the sender.
+    Costs less than samples."""
     cdef Py_buffer buffer
     cdef uintptr_t start, end, stop
     cdef unsigned char pages[PAGES_AT_ONCE]
@@ -64,16 +64,16 @@ def is_in_memory(mapped, Py_ssize_t position, Py_ssize_t size_bytes):
 
 
 def hop(bytes window not None, int64_t place, int64_t limit, int64_t offset):
-    """From the batch at `place` on to the first whose last offset is not before `offset`.
+    """Walks from the batch at `place` to the first batch whose last offset is not before `offset`.
 
-    Its place, and its size. Where `window` or `limit` ends first: the place of the batch that begins there,
-    with 0. At a header that gives no length: its place with -1.
+    Returns the position and the size of this batch. Where `window` or `limit` ends first: the position of the
+    next batch, and 0. At a header without a valid length: its position, and -1.
     """
     cdef const uint8_t *content = <const uint8_t *> PyBytes_AsString(window)
     cdef int64_t last = min(limit - 1, <int64_t> len(window) - EXTENT_BYTES)
     cdef int64_t length
     if place < 0:
-        raise ValueError(f"a batch at {place}")
+        raise ValueError(f"the batch position {place} is negative")
     while place <= last:
         length = batch_length(content + place)
         if length <= 0:
@@ -85,8 +85,8 @@ def hop(bytes window not None, int64_t place, int64_t limit, int64_t offset):
 
 
 cdef bint _reaches(int64_t base_offset, int64_t last_offset_delta, int64_t offset) noexcept:
-    """Whether the sum of the first two is not before the third, though damage may say a sum that no int64
-    holds: their distances always fit."""
+    """Whether base offset plus delta is not before `offset`. In a damaged header the sum may overflow an
+    int64; the difference always fits."""
     cdef uint64_t base = <uint64_t> base_offset, wanted = <uint64_t> offset
     if base_offset >= offset:
         return last_offset_delta >= 0 or base - wanted >= <uint64_t> -last_offset_delta

@@ -1,16 +1,16 @@
-"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, the mark of a clean
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, the file of a clean
 shutdown.
 
 `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint`,
 `cleaner-offset-checkpoint` (one line each "topic partition offset") and `leader-epoch-checkpoint` ("epoch
-offset") open with a version line, 0, and a line with the number of entries. Written beside and renamed,
-so that a crash leaves the old file or the new one. A file that is damaged is passed over and told of:
-everything in them can be found again from the logs.
+offset") begin with a version line, 0, and a line with the number of entries. A new file is written under
+another name and renamed, so that a crash leaves the old file or the new one. A damaged file is ignored and
+reported: its content can be found again in the logs.
 
-The last line ends with a checksum of all before it, where Kafka does not look: 32 blanks, a tab for each bit
-of the CRC-32C that is set and a space for each that is not, the lowest first. (Kafka splits these lines at
-white space and drops what is empty at their end.) A file without, as Kafka writes it, is believed; one
-without entries has no such line, and nothing to protect.
+The last line ends with a checksum of all bytes before it: 32 blanks, a tab for each set bit of the CRC-32C
+and a space for each other bit, the lowest bit first. (Kafka splits these lines at white space and drops empty
+fields at the end.) A file without a checksum, as Kafka writes it, is accepted. A file without entries has no
+last line and no checksum.
 """
 
 import base64
@@ -30,7 +30,7 @@ PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 UNKNOWN_BROKER_EPOCH = -1
-"""Of a node alone, which has no broker epoch, and where none is known."""
+"""For a single node, which has no broker epoch, and for an unknown one."""
 
 _Facts = TypeVar("_Facts")
 _SET, _NOT_SET = b"\t "
@@ -75,7 +75,7 @@ def write_offsets(disk: Disk, path: str, offsets: dict[tuple[str, int], int]) ->
 
 
 def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
-    """Read one back; empty when there is none, None when it is damaged."""
+    """Read a checkpoint; empty when there is no file, None when the file is damaged."""
     try:
         entries = decode_lines(read_file(disk, path))
         if entries is None:
@@ -96,7 +96,7 @@ def write_facts(disk: Disk, path: str, facts: Mapping[tuple[str, int], tuple[int
 def read_facts(
     disk: Disk, path: str, of_numbers: Callable[..., _Facts]
 ) -> dict[tuple[str, int], _Facts] | None:
-    """Read one back; empty when there is none, None when it is damaged."""
+    """Read a checkpoint; empty when there is no file, None when the file is damaged."""
     try:
         entries = decode_lines(read_file(disk, path))
         if entries is None:
@@ -132,8 +132,8 @@ def write_partition_metadata(
 ) -> None:
     """Write the 16 bytes of a topic id as Kafka does: unpadded, URL-safe base64.
 
-    Not synced: the cluster's metadata knows the id too, and a topic may have ten thousand of these files.
-    In a new directory there is nothing to replace: half a file says as much as none.
+    Not synced: the cluster's metadata has the id too, and a topic may have ten thousand of these files. In a
+    new directory there is no old file to protect: half a file has the same effect as none.
     """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
     content = sealed(f"version: 0\ntopic_id: {text}".encode())
@@ -148,7 +148,7 @@ def write_partition_metadata(
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id of a partition's directory, None when it has none or it is damaged."""
+    """The topic id in a partition's directory; None when the file is missing or damaged."""
     try:
         content = unsealed(read_file(disk, path))
     except FileNotFoundError:
@@ -171,10 +171,10 @@ def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = UNKNOWN
 
 
 def previous_broker_epoch(disk: Disk, directories: Iterable[str]) -> int:
-    """The epoch with which the broker of these directories, all of its `log.dirs`, has stopped cleanly;
-    `UNKNOWN_BROKER_EPOCH` if it has not stopped cleanly in each, or not with the same epoch in all.
+    """The broker epoch of the last clean stop; `directories` are all `log.dirs` of the broker.
+    `UNKNOWN_BROKER_EPOCH` if the stop was not clean in each directory, or the epochs differ.
 
-    To be read before the start takes the marks away.
+    To be read before the start removes the files.
     Source: Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles.
     """
     epochs = {_broker_epoch(disk, directory) for directory in directories}
@@ -193,9 +193,7 @@ def _broker_epoch(disk: Disk, directory: str) -> int:
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> bool:
-    """Whether the last stop was a clean one. The mark is gone afterwards, for good, before anything is
-    written.
-    """
+    """Whether the last stop was clean. Removes the file durably, before anything else is written."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not disk.exists(path):
         return False

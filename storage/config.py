@@ -11,14 +11,14 @@ from typing import Any, Self
 from odradek.wire.compression import Compression, compression_named
 
 CLEANING_STEP_BYTES = 65_536
-"""A few milliseconds of compaction, when it has to be done between requests."""
+"""Work of a few milliseconds, for compaction between requests."""
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LogConfig:
-    """What storage needs to know of a topic. Sizes in bytes, times in milliseconds, -1 is no limit."""
+    """The settings of a topic that storage uses. Sizes in bytes, times in milliseconds, -1 is no limit."""
 
     cleanup_policy: frozenset[str] = field(default_factory=lambda: frozenset({"delete"}))
     """Any of `delete` and `compact`; empty keeps everything (KIP-1190)."""
@@ -57,8 +57,8 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """How long a segment may be the active one: no longer than its records may wait for compaction, as in
-        `LogConfig.maxSegmentMs`.
+        """The longest time for which a segment is active: its records must not wait too long for compaction.
+        As `LogConfig.maxSegmentMs`.
         """
         if self.is_compacted and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
@@ -70,7 +70,7 @@ class LogConfig:
 
     @property
     def codec(self) -> Compression | None:
-        """In which batches are stored; None is the one in which they came."""
+        """The codec of stored batches; None keeps the producer's codec."""
         if self.compression_type == "producer":
             return None
         if self.compression_type == "uncompressed":
@@ -79,7 +79,7 @@ class LogConfig:
 
     @property
     def codec_level(self) -> int | None:
-        """How hard that codec tries; None where it has no levels."""
+        """The compression level; None where the codec has no levels."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -89,8 +89,8 @@ class LogConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """From parsed values by Kafka's names (`"segment.bytes"`); names that storage has no use for are
-        passed over.
+        """From parsed values by Kafka's names (`"segment.bytes"`); names that storage does not use are
+        ignored.
 
         `cleanup.policy` may be a collection of names or their comma-separated text.
         """

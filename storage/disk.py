@@ -1,8 +1,7 @@
-"""The disk as an argument: two Protocols, and the one that is a real file system.
+"""The disk as an argument: the Protocols `Disk` and `File`, and the real file system.
 
-Everything in storage reaches files through `Disk` and `File`, so that tests can hand in a disk that loses
-power, runs full or writes short. Paths are plain strings with `/`. Every method may raise `OSError`; nothing
-else.
+All modules of storage use files through `Disk` and `File`, so that tests can use a disk that loses power, is
+full or writes short. Paths are plain strings with `/`. Every method may raise `OSError` and no other error.
 
 A mapping is read-only and is never longer than what was written: a full disk under a writable sparse
 mapping, or a mapped file that shrinks, is a SIGBUS, which Python cannot catch.
@@ -22,16 +21,16 @@ from odradek.storage._reading import is_in_memory
 Buffer = bytes | bytearray | memoryview
 
 CAN_TELL_WAITS = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
-"""Linux has a read that fails where it would have to wait."""
+"""The flag of Linux for a read that fails instead of waiting."""
 SAMPLE_EVERY_BYTES = 65_536
-"""Half of what Linux reads ahead by default, for where only samples tell what is in memory."""
+"""The distance of samples of pages: half of the default read-ahead of Linux."""
 LOAD_BYTES = 1_048_576
 FIRST_LINUX_WITH_ERRORS_OF_SYNCFS = (5, 8)
 
 CAN_FORGET = hasattr(os, "posix_fadvise") and hasattr(os, "sched_yield")
 FORGOTTEN_BYTES = 256 * 1024
-"""Of a file that is forgotten so much leaves memory at once. The pages of 64 MB take a core for 4 ms, and who
-shares it, as the event loop may, gets it back when Linux's slice of 3 ms is over."""
+"""Bytes of a file that `forget` frees with one call. To free 64 MB takes a core for 4 ms; the event loop, if
+it shares the core, continues after Linux's time slice of 3 ms."""
 
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
@@ -39,12 +38,12 @@ FALLOC_FL_KEEP_SIZE = 1
 
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, or as much of it as this process may have."""
+"""The disk or the quota of this process is full."""
 
 
 class SyncFailed(OSError):
-    """The disk did not take what had been written. Nobody knows what it has of it, and it will not be tried
-    again: the kernel takes the pages for clean (`fsync` of Linux).
+    """A sync failed. It is not known which bytes the disk has, and another sync would not write them: the
+    kernel marks the pages as clean (`fsync` of Linux).
     """
 
 
@@ -56,22 +55,22 @@ class File(Protocol):
         ...
 
     def read_now(self, position: int, size_bytes: int) -> Buffer | None:
-        """As `read`, but None where that would have to wait for the device."""
+        """As `read`, but None if that would wait for the device."""
         ...
 
     def is_resident(self, position: int, size_bytes: int) -> bool:
-        """Whether the system has this stretch in memory. Of what is not mapped only samples tell."""
+        """Whether the system has this range in memory; for a file that is not mapped, by samples."""
         ...
 
     def load(self, position: int, size_bytes: int) -> None:
-        """Have the system take this stretch into memory, and begin with as much behind it. Waits for the
+        """Load this range into the system's memory, and begin to load the same size after it. Waits for the
         device: for a worker thread.
         """
         ...
 
     def write(self, position: int, parts: Sequence[Buffer]) -> int:
-        """Write the parts one after the other; returns how many bytes were taken, which may be fewer than
-        given.
+        """Write the parts one after the other; returns the number of bytes written, which may be less than
+        their size.
         """
         ...
 
@@ -80,11 +79,11 @@ class File(Protocol):
     def truncate(self, size_bytes: int) -> None: ...
 
     def reserve(self, size_bytes: int) -> None:
-        """Set room aside for the first `size_bytes`; the size stays. `truncate` gives it back."""
+        """Reserve space for the first `size_bytes`; the size of the file stays. `truncate` frees it."""
         ...
 
     def sync(self) -> None:
-        """Return when the content, and the size that is needed to read it, will survive a loss of power."""
+        """Return when the content, and the size needed to read it, will survive a loss of power."""
         ...
 
     def map(self, size_bytes: int) -> memoryview:
@@ -116,22 +115,21 @@ class Disk(Protocol):
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def make_directory(self, path: str) -> bool:
-        """Make it and its parents; no error when it is there. Whether it was not."""
+        """Make a directory and its parents; no error if it exists. Returns whether it is new."""
         ...
 
     def forget(self, path: str) -> None:
-        """Free the memory that has a file's content, before it is removed; no error when that cannot be.
-
-        Who still reads it finds it on the disk. What the disk does not have is written first.
+        """Free the memory of a file's content, before the file is removed; no error if that is not possible.
+        Later reads come from the disk. Bytes that the disk does not have are written first.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error when it is gone already."""
+        """Remove a file; no error if it does not exist."""
         ...
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory; no error when it is gone already."""
+        """Remove an empty directory; no error if it does not exist."""
         ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -139,19 +137,19 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def sync_file_system(self, path: str) -> None:
-        """Return when all that was written to the file system of `path`, names too, will survive a loss of
-        power. `OSError` also where that cannot be told.
+        """Return when all data and names written to the file system of `path` will survive a loss of power.
+        `OSError` also where the system does not report success.
         """
         ...
 
     def lock(self, path: str) -> Lock:
-        """Take a file for this process alone; `BlockingIOError` when another has it."""
+        """Lock a file for this process; `BlockingIOError` if another process has the lock."""
         ...
 
 
 def write_all(file: File, position: int, parts: Sequence[Buffer], size_bytes: int) -> None:
-    """Write all of `parts` (`size_bytes` together), going on after a short write. A write of nothing is a
-    full disk.
+    """Write all of `parts` (`size_bytes` together), continuing after a short write. A write of 0 bytes counts
+    as a full disk.
     """
     written = file.write(position, parts)
     if written < size_bytes:
@@ -159,7 +157,7 @@ def write_all(file: File, position: int, parts: Sequence[Buffer], size_bytes: in
 
 
 def write_rest(file: File, position: int, parts: Sequence[Buffer], size_bytes: int, written: int) -> None:
-    """Go on where a write has taken `written` bytes only."""
+    """Continue after a write that took only `written` bytes."""
     while written < size_bytes:
         rest = parts_after(parts, written)
         more = file.write(position + written, rest)
@@ -183,7 +181,7 @@ def parts_after(parts: Sequence[Buffer], skip_bytes: int) -> list[Buffer]:
 
 
 def sync_file(file: File, path: str) -> None:
-    """Sync a file that is at `path`; `SyncFailed` instead of whatever `OSError` that raises."""
+    """Sync the file at `path`; any `OSError` becomes `SyncFailed`."""
     try:
         file.sync()
     except OSError as error:
@@ -203,7 +201,7 @@ def replace_file(disk: Disk, path: str, content: bytes, *, sync: bool = True) ->
     """Put `content` at `path` so that a crash leaves the old content or the new, whole (as Kafka's
     checkpoints do).
 
-    Without `sync` only a crash of the process is survived; a loss of power may leave anything.
+    Without `sync` the content survives only a crash of the process; a loss of power may leave any bytes.
     """
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
@@ -221,7 +219,7 @@ def replace_file(disk: Disk, path: str, content: bytes, *, sync: bool = True) ->
 
 
 class OsFile:
-    """A file descriptor with positions: no seek, so that threads may share it."""
+    """A file descriptor, used with positions: no seek, so that threads may share it."""
 
     __slots__ = ("_descriptor", "_mapped", "_tells_waits")
 
@@ -233,7 +231,7 @@ class OsFile:
     def read(self, position: int, size_bytes: int) -> bytes:
         data = os.pread(self._descriptor, size_bytes, position)
         if 0 < len(data) < size_bytes:
-            # One call moves at most 2 GiB, and signals may cut it: ask until there is nothing more.
+            # One call reads at most 2 GiB, and a signal may cut it: repeat until the end.
             pieces = [data]
             got = len(data)
             while got < size_bytes and (more := os.pread(self._descriptor, size_bytes - got, position + got)):
@@ -249,7 +247,7 @@ class OsFile:
             if taken == size_bytes:
                 return buffer
             if self._tells_waits:
-                # What is missing is not in memory, or it is behind the end of the file: `read` knows.
+                # The missing bytes are not in memory or after the end of the file: only `read` can tell.
                 return None
         return self.read(position, size_bytes)
 
@@ -259,7 +257,7 @@ class OsFile:
             if answer is not None:
                 return answer
         sample = bytearray(1)
-        # The last one, too: what is read ahead may end, or still be on its way, anywhere before it.
+        # The last page, too: read-ahead may have stopped, or be under way, before it.
         for place in (*range(position, position + size_bytes, SAMPLE_EVERY_BYTES), position + size_bytes - 1):
             if not self._tells_waits:
                 break
@@ -268,7 +266,7 @@ class OsFile:
         return True
 
     def _take_now(self, buffer: bytearray, position: int) -> int:
-        """Fills `buffer` as far as that needs no waiting; returns how many bytes that are."""
+        """Fill `buffer` as far as possible without waiting; returns the number of bytes."""
         try:
             return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -276,7 +274,7 @@ class OsFile:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                 raise
-            # This file system has no answer to the question.
+            # This file system does not support the flag.
             self._tells_waits = False
             return 0
 
@@ -323,7 +321,7 @@ class OsFile:
             self._mapped = memoryview(mmap.mmap(self._descriptor, size_bytes, prot=mmap.PROT_READ))
             return self._mapped
         except ValueError as error:
-            # The file is shorter than what was written to it: somebody has cut it.
+            # The file is shorter than the bytes written to it: another process has cut it.
             raise OSError(errno.EIO, str(error)) from error
 
     def close(self) -> None:
@@ -333,20 +331,20 @@ class OsFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A segment that goes while another thread reads its file leaves it open.
+        # A segment that is removed while another thread reads its file leaves it open.
         self.close()
 
 
 _nothing = -1
-"""The null device, to be written to, once it is needed."""
+"""The descriptor of the null device, opened at first use."""
 _can_throw_away = hasattr(os, "sendfile")
 
 
 def _wait_for(descriptor: int, position: int, size_bytes: int) -> int:
-    """Return when some bytes of a file are in the system's memory; how many, 0 at its end.
+    """Wait until some bytes of a file are in the system's memory; returns their number, 0 at the end.
 
-    They are sent to the null device, which takes the pages and looks at none: less than a tenth of the
-    processor time of a read that copies them.
+    They are sent to the null device, which does not touch the pages: less than a tenth of the processor time
+    of a read that copies them.
     """
     global _nothing, _can_throw_away
     if _can_throw_away:
@@ -357,17 +355,17 @@ def _wait_for(descriptor: int, position: int, size_bytes: int) -> int:
         except OSError as error:
             if error.errno == errno.EIO:
                 raise
-            # Not Linux, or a file system whose pages cannot be handed on.
+            # Not Linux, or a file system without sendfile.
             _can_throw_away = False
     return len(os.pread(descriptor, size_bytes, position))
 
 
 @cache
 def _read_ahead_bytes(device: int) -> int:
-    """How much Linux reads ahead of who reads in order; 0 where that cannot be told.
+    """The read-ahead of Linux for sequential reads in bytes; 0 if it is not known.
 
-    Where it is more than what is wanted, that is left to it: pages that come in at a request of their own
-    (WILLNEED) are single ones, and cost ten times as much as the large ones of its own reading.
+    If it is larger than the wanted range, no request of our own is made: WILLNEED loads single pages, which
+    cost ten times as much as the large pages of the read-ahead.
     """
     try:
         with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb") as file:
@@ -385,10 +383,10 @@ def _sync_data(descriptor: int) -> None:
 
 
 def _reserve(descriptor: int, size_bytes: int) -> None:
-    """fallocate(2) with FALLOC_FL_KEEP_SIZE. Python has posix_fallocate only, which makes the file longer:
-    what follows the records would then have to be told from them.
+    """fallocate(2) with FALLOC_FL_KEEP_SIZE. Python has only posix_fallocate, which makes the file longer:
+    the space after the records would look like content.
     """
-    import ctypes  # few topics ask for it
+    import ctypes  # few topics use it
 
     libc = ctypes.CDLL(None, use_errno=True)
     fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
@@ -484,7 +482,7 @@ class OsDisk:
             os.close(descriptor)
 
     def sync_file_system(self, path: str) -> None:
-        import ctypes  # Python has os.sync only, which tells no error
+        import ctypes  # Python has only os.sync, which reports no error
         import platform
 
         version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
@@ -500,8 +498,7 @@ class OsDisk:
     def lock(self, path: str) -> OsLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # flock tells two brokers of one process apart; lockf is what a Java broker on the
-            # same directory sees.
+            # flock separates two brokers of one process; a Java broker on the same directory uses lockf.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

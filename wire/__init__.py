@@ -1,1 +1,1 @@
-"""Bytes to messages and back: schemas, record batches, error codes. Imports no layer."""
+"""Bytes to messages and back: schemas, record batches, error codes. Imports no other layer."""

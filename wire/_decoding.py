@@ -1,7 +1,7 @@
 """Writes the source of decoders; `wire/codec.py` compiles it.
 
-A run gathers neighbouring fields of fixed width, the length prefix that ends it included, into one
-`unpack_from`. Lengths are checked against the bytes left before anything is made from them.
+A run combines neighbouring fields of fixed width, with a length prefix at its end, into one `unpack_from`.
+Lengths are checked against the remaining bytes before objects are made.
 """
 
 import struct
@@ -32,8 +32,8 @@ from odradek.wire.schema import (
 STRING_SIZE_MAX = 0x7FFF
 
 ITEMS_MAX = 1_000_000
-"""Objects in all arrays of one message. A frame of 100 MB could hold thirty million of the smallest structs,
-for 4 GB of memory; no client comes near to this number, whose worst case is below 200 MB."""
+"""The limit of objects in all arrays of one message. A frame of 100 MB could have thirty million of the
+smallest structs, for 4 GB of memory; with this limit, far above the use of clients, it is below 200 MB."""
 
 
 def write(cls: type[Versioned], version: int) -> tuple[str, dict[str, Any]]:
@@ -81,7 +81,7 @@ class _DecoderWriter(Source):
     # Runs of fixed width.
 
     def flush(self) -> None:
-        """Read what the run has gathered."""
+        """Write the read of the run's fields."""
         if not self.run:
             return
         layout = ">" + "".join(code for code, _ in self.run)
@@ -97,7 +97,7 @@ class _DecoderWriter(Source):
         self.line(f"position += {struct.calcsize(layout)}")
 
     def length(self, code: str, limit: int | None = None) -> str:
-        """Read a length prefix into a fresh name; below zero is null."""
+        """Write the read of a length prefix into a new name; below zero is null."""
         name = self.fresh("length")
         self.run.append(("B" if self.flexible else code, name))
         self.flush()
@@ -152,7 +152,7 @@ class _DecoderWriter(Source):
             least = size_min(item, False, self.version, self.flexible)
             assert least > 0, f"items of {name} may be empty: their count would have no bound"
             with self.block(f"if {count} * {least} > size - position:"):
-                self.malformed(f"{name} says more items than fit in the message")
+                self.malformed(f"{name} has more items than fit in the message")
             if isinstance(item, Primitive) and item.format is not None:
                 self.fixed_items(target, count, item)
             else:
@@ -235,13 +235,14 @@ class _DecoderWriter(Source):
                 self.known_tags(tag, end, tagged, retired)
 
     def known_tags(self, tag: str, end: str, tagged: list[tuple[str, FieldSpec]], retired: list[int]) -> None:
-        """Read the tags of this version, refuse those of other versions (as Kafka does), skip the rest."""
+        """Read the tags of this version, refuse those of other versions (as Kafka does), skip unknown
+        tags."""
         word = "if"
         for field, spec in tagged:
             with self.block(f"{word} {tag} == {spec.tag}:"):
                 self.tagged_value(field, spec)
                 with self.block(f"if position != {end}:"):
-                    self.malformed(f"{spec.name} has not the size that its tag says")
+                    self.malformed(f"{spec.name} does not have the size in its tag")
             word = "elif"
         if retired:
             with self.block(f"{word} {tag} in {tuple(retired)}:"):
@@ -256,7 +257,7 @@ class _DecoderWriter(Source):
     def tagged_value(self, field: str, spec: FieldSpec) -> None:
         nullable = spec.null_allowed_in(self.version)
         if nullable and not isinstance(spec.type, Array | Primitive):
-            # Unlike everywhere else, the marker of a nullable struct is a varint here: 1 present, 0 null.
+            # In a tagged field the marker of a nullable struct is a varint: 1 present, 0 null.
             present = self.fresh("present")
             self.line(f"{present}, position = read_uvarint(buffer, position)")
             with self.block(f"if {present} == 0:"):

@@ -1,7 +1,7 @@
 """Writes the source of encoders; `wire/codec.py` compiles it.
 
-Pieces are gathered in `out` and joined once. Record batches that are large, or that are no buffers at all
-(a storage slice), become a part of their own, so that a fetch copies no records.
+Byte strings are gathered in `out` and joined once. Large record batches, and those that are no buffers (a
+storage slice), become a part of their own, so that a fetch copies no records.
 """
 
 import struct
@@ -13,7 +13,7 @@ from odradek.wire._source import SHORT_UVARINTS, Source, is_tagged, uvarint
 from odradek.wire.schema import RECORDS, STRING, UUID, Array, FieldSpec, Primitive, Versioned, fields_of
 
 COPIED_RECORDS_SIZE_MAX = 1024
-"""Up to here copying a batch into the part before it is cheaper than one more buffer in the write."""
+"""Up to this size a copy of a batch is cheaper than one more buffer in the write."""
 
 
 def write(cls: type[Versioned], version: int) -> tuple[str, dict[str, Any]]:
@@ -22,7 +22,7 @@ def write(cls: type[Versioned], version: int) -> tuple[str, dict[str, Any]]:
 
 
 def string_length(length: int) -> bytes:
-    """The compact prefix of a string, which may be no longer than in the older encoding."""
+    """The compact prefix of a string, whose length has the limit of the older encoding."""
     if length > 0x7FFF:
         raise ValueError(f"a string of {length} bytes is too long")
     return uvarint(length + 1)
@@ -69,7 +69,7 @@ class _EncoderWriter(Source):
     # Runs of fixed width; a piece without expression is a zero byte.
 
     def flush(self) -> None:
-        """Write what the run has gathered."""
+        """Write the fields of the run."""
         if not self.run:
             return
         layout = ">" + "".join(code for code, _ in self.run)
@@ -82,7 +82,7 @@ class _EncoderWriter(Source):
         self.line(f"{self.append}({pack}({', '.join(values)}))")
 
     def length(self, code: str, length: str) -> None:
-        """Write the length prefix of something that is not null."""
+        """Write the length prefix of a value other than null."""
         if self.flexible:
             self.flush()
             long = f"string_length({length})" if code == "h" else f"uvarint({length} + 1)"
@@ -91,7 +91,7 @@ class _EncoderWriter(Source):
             self.run.append((code, length))
 
     def null(self, code: str, name: str, nullable: bool) -> None:
-        """The branch for None; what a null looks like is a length of -1, compact 0."""
+        """The branch for None: null is a length of -1, compact 0."""
         with self.block("else:"):
             if not nullable:
                 self.line(f"raise not_null({name!r})")
@@ -108,7 +108,7 @@ class _EncoderWriter(Source):
         elif not isinstance(wire_type, Primitive):
             self.nullable_struct(source, wire_type) if nullable else self.struct(source, wire_type)
         elif wire_type is UUID:
-            # A wrong length would be padded or cut by struct.
+            # struct would pad or cut a wrong length.
             self.flush()
             value = self.fresh("uuid")
             self.line(f"{value} = {source}")
@@ -241,7 +241,7 @@ class _EncoderWriter(Source):
         self.append = f"{inner}.append"
         nullable = spec.null_allowed_in(self.version)
         if nullable and not isinstance(spec.type, Array | Primitive):
-            # Unlike everywhere else, the marker of a nullable struct is a varint here: 1 present, 0 null.
+            # In a tagged field the marker of a nullable struct is a varint: 1 present, 0 null.
             with self.block(f"if {field} is None:"):
                 self.line(f"{self.append}(b'\\0')")
             with self.block("else:"):

@@ -1,9 +1,10 @@
-"""The hot part of `records`: headers, checksums and records of batches, read and written."""
+"""The compiled part of `records`: reading and writing of headers, checksums and records of batches."""
 
 from odradek.wire.record_layout import Buffer, Record, RecordTable
 
 class BatchHeader:
-    """The first 61 bytes of a batch; `size_bytes` is that of the whole batch, 12 leading bytes included."""
+    """The first 61 bytes of a batch; `size_bytes` is the size of the whole batch, with the 12 leading
+    bytes."""
 
     base_offset: int
     size_bytes: int
@@ -36,17 +37,17 @@ class BatchHeader:
     ) -> None: ...
     @property
     def compression(self) -> int:
-        """A `Compression`, or 5 to 7, which no client writes and `validate_header` refuses."""
+        """A `Compression`, or 5 to 7, which are undefined and refused by `validate_header`."""
     @property
     def is_transactional(self) -> bool: ...
     @property
     def is_control(self) -> bool: ...
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether every record's timestamp is `max_timestamp`, whatever its own delta says."""
+        """Whether every record's timestamp is `max_timestamp`; its own delta is ignored."""
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones (KIP-534)."""
+        """The time at which compaction may drop this batch's tombstones (KIP-534)."""
     @property
     def last_offset(self) -> int: ...
     @property
@@ -57,27 +58,27 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; refuses with CORRUPT_MESSAGE."""
 
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Refuse with CORRUPT_MESSAGE a batch whose CRC-32C does not fit its bytes, or that is not all there."""
+    """Refuse with CORRUPT_MESSAGE a batch with a wrong CRC-32C, or an incomplete one."""
 
 def read_client_batch(
     buffer: Buffer, position: int, size_bytes: int, produce_version: int = ...
 ) -> BatchHeader:
-    """The header of the one v2 batch that a client sent in these bytes; checksum and header are checked."""
+    """The checked header of a client's v2 batch, which has to fill these bytes."""
 
 def survey_if_sound(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool] | None:
-    """`survey_records`, or None instead of a refusal, which may take plain Python long to find out."""
+    """`survey_records`, or None instead of a refusal, whose reason plain Python may need long to find."""
 
 def survey_records(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool]:
-    """The least and the greatest timestamp, and whether a key is missing; refuses with INVALID_RECORD."""
+    """The earliest and the latest timestamp, and whether a key is missing; refuses with INVALID_RECORD."""
 
 def scan_records(data: Buffer, record_count: int, base_offset: int, base_timestamp: int) -> RecordTable:
-    """The table of the `record_count` records that `data` has to consist of, or INVALID_RECORD."""
+    """The table of the `record_count` records in `data`; refuses with INVALID_RECORD."""
 
 def read_records(data: bytes, header: BatchHeader) -> list[Record]:
-    """The records that the records section `data` of a batch consists of; refuses as `scan_records`."""
+    """The records in the records section `data` of a batch; refuses as `scan_records`."""
 
 def build_keyed_batch(
     rows: list[tuple[bytes, bytes | None, int]], producer_id: int = -1, producer_epoch: int = -1
 ) -> bytes:
-    """What a coordinator writes: `build_batch` of records from offset 0 on, each a key, a value (None
-    deletes) and a timestamp; at least one. With a producer it is a part of that one's transaction."""
+    """A coordinator's batch: as `build_batch` of at least one record from offset 0 on, each a key, a value
+    (None deletes) and a timestamp. With a producer it is a part of the producer's transaction."""

@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The hot part of `records`: headers, checksums and records of batches, read and written.
+"""The compiled part of `records`: reading and writing of headers, checksums and records of batches.
 
-Only what is sound is recognised here. At the first doubt the bytes go to `record_refusals`, which says why
-they are refused: this file needs no code and no text.
+It only recognises sound bytes. Other bytes go to `record_refusals`, which has the error codes and texts.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -85,7 +84,8 @@ cdef bint _crc_in_hardware = has_crc32c()
 
 
 cdef class BatchHeader:
-    """The first 61 bytes of a batch; `size_bytes` is that of the whole batch, 12 leading bytes included."""
+    """The first 61 bytes of a batch; `size_bytes` is the size of the whole batch, with the 12 leading
+    bytes."""
 
     cdef public int64_t base_offset
     cdef public int64_t size_bytes
@@ -133,7 +133,7 @@ cdef class BatchHeader:
 
     @property
     def compression(self):
-        """A `Compression`, or 5 to 7, which no client writes and `validate_header` refuses."""
+        """A `Compression`, or 5 to 7, which are undefined and refused by `validate_header`."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -146,12 +146,13 @@ cdef class BatchHeader:
 
     @property
     def uses_log_append_time(self):
-        """Whether every record's timestamp is `max_timestamp`, whatever its own delta says."""
+        """Whether every record's timestamp is `max_timestamp`; its own delta is ignored."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def delete_horizon_ms(self):
-        """When compaction may drop this batch's tombstones (KIP-534); it is kept as the base timestamp."""
+        """The time at which compaction may drop this batch's tombstones (KIP-534), in the field of the base
+        timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -232,7 +233,8 @@ cdef BatchHeader _parse_header(const uint8_t *start):
 def read_batch_header(object buffer, Py_ssize_t position=0):
     """The header at `position`; the 61 bytes suffice, the rest of the batch need not be in `buffer`.
 
-    Refuses with CORRUPT_MESSAGE what is too short, has another magic than 2, or a size below its own header.
+    Refuses with CORRUPT_MESSAGE a header that is too short, has another magic than 2, or a size below its
+    own.
     """
     cdef Py_buffer view
     cdef BatchHeader header = None
@@ -257,7 +259,7 @@ cdef bint _crc_fits(object buffer, const Py_buffer *view, Py_ssize_t position, B
 
 
 def verify_crc(object buffer, Py_ssize_t position, BatchHeader header not None):
-    """Refuse with CORRUPT_MESSAGE a batch whose CRC-32C does not fit its bytes, or that is not all there."""
+    """Refuse with CORRUPT_MESSAGE a batch with a wrong CRC-32C, or an incomplete one."""
     cdef Py_buffer view
     cdef bint sound = False
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -273,10 +275,10 @@ def verify_crc(object buffer, Py_ssize_t position, BatchHeader header not None):
 def read_client_batch(
     object buffer, Py_ssize_t position, Py_ssize_t size_bytes, int produce_version=LATEST_PRODUCE_VERSION
 ):
-    """The header of the one v2 batch that a client sent in the `size_bytes` bytes from `position` on.
+    """The header of a client's v2 batch, which has to fill the `size_bytes` bytes from `position` on.
 
-    Refuses as `read_batch_header`, `verify_crc` and `validate_header` do, and with INVALID_RECORD what
-    follows the batch: from Produce version 3 on a partition gets one batch. No record is looked at.
+    Refuses as `read_batch_header`, `verify_crc` and `validate_header` do, and with INVALID_RECORD bytes after
+    the batch: from Produce version 3 on a partition gets one batch. Records are not read.
     """
     cdef Py_buffer view
     cdef BatchHeader header = None
@@ -305,7 +307,7 @@ def read_client_batch(
 
 
 cdef bint _client_may_send(BatchHeader header, int produce_version):
-    """`record_refusals.validate_header`, as a yes or no."""
+    """`record_refusals.validate_header`, as a bool."""
     cdef int64_t attributes = header.attributes
     if attributes & (LOG_APPEND_TIME | CONTROL | DELETE_HORIZON):
         return False
@@ -330,7 +332,8 @@ cdef inline bint _scan_one(
     int64_t base_timestamp,
     int64_t *row,
 ) noexcept nogil:
-    """Read the record at `at` into the seven columns of `row` and go behind it; whether it is sound."""
+    """Read the record at `at` into the seven columns of `row`, and move after it; returns whether it is
+    sound."""
     cdef walked_record record
     if not walk_record(at[0], end, &record):
         return False
@@ -353,7 +356,7 @@ cdef bint _scan(
     int64_t base_timestamp,
     int64_t *columns,
 ) noexcept nogil:
-    """Fill in the columns, `count` numbers each; whether all of it is sound."""
+    """Fill in the columns, `count` numbers each; returns whether all records are sound."""
     cdef const uint8_t *at = data
     cdef int64_t cells[COLUMNS]
     cdef Py_ssize_t row, column
@@ -374,7 +377,7 @@ cdef struct Survey:
 cdef bint _survey(
     const uint8_t *data, Py_ssize_t size, Py_ssize_t count, int64_t base_timestamp, Survey *survey
 ) noexcept nogil:
-    """Fill in the survey; whether all of it is sound."""
+    """Fill in the survey; returns whether all records are sound."""
     cdef const uint8_t *at = data
     cdef int64_t cells[COLUMNS]
     cdef Py_ssize_t row
@@ -393,8 +396,8 @@ cdef bint _survey(
 
 
 def survey_if_sound(object data, object record_count, object base_timestamp):
-    """`survey_records`, or None instead of a refusal, which may take plain Python long to find out. Nothing
-    is kept of the records, whatever their number."""
+    """`survey_records`, or None instead of a refusal, whose reason plain Python may need long to find. It
+    needs no memory for the records."""
     cdef Py_buffer view
     cdef Survey survey
     cdef bint sound
@@ -408,11 +411,11 @@ def survey_if_sound(object data, object record_count, object base_timestamp):
 
 
 def survey_records(object data, object record_count, object base_timestamp):
-    """What a broker must know of the records that `data` consists of before it takes them: the least and the
-    greatest timestamp, and whether a key is missing.
+    """The facts of the records in `data` that a broker checks before an append: the earliest and the latest
+    timestamp, and whether a key is missing.
 
-    Refuses with INVALID_RECORD what `scan_records` refuses, no records, and offsets that do not count up
-    from 0.
+    Refuses with INVALID_RECORD all that `scan_records` refuses, an empty batch, and offsets that do not count
+    up from 0.
     """
     survey = survey_if_sound(data, record_count, base_timestamp)
     if survey is None:
@@ -421,10 +424,10 @@ def survey_records(object data, object record_count, object base_timestamp):
 
 
 def scan_records(object data, object record_count, object base_offset, object base_timestamp):
-    """The table of the `record_count` records that `data` has to consist of, or INVALID_RECORD.
+    """The table of the `record_count` records in `data`; refuses with INVALID_RECORD.
 
-    Every number and length is checked, headers included: what this lets pass, any client can read. The
-    columns are memoryviews of one block of memory.
+    Every number and length is checked, also of headers: any client can read accepted records. The columns are
+    memoryviews of one block of memory.
     """
     cdef Py_buffer view
     cdef bytes cells
@@ -438,7 +441,7 @@ def scan_records(object data, object record_count, object base_offset, object ba
         if 0 <= count <= view.len // RECORD_BYTES_MIN:
             cells = PyBytes_FromStringAndSize(NULL, count * COLUMNS * sizeof(int64_t))
             columns = <int64_t *> PyBytes_AsString(cells)
-            # Of a batch of many megabytes it takes a while: let the others run.
+            # Releases the GIL, since many megabytes take a while.
             with nogil:
                 sound = _scan(<const uint8_t *> view.buf, view.len, count, offset, timestamp, columns)
     finally:
@@ -450,7 +453,7 @@ def scan_records(object data, object record_count, object base_offset, object ba
 
 
 def read_records(bytes data not None, BatchHeader header not None):
-    """The records that the records section `data` of a batch consists of; refuses as `scan_records`."""
+    """The records in the records section `data` of a batch; refuses as `scan_records`."""
     cdef int64_t one_row[COLUMNS]  # a batch of one record, which a slow producer sends, needs no memory
     cdef int64_t *columns = one_row
     cdef int64_t count = header.record_count
@@ -501,7 +504,7 @@ cdef object _bytes_at(const uint8_t *start, int64_t size):
 
 
 cdef tuple _headers_at(const uint8_t *start, const uint8_t *end):
-    """Names and values of the headers of a record that was found sound."""
+    """Names and values of the headers of a sound record."""
     cdef walk_cursor cursor
     cdef int64_t size, i
     cdef object name
@@ -519,8 +522,8 @@ cdef tuple _headers_at(const uint8_t *start, const uint8_t *end):
 
 
 def build_keyed_batch(list rows not None, int64_t producer_id=-1, int64_t producer_epoch=-1):
-    """What a coordinator writes: `build_batch` of records from offset 0 on, each a key, a value (None
-    deletes) and a timestamp; at least one. With a producer it is a part of that one's transaction."""
+    """A coordinator's batch: as `build_batch` of at least one record from offset 0 on, each a key, a value
+    (None deletes) and a timestamp. With a producer it is a part of the producer's transaction."""
     cdef Py_ssize_t count = len(rows)
     cdef Py_ssize_t size_bytes = HEADER_SIZE_BYTES
     cdef Py_ssize_t offset
@@ -545,7 +548,7 @@ def build_keyed_batch(list rows not None, int64_t producer_id=-1, int64_t produc
     start = <uint8_t *> PyBytes_AsString(batch)
     memset(&header, 0, sizeof(header))
     header.size_bytes = size_bytes
-    header.leader_epoch = -1  # the partition's to say
+    header.leader_epoch = -1  # set by the partition
     header.magic = 2
     header.attributes = 0 if producer_id == -1 else TRANSACTIONAL
     header.last_offset_delta = count - 1
@@ -553,7 +556,7 @@ def build_keyed_batch(list rows not None, int64_t producer_id=-1, int64_t produc
     header.max_timestamp = max_timestamp
     header.producer_id = producer_id
     header.producer_epoch = producer_epoch
-    header.base_sequence = -1  # a coordinator numbers none
+    header.base_sequence = -1  # a coordinator has no sequences
     header.record_count = count
     pack_header(start, &header)
     at = start + HEADER_SIZE_BYTES
@@ -577,7 +580,7 @@ def build_keyed_batch(list rows not None, int64_t producer_id=-1, int64_t produc
 
 
 cdef int64_t _body_bytes(bytes key, bytes value, int64_t timestamp_delta, int64_t offset_delta):
-    """Of a record, from its attributes on."""
+    """The size of a record from its attributes on."""
     cdef int64_t size = 2 + _varint_bytes(timestamp_delta) + _varint_bytes(offset_delta)
     size += 1 if key is None else _varint_bytes(len(key)) + len(key)
     size += 1 if value is None else _varint_bytes(len(value)) + len(value)

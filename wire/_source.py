@@ -11,7 +11,7 @@ UVARINT_MAX = 0xFFFFFFFF
 
 
 class Source:
-    """Lines of Python under construction, and the objects that they refer to by name."""
+    """Generated lines of Python, and the objects that they use by name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -34,7 +34,7 @@ class Source:
         return f"{stem}_{self._count}"
 
     def refer(self, stem: str, value: Any) -> str:
-        """A name under which the generated code finds `value`; equal values share one."""
+        """A name for `value` in the generated code; equal values share one."""
         for name, known in self.names.items():
             if known is value or (type(known) is type(value) is bytes and known == value):
                 return name
@@ -78,7 +78,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits, and where it ends; IndexError at the end of the buffer."""
+    """An unsigned varint of at most 32 bits, and its end position; IndexError at the end of the buffer."""
     first = buffer[position]
     return (first, position + 1) if first < 128 else finish_uvarint(buffer, position + 1, first)
 

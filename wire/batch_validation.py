@@ -1,13 +1,12 @@
 """The checks of a client's v2 batch before it is appended to the log.
 
-Promises: the checks of Kafka's `LogValidator` with Kafka's error codes. `validate_header` looks at the header
-alone, `validate_records` at every record inside, for which a compressed batch is decompressed: what is stored
-can be read by every consumer. `validate_batch` is both. Nothing is changed in the batch.
+The checks of Kafka's `LogValidator` with Kafka's error codes. `validate_header` checks only the header,
+`validate_records` every record, after decompression if need be, so that every consumer can read a stored
+batch. `validate_batch` does both. The batch is not changed.
 
-Stricter than Kafka, which would repair or store it: a batch that claims log append time, has a delete
-horizon, is transactional without a producer id, or whose records do not number themselves 0, 1, 2, ... is
-refused. A codec number without a meaning gets UNSUPPORTED_COMPRESSION_TYPE, where Kafka fails with
-UNKNOWN_SERVER_ERROR.
+Stricter than Kafka, which would repair or store it, a batch is refused if it has log append time, a delete
+horizon, a transaction without a producer id, or records without the offset deltas 0, 1, 2, ... An undefined
+codec number gets UNSUPPORTED_COMPRESSION_TYPE, where Kafka fails with UNKNOWN_SERVER_ERROR.
 """
 
 from collections.abc import Sequence
@@ -40,8 +39,8 @@ __all__ = [
 
 UNLIMITED_MS = 2**63 - 1
 RECORD_ERRORS_MAX = 2000
-"""So many records of a batch are named in its refusal. Kafka names all: a megabyte may have an answer of ten,
-which takes half a second. A producer's usual 16 KiB have no more than these."""
+"""The limit of records that a refusal lists. Kafka lists all: for a batch of a megabyte the response may have
+ten, which takes half a second. A producer's usual 16 KiB have no more records than this."""
 QUICK_BYTES_MAX = 4096
 """The limit of records that are checked in plain Python: under a millisecond."""
 
@@ -51,9 +50,9 @@ class BatchRules:
     """The rules of a topic's settings for new records; the defaults are Kafka 4's."""
 
     compacted: bool = False
-    """`cleanup.policy` has `compact`: every record needs a key."""
+    """Whether `cleanup.policy` has `compact`: then every record needs a key."""
     log_append_time: bool = False
-    """`message.timestamp.type=LogAppendTime`: the producer's timestamps do not matter."""
+    """`message.timestamp.type=LogAppendTime`: the producer's timestamps are ignored."""
     timestamp_before_max_ms: int = UNLIMITED_MS
     """`message.timestamp.before.max.ms`"""
     timestamp_after_max_ms: int = 3_600_000
@@ -64,9 +63,8 @@ DEFAULT_RULES = BatchRules()
 
 
 class InvalidRecords(KafkaError):
-    """A refusal that names records: `record_errors` has (index in the batch, what is wrong) pairs.
-
-    They become `record_errors` of a Produce answer from version 8 on.
+    """A refusal of single records: `record_errors` has (index in the batch, reason) pairs for the
+    `record_errors` of a Produce response from version 8 on.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
@@ -75,7 +73,7 @@ class InvalidRecords(KafkaError):
 
 
 class TakesLong(Exception):
-    """The records are wrong, or there are many: the full check would take too long in the event loop."""
+    """The records are invalid, or there are many: the full check would take too long in the event loop."""
 
 
 def validate_batch(
@@ -88,11 +86,11 @@ def validate_batch(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     quickly: bool = False,
 ) -> int:
-    """Every check that the batch at the start of `batch` has to pass, save for that of `verify_crc`.
+    """All checks of the batch at the start of `batch`, except `verify_crc`.
 
-    Returns the max timestamp that the batch should have: that of its records, whatever its header says. As
-    Kafka does, the caller then puts it right (`records.set_max_timestamp`): some clients get it wrong. Under
-    log append time the caller sets its own clock's anyway.
+    Returns the right max timestamp of the batch, from its records. As in Kafka, the caller then corrects the
+    header (`records.set_max_timestamp`), which is wrong in batches of some clients. With log append time the
+    caller sets the time of its own clock.
     """
     validate_header(header, produce_version=produce_version)
     return validate_records(batch, header, rules, now_ms, limit_bytes=limit_bytes, quickly=quickly)
@@ -107,12 +105,12 @@ def validate_records(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     quickly: bool = False,
 ) -> int:
-    """Check each record of the batch at the start of `batch`; returns the greatest timestamp among them.
+    """Check each record of the batch at the start of `batch`; returns the latest timestamp.
 
-    Refuses with `InvalidRecords` what the rules forbid (INVALID_TIMESTAMP if any timestamp is out of range,
-    INVALID_RECORD otherwise), with INVALID_RECORD records that contradict the header or themselves, and as
-    `compression.decompress` does: a batch that no consumer could read would stop all of them. With `quickly`
-    raises `TakesLong` where that would be more than half a millisecond's work, unpacking apart.
+    Refuses with `InvalidRecords` records that the rules forbid (INVALID_TIMESTAMP if any timestamp is out of
+    range, INVALID_RECORD otherwise), with INVALID_RECORD records that contradict the header or themselves,
+    and as `compression.decompress` does: an unreadable batch would stop all consumers. With `quickly` raises
+    `TakesLong` if the check takes more than half a millisecond, without decompression.
     """
     data: Buffer
     if header.attributes & COMPRESSION_MASK:
@@ -135,7 +133,7 @@ def validate_records(
 
 
 def breaks_rules(least: int, most: int, keys_missing: bool, rules: BatchRules, now_ms: int) -> bool:
-    """Whether a batch with these timestamps and keys may break a rule: then each record is looked at."""
+    """Whether a batch with these timestamps and keys may break a rule: then each record is checked."""
     if keys_missing and rules.compacted:
         return True
     if rules.log_append_time:
@@ -144,10 +142,10 @@ def breaks_rules(least: int, most: int, keys_missing: bool, rules: BatchRules, n
 
 
 def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: BatchRules, now_ms: int) -> None:
-    """Refuse with `InvalidRecords` what the rules forbid; a key size below zero is a missing key.
+    """Refuse with `InvalidRecords` records that the rules forbid; a key size below zero is a missing key.
 
-    A record is named once, for its key before its timestamp; the first `RECORD_ERRORS_MAX` of them are.
-    INVALID_TIMESTAMP outweighs INVALID_RECORD.
+    The first `RECORD_ERRORS_MAX` records are listed, each once: a missing key comes before a timestamp.
+    INVALID_TIMESTAMP takes precedence over INVALID_RECORD.
     """
     keyless: set[int] = set()
     late: set[int] = set()

@@ -1,8 +1,8 @@
-"""CRC-32C (`crc32c(buffer) -> int`), without what importing its package costs.
+"""CRC-32C (`crc32c(buffer) -> int`), without the cost of importing its package.
 
-The `crc32c` package reads its own distribution's metadata and loads `argparse` when it is imported: 28 ms of
-the 150 that a broker may take until its first answer. The function itself is in an extension module beside
-that, which is loaded here by itself; where it is not in the usual place, the package is imported after all.
+The import of the `crc32c` package reads its distribution's metadata and loads `argparse`: 28 ms of the 150 ms
+that a broker may take until its first response. The function is in an extension module of the package, which
+is loaded here directly; if it is not in its usual place, the package is imported.
 """
 
 from collections.abc import Callable

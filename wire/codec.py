@@ -1,10 +1,10 @@
-"""Bytes to messages and back, by code that is generated for one (class, version) on first use and then kept.
+"""Bytes to messages and back, by code that is generated for each (class, version) on first use and cached.
 
 The generated source is flat: one function, loops where the message has arrays, neighbouring fields of fixed
 width read or written by one precompiled `struct.Struct`. `source_of` shows it; tracebacks show its lines.
 
-What decoders promise: they raise `MalformedMessage` and nothing else, they never read past the buffer, they
-make no list before enough bytes are there for its shortest possible items, and no more than a million items.
+Decoders raise only `MalformedMessage`, never read past the buffer, make no list before the buffer has enough
+bytes for its shortest possible items, and no more than a million items.
 """
 
 import linecache
@@ -37,8 +37,9 @@ def decoder(cls: type[V], version: int) -> Decode[V]:
 def encoder(cls: type[V], version: int) -> Encode[V]:
     """The function `encode(message, parts)` for one version of `cls`; it appends buffers to `parts`.
 
-    It raises ValueError for what this version cannot say: a value out of range, null where null is not
-    allowed, or a field that it lacks, is not ignorable, and differs from its default.
+    It raises ValueError for a message that the version cannot encode: a value out of range, null where null
+    is not allowed, or a value other than the default in a field that the version does not have and that is
+    not ignorable.
     """
     found = _encoders.get((cls, version))
     if found is None:
@@ -49,13 +50,13 @@ def encoder(cls: type[V], version: int) -> Encode[V]:
 
 
 def source_of(direction: str, cls: type[Versioned], version: int) -> str:
-    """The generated source, for people: `direction` is "decode" or "encode"."""
+    """The generated source, for developers: `direction` is "decode" or "encode"."""
     source: str = (_decoding if direction == "decode" else _encoding).write(cls, version)[0]
     return source
 
 
 def decode_message(cls: type[V], version: int, buffer: Buffer) -> V:
-    """The message that fills `buffer` from its first byte to its last."""
+    """The message that fills the whole `buffer`."""
     message, end = decoder(cls, version)(buffer, 0)
     if end != len(buffer):
         raise MalformedMessage(f"{len(buffer) - end} bytes follow {cls.__name__} version {version}")
@@ -63,7 +64,7 @@ def decode_message(cls: type[V], version: int, buffer: Buffer) -> V:
 
 
 def encode_message(message: Versioned, version: int) -> bytes:
-    """The bytes of a message, without header; storage slices among its records are not taken here."""
+    """The bytes of a message, without header; storage slices as records are not supported here."""
     parts: list[Any] = []
     encoder(type(message), version)(message, parts)
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -76,7 +77,7 @@ def _check_version(cls: type[Versioned], version: int) -> None:
 
 def _compiled(function: str, source: str, names: dict[str, Any], cls: type[Versioned], version: int) -> Any:
     file_name = f"<{function} {cls.__name__} version {version}>"
-    # linecache gives tracebacks their lines; nothing else reads it.
+    # Only tracebacks use linecache.
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
     names["struct_error"] = struct.error
     exec(compile(source, file_name, "exec"), names)

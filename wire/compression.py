@@ -1,9 +1,9 @@
-"""The four compressions of record batches, in every dialect that Kafka's clients send.
+"""The four compressions of record batches, in all variants of Kafka's clients.
 
-Promises: what any Kafka client compressed is read; what is written here is what Java writes (gzip with no
-time stamp, snappy in Xerial framing, lz4 frames of independent blocks, zstd); no input, however small,
-makes `decompress` hold more than its `limit_bytes` (and a few codec blocks) in memory; the codec libraries
-are imported when they are first needed, so that a broker that never looks inside a batch never loads them.
+Data of any Kafka client is read; data is written in Java's formats (gzip without a time stamp, snappy in
+Xerial framing, lz4 frames of independent blocks, zstd). For any input `decompress` needs at most
+`limit_bytes` (and a few codec blocks) of memory. The codec libraries are imported on first use, so that a
+broker that never decompresses a batch never loads them.
 
 Sources: KIP-57 (lz4 header checksum), KIP-110 (zstd), KIP-390 (levels), the LZ4 frame format, the Xerial
 stream format as `org.xerial.snappy.SnappyOutputStream` writes it.
@@ -21,12 +21,12 @@ __all__ = ["DEFAULT_LIMIT_BYTES", "Compression", "compress", "compression_named"
 
 Buffer = bytes | bytearray | memoryview
 
-# Above `socket.request.max.bytes` (100 MB): whatever a client could have sent uncompressed is never refused.
+# Above `socket.request.max.bytes` (100 MB): records that fit into an uncompressed request are not refused.
 DEFAULT_LIMIT_BYTES = 128 << 20
 
 
 class Compression(IntEnum):
-    """The codec in the low three bits of a batch's attributes; 5 to 7 mean nothing."""
+    """The codec in the low three bits of a batch's attributes; 5 to 7 are undefined."""
 
     NONE = 0
     GZIP = 1
@@ -36,7 +36,7 @@ class Compression(IntEnum):
 
 
 def compression_named(name: str) -> Compression:
-    """The codec that Kafka calls so ("none", "gzip", "snappy", "lz4", "zstd"); ValueError for another."""
+    """The codec by Kafka's name ("none", "gzip", "snappy", "lz4", "zstd"); ValueError for other names."""
     for compression in Compression:
         if compression.name.lower() == name:
             return compression
@@ -44,9 +44,9 @@ def compression_named(name: str) -> Compression:
 
 
 def compress(compression: int, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
-    """`data` as one compressed block, as Kafka's producer of the format `magic` would write it.
+    """`data` as one compressed block, as from Kafka's producer for the format `magic`.
 
-    `level` is that of `compression.{gzip,lz4,zstd}.level`; None means Kafka's default. Snappy has none.
+    `level` is `compression.{gzip,lz4,zstd}.level`; None means Kafka's default. Snappy has no levels.
     """
     if compression == Compression.GZIP:
         return _compress_gzip(data, level)
@@ -66,9 +66,9 @@ def decompress(
 ) -> bytes:
     """The decompressed content of `data`.
 
-    Refuses with CORRUPT_MESSAGE what is damaged or cut short, with MESSAGE_TOO_LARGE what would grow beyond
-    `limit_bytes`, and with UNSUPPORTED_COMPRESSION_TYPE a codec number that nobody has assigned. `magic` 0
-    tolerates the wrong lz4 header checksum that clients wrote before KIP-57.
+    Refuses with CORRUPT_MESSAGE damaged or incomplete data, with MESSAGE_TOO_LARGE data that decompresses to
+    more than `limit_bytes`, and with UNSUPPORTED_COMPRESSION_TYPE an undefined codec number. `magic` 0
+    accepts the wrong lz4 header checksum of clients before KIP-57.
     """
     decoder = _DECODERS.get(compression)
     if decoder is None:
@@ -96,9 +96,9 @@ def _as_it_is(data: Buffer, limit_bytes: int) -> bytes:
 
 # gzip --------------------------------------------------------------------------------
 
-_GZIP_WINDOW_BITS = 31  # 15, and 16 for the gzip wrapper
+_GZIP_WINDOW_BITS = 31  # 15, plus 16 for the gzip wrapper
 _GZIP_EXTRA_FLAGS, _GZIP_SYSTEM = 8, 9
-_UNKNOWN_SYSTEM = 255  # what Java writes from 16 on
+_UNKNOWN_SYSTEM = 255  # as Java from version 16 on
 
 
 def _compress_gzip(data: Buffer, level: int | None) -> bytes:
@@ -117,7 +117,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     while True:
         decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
         try:
-            # One more than there is room for: 0 would mean "without a bound", and the excess shows itself.
+            # One byte more than the limit: 0 would mean no limit, and the additional byte shows an excess.
             member = decompressor.decompress(data, room_bytes + 1)
         except zlib.error as error:
             raise _corrupt("gzip", error) from None
@@ -159,7 +159,7 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
-    """Xerial's framing when its header is there, one raw block otherwise (librdkafka, Go clients)."""
+    """Xerial's framing if its header is present, otherwise one raw block (librdkafka, Go clients)."""
     view = memoryview(data)
     if len(view) < _XERIAL_HEADER.size or view[:8] != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, limit_bytes, limit_bytes)
@@ -183,7 +183,7 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 def _decompress_snappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> bytes:
     size_bytes = _announced_snappy_size(block)
     if size_bytes > _SNAPPY_MOST_GROWTH * len(block):
-        raise _corrupt("snappy", f"{len(block)} bytes cannot hold the {size_bytes} that they announce")
+        raise _corrupt("snappy", f"{len(block)} bytes cannot hold the {size_bytes} of their header")
     if size_bytes > room_bytes:
         raise _too_large("snappy", limit_bytes)
     try:
@@ -199,7 +199,7 @@ def _announced_snappy_size(block: memoryview) -> int:
         size_bytes |= (byte & 0x7F) << shift
         if byte < 0x80:
             return size_bytes
-    raise _corrupt("snappy", "its announced size is no number")
+    raise _corrupt("snappy", "the size in its header is invalid")
 
 
 # lz4 --------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def _announced_snappy_size(block: memoryview) -> int:
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
 _LZ4_CONTENT_SIZE = 0x08
-_LZ4_DEFAULT_LEVEL = 9  # Kafka's, at which Java takes the fast compressor and not the thorough one
+_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which Java uses the fast compressor
 _LZ4_FIRST_THOROUGH_LEVEL = 3
 
 
@@ -218,7 +218,7 @@ def _compress_lz4(data: Buffer, level: int | None, *, broken_checksum: bool) -> 
         bytes(data),
         compression_level=0 if level in (None, _LZ4_DEFAULT_LEVEL) else max(level, _LZ4_FIRST_THOROUGH_LEVEL),
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,  # Java reads no other
+        block_linked=False,  # Java reads only independent blocks
         store_size=False,
     )
     return _with_lz4_checksum_over(frame, 0) if broken_checksum else frame
@@ -237,7 +237,7 @@ def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
     piece_bytes = max(64 * 1024, 4 * len(data))
     try:
         while not decompressor.eof and room_bytes >= 0:
-            # The library allocates what it is allowed to give: ask for growing pieces, not for all the room.
+            # The library allocates its output limit: use growing limits, not the whole one.
             piece = decompressor.decompress(data, min(piece_bytes, room_bytes + 1))
             if not piece and not decompressor.eof and decompressor.needs_input:
                 raise _corrupt("lz4", "it ends before its end mark")
@@ -253,7 +253,8 @@ def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _with_right_lz4_checksum(frame: Buffer) -> Buffer:
-    """A frame of message format v0, whose writers summed the magic number too, as its specification wants."""
+    """A frame of message format v0 with the right checksum; its writers included the magic number in the
+    sum."""
     if len(frame) < 7 or bytes(frame[:4]) != _LZ4_MAGIC:
         return frame
     return _with_lz4_checksum_over(frame, 4)
@@ -268,7 +269,7 @@ def _with_lz4_checksum_over(frame: Buffer, start: int) -> bytes:
 
 
 def _xxh32_of_few(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes, which is all that an lz4 frame header has."""
+    """XXH32 with seed 0 of fewer than 16 bytes, as in the header of an lz4 frame."""
     assert len(data) < 16
     mask = 0xFFFFFFFF
     hashed = 374761393 + len(data)
@@ -287,7 +288,7 @@ def _xxh32_of_few(data: bytes) -> int:
 # zstd --------------------------------------------------------------------------------
 
 _ZSTD_DEFAULT_LEVEL = 3
-# A block of four bytes can stand for 128 KiB of one byte: no smaller piece of input can grow more than this.
+# The largest growth: a block of four bytes can stand for 128 KiB of one byte.
 _ZSTD_MOST_GROWTH = 32 * 1024
 _ZSTD_LEAST_PIECE_BYTES = 64
 _ZSTD_SMALL_LIMIT_BYTES = 1 << 20
@@ -316,7 +317,7 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
         while position < len(view):
             if frame is None:
                 frame = zstandard.ZstdDecompressor().decompressobj()
-            # The library has no bound of its own, so it gets no more input than there is room for its output.
+            # The library has no limit, so it gets only as much input as can grow to the remaining size.
             end = position + max(_ZSTD_LEAST_PIECE_BYTES, room_bytes // _ZSTD_MOST_GROWTH)
             piece = frame.decompress(view[position:end])
             pieces.append(piece)
@@ -335,20 +336,18 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_small_zstd(view: memoryview, limit_bytes: int) -> bytes | None:
-    """One whole frame, into a buffer as large as the limit; None if it is anything else. With little room the
-    pieces that keep a bound would be crumbs.
+    """One whole frame, into a buffer of the limit's size; None for other input. With a small limit the parts
+    of the input would be very small.
     """
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor()
     try:
-        announced = zstandard.frame_content_size(
-            view
-        )  # 0: perhaps a frame that is to be skipped; -1: unknown
+        announced = zstandard.frame_content_size(view)  # 0: perhaps a skippable frame; -1: unknown
         if announced and announced <= limit_bytes:
             return decompressor.decompress(view, max_output_size=limit_bytes, allow_extra_data=False)
     except zstandard.ZstdError:
-        pass  # too large, cut short, damaged, or more than one frame
+        pass  # too large, incomplete, damaged, or more than one frame
     if len(decompressor.stream_reader(view, read_across_frames=True).read(limit_bytes + 1)) > limit_bytes:
         raise _too_large("zstd", limit_bytes)
     return None

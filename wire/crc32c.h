@@ -1,4 +1,4 @@
-/* For the compiled modules: numbers as the protocol writes them, and CRC-32C of small pieces. */
+/* For the compiled modules: numbers of the protocol, and CRC-32C of small buffers. */
 #ifndef ODRADEK_CRC32C_H
 #define ODRADEK_CRC32C_H
 
@@ -15,7 +15,7 @@ static inline void put_big_endian(uint8_t *bytes, uint64_t value, int size) {
     for (int i = size - 1; i >= 0; i--, value >>= 8) bytes[i] = (uint8_t) value;
 }
 
-/* CRC-32C by the processor's own instruction; 0 where this machine or compiler has none of it. */
+/* CRC-32C by the processor's own instruction; 0 if this machine or compiler does not have it. */
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <nmmintrin.h>
 static inline int has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }

@@ -1,16 +1,16 @@
-"""Records for Fetch 0 to 3: stored batches as messages of formats v0 and v1, as many bytes as Kafka sends.
+"""Records for Fetch 0 to 3: stored batches as messages of formats v0 and v1, with the same sizes as in Kafka.
 
-Kafka 3.9 promises the size of an answer before it converts what goes into it: the bytes that were read, or
-those of the first batch once converted where that is more, so that every client gets on (KIP-283). What does
-not fit is cut off, in the middle of a message too, and what is missing at the end is filled with the
-beginning of a message that claims to be longer than what is left: clients wait for its rest and ask again
-behind the last whole one. The same bytes come from here, save for how another snappy library packs them, and
-as there they are made while they are sent.
+Kafka 3.9 fixes the size of a response before it converts the records: the bytes read from the log, or the
+size of the first converted batch if that is more, so that every client progresses (KIP-283). The converted
+messages are cut at this size, also within a message; if they are shorter, the rest is filled with the
+beginning of a message that is longer than the rest. Clients ignore an incomplete message and fetch again
+after the last whole one. This module makes the same bytes, except for the compression by another snappy
+library, and as in Kafka it makes them while they are sent.
 
-Three slips are not taken over. Where the first batches of a read vanish (control batches, or all their
-records are below the offset that was asked for), Kafka sends the first that stays twice; and it breaks the
-connection off within the answer where more than 128 KiB are to be filled after a batch that cannot be
-converted, and where a batch behind the first is damaged, which here counts as one that cannot be converted.
+Three errors of Kafka are not copied. If the first batches of a read are left out (control batches, or all
+records below the fetch offset), Kafka sends the next batch twice. It closes the connection within the
+response if it has to fill more than 128 KiB after a batch that cannot be converted, and if a later batch is
+damaged; here such a batch counts as one that cannot be converted.
 
 Source: LazyDownConversionRecords.java and LazyDownConversionRecordsSend.java of Kafka 3.9.
 """
@@ -32,11 +32,10 @@ from odradek.wire.records import (
 from odradek.wire.work import Work, finish
 
 CHUNK_BYTES = 128 * 1024
-"""The bytes that are converted in one step. A batch that cannot be converted ends the step before the
-others."""
+"""The bytes converted in one step. A batch that cannot be converted ends a step."""
 
 QUICK_BATCH_BYTES_MAX = 16_384
-"""Up to here an uncompressed batch costs less than having another thread do it."""
+"""Up to this size an uncompressed batch is converted faster here than in another thread."""
 
 _OVERFLOW = Struct(">qi")
 
@@ -44,7 +43,7 @@ _OVERFLOW = Struct(">qi")
 def down_convert(
     records: Buffer, magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> bytes:
-    """All of a `DownConversion` at once."""
+    """The whole result of a `DownConversion`."""
     conversion = DownConversion(records, magic, first_offset, limit_bytes=limit_bytes)
     return finish(_converting_all(conversion))
 
@@ -55,11 +54,12 @@ def _converting_all(conversion: "DownConversion") -> Work[bytes]:
 
 
 class DownConversion:
-    """The bytes of a fetch from `first_offset`, its last batch perhaps cut off, in the format `magic` (0, 1).
+    """The records of a fetch from `first_offset` on, with a possibly incomplete last batch, in the format
+    `magic` (0, 1).
 
-    They come piece by piece, each of them a chunk at most, so that no more of them need exist at once. Only
-    after `beginning` is it known how many they are. `load(position, size_bytes)` is called, elsewhere, before
-    a stretch of `records` is touched; None: all of it is in memory.
+    The bytes come in parts of at most one chunk, to limit memory. Their size is known after `beginning`.
+    `load(position, size_bytes)` is called in a worker thread before a range of `records` is read; None: all
+    of them are in memory.
     """
 
     __slots__ = (
@@ -89,20 +89,20 @@ class DownConversion:
         self._first_offset = first_offset
         self._load = load
         self._limit_bytes = limit_bytes
-        self._position = 0  # of the first batch that has not been converted
+        self._position = 0  # of the first batch not converted yet
         self._first: Buffer = b""
         self._is_first_missing = False
         self._is_at_end = False
         self.left_bytes = 0
-        """The size of the pieces that `next_piece` has not returned yet."""
+        """The size of the parts that `next_piece` has not returned yet."""
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes that are held until the first piece is made."""
+        """The bytes in memory until the first part is made."""
         return len(self._first)
 
     def beginning(self) -> Work[None]:
-        """Converts the first batch, by which the size of the whole is known.
+        """Converts the first batch, which determines the total size.
 
         Refuses with UNSUPPORTED_COMPRESSION_TYPE when it is compressed with zstd, and with CORRUPT_MESSAGE or
         INVALID_RECORD when it is damaged.
@@ -114,15 +114,15 @@ class DownConversion:
             self.left_bytes = LOG_OVERHEAD_BYTES
 
     def forget_first(self) -> None:
-        """Frees these bytes until the first piece is made, at the price of a second conversion."""
+        """Frees the converted first batch; it is converted again for the first part."""
         self._is_first_missing = bool(self._first)
         self._first = b""
 
     def next_piece(self) -> Work[Buffer]:
-        """The next piece, never empty.
+        """The next part, never empty.
 
-        What cannot be converted ends it, and is not refused: the client will be told when it asks for that
-        batch first. Its size has been promised, so it is filled up.
+        A batch that cannot be converted ends the messages without an error: the client gets the error when it
+        fetches from this batch. The rest of the size is filled up.
         """
         assert self.left_bytes > 0
         piece = yield from self._more()
@@ -134,7 +134,7 @@ class DownConversion:
         return piece
 
     def rest(self) -> Work[bytes]:
-        """All that is left, at once."""
+        """All remaining bytes."""
         pieces = []
         while self.left_bytes:
             pieces.append((yield from self.next_piece()))
@@ -185,9 +185,8 @@ class DownConversion:
         return messages
 
     def _reading_header(self, ahead_bytes: int) -> Work[BatchHeader | None]:
-        """Of the batch at the present position; None at the end, where the last may be cut off.
-
-        With `ahead_bytes` so much from there on is loaded, a header behind it, and the whole batch.
+        """The header of the batch at the current position; None at the end or for an incomplete batch. With
+        `ahead_bytes` these bytes, one more header, and the whole batch are loaded.
         """
         position = self._position
         left_bytes = len(self._view) - position
@@ -205,7 +204,7 @@ class DownConversion:
         return header
 
     def _converting(self, position: int, header: BatchHeader) -> Work[Buffer]:
-        """One batch, elsewhere if it may take long."""
+        """Converts one batch, in a worker thread if it may take long."""
         work = partial(
             batch_to_legacy,
             self._view,
@@ -223,7 +222,7 @@ class DownConversion:
 
 
 def _overflow(left_bytes: int) -> bytes:
-    """The beginning of a message that is longer than what is left of the answer."""
+    """The beginning of a message that is longer than the rest of the response."""
     head = _OVERFLOW.pack(-1, max(left_bytes + 1, HEADER_SIZE_BYTES))
     size_bytes = min(left_bytes, CHUNK_BYTES)
     return head[:size_bytes] + bytes(max(size_bytes - len(head), 0))

@@ -1,4 +1,4 @@
-"""The end of a producer's transaction in a partition, as coordinators decide it and logs write it."""
+"""The end of a producer's transaction in a partition, for coordinators and logs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class EndMarker(NamedTuple):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    """Leader epoch of the coordinator's partition of `__transaction_state`: an older one is refused."""
+    """Leader epoch of the coordinator's partition of `__transaction_state`; logs refuse an older one."""
     commit: bool
     """False aborts."""
     transaction_version: int = 0
-    """From 2 on the epoch of the marker has to be above that of the records (KIP-890)."""
+    """From 2 on the epoch of the marker has to be above the epoch of the records (KIP-890)."""

@@ -1,8 +1,8 @@
-"""Error codes, the refusal that carries one, and the error for bytes that are no message.
+"""Error codes, the exception of a refusal, and the exception for bytes that are no message.
 
-The codes are those of Kafka 4.3 (`org.apache.kafka.common.protocol.Errors`), -1 to 133 without a gap.
-A `KafkaError` is an answer: some handler turns it into an `error_code` of its response. A `MalformedMessage`
-is the opposite: what came in cannot be answered, so the connection is closed.
+The codes are those of Kafka 4.3 (`org.apache.kafka.common.protocol.Errors`), -1 to 133 without a gap. A
+handler turns a `KafkaError` into an `error_code` of its response. A `MalformedMessage` has no response: the
+connection is closed.
 """
 
 from enum import IntEnum
@@ -11,7 +11,7 @@ __all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_message", "is_r
 
 
 class ErrorCode(IntEnum):
-    """Every error code that Kafka 4.3 knows, by its protocol name."""
+    """Every error code of Kafka 4.3, by its protocol name."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -151,52 +151,52 @@ class ErrorCode(IntEnum):
 
 
 MESSAGE_LENGTH_MAX = 4_000
-"""Characters of a refusal's message; four bytes each at the most."""
+"""The limit of characters of a refusal's message; at most four bytes each."""
 
 
 class KafkaError(Exception):
-    """A refusal for the client: `code` and perhaps `message` of the answer."""
+    """A refusal for the client: `code` and perhaps `message` of the response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
         self.code = code
-        # Cut, so that a message about a name of 32767 bytes still fits into an answer's string.
+        # Cut, so that a message with a name of 32767 bytes fits into a string of the response.
         own = None if message is None else message[:MESSAGE_LENGTH_MAX]
         self.message = error_message(code) if own is None else own
         self.own_message = None if code is ErrorCode.UNKNOWN_SERVER_ERROR else own
-        """What is told beyond the code, None for nothing: what goes into answers whose message is null where
-        Kafka has nothing to add. (Nor does it say anything of what went wrong in itself.)"""
+        """The message of the refusal itself, or None: for responses in which Kafka's message is null without
+        a special reason, and after internal errors."""
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
 
 
 class MalformedMessage(Exception):
-    """The bytes are no message of this type and version; no answer is possible, so the caller closes."""
+    """The bytes are no message of this type and version; the caller closes the connection."""
 
 
 def error_message(code: ErrorCode) -> str:
-    """The default text for a code, used where a handler has nothing more exact to say."""
+    """The default text for a code, for refusals without a message."""
     return _MESSAGES[code]
 
 
 def is_retriable(code: ErrorCode) -> bool:
-    """Whether Kafka's clients try again by themselves after this code (Java: a RetriableException)."""
+    """Whether Kafka's clients repeat the request after this code (Java: a RetriableException)."""
     return code in _RETRIABLE
 
 
 _MESSAGES = {
-    ErrorCode.UNKNOWN_SERVER_ERROR: "The broker failed in a way it did not foresee; its log says more.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The broker had an unexpected error; see the broker's log.",
     ErrorCode.NONE: "No error.",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "The log of this partition does not hold that offset.",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The offset is not in the log of this partition.",
     ErrorCode.CORRUPT_MESSAGE: "The record batch is damaged: its checksum, size or keys are not sound.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This broker has no such topic or partition.",
     ErrorCode.INVALID_FETCH_SIZE: "The number of bytes to fetch is not valid.",
     ErrorCode.LEADER_NOT_AVAILABLE: "The partition has no leader at the moment.",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: (
-        "Another broker leads this partition, and this one holds no replica to serve."
+        "Another broker leads this partition, and this broker has no replica to serve."
     ),
-    ErrorCode.REQUEST_TIMED_OUT: "The request was not completed in the time it allowed.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request was not completed within its time-out.",
     ErrorCode.BROKER_NOT_AVAILABLE: "The broker is not available.",
     ErrorCode.REPLICA_NOT_AVAILABLE: "This broker has no usable replica of the partition.",
     ErrorCode.MESSAGE_TOO_LARGE: "The record batch is larger than max.message.bytes allows.",
@@ -209,13 +209,13 @@ _MESSAGES = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic's name is not valid, or it may not be used in this way.",
     ErrorCode.RECORD_LIST_TOO_LARGE: "The record batch does not fit into a segment of this log.",
     ErrorCode.NOT_ENOUGH_REPLICAS: (
-        "Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."
+        "Fewer replicas are in sync than min.insync.replicas requires; nothing was written."
     ),
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
-        "The records were written, but to fewer replicas than asked for."
+        "The records were written, but to fewer replicas than required."
     ),
     ErrorCode.INVALID_REQUIRED_ACKS: "The number of acknowledgements must be -1, 0 or 1.",
-    ErrorCode.ILLEGAL_GENERATION: "The generation is not the group's present one.",
+    ErrorCode.ILLEGAL_GENERATION: "The generation is not the group's current one.",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
         "The member shares no protocol type or protocol with the rest of its group."
     ),
@@ -239,7 +239,7 @@ _MESSAGES = {
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "The assignment of replicas to brokers is not valid.",
     ErrorCode.INVALID_CONFIG: "The configuration is not valid.",
     ErrorCode.NOT_CONTROLLER: "Another node is the cluster's controller.",
-    ErrorCode.INVALID_REQUEST: "The request contradicts itself or asks for something that is not allowed.",
+    ErrorCode.INVALID_REQUEST: "The request contradicts itself or is not allowed.",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
         "The format in which the records are stored cannot serve this request."
     ),
@@ -262,29 +262,29 @@ _MESSAGES = {
     ErrorCode.KAFKA_STORAGE_ERROR: "The disk failed while the broker read or wrote the log.",
     ErrorCode.LOG_DIR_NOT_FOUND: "The broker has no such log directory.",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "The credentials were refused.",
-    ErrorCode.UNKNOWN_PRODUCER_ID: "The log knows nothing of this producer id any more.",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "The log has no state of this producer id any more.",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "The partition's replicas are being moved.",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Delegation tokens are not enabled on this broker.",
     ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "The broker has no such delegation token.",
-    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "The delegation token belongs to somebody else.",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "The delegation token belongs to another principal.",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
-        "This connection is not secure enough to ask for delegation tokens."
+        "This connection is not secure enough to request delegation tokens."
     ),
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Not authorized for this delegation token.",
     ErrorCode.DELEGATION_TOKEN_EXPIRED: "The delegation token has expired.",
     ErrorCode.INVALID_PRINCIPAL_TYPE: "This type of principal is not supported.",
     ErrorCode.NON_EMPTY_GROUP: "The group still has members.",
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group.",
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The broker does not hold this fetch session any more.",
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The broker does not have this fetch session any more.",
     ErrorCode.INVALID_FETCH_SESSION_EPOCH: "The epoch is not the next one of this fetch session.",
-    ErrorCode.LISTENER_NOT_FOUND: "The leader has no listener of the name through which the request came.",
+    ErrorCode.LISTENER_NOT_FOUND: "The leader has no listener with the name of the client's listener.",
     ErrorCode.TOPIC_DELETION_DISABLED: "Deleting topics is switched off by delete.topic.enable.",
-    ErrorCode.FENCED_LEADER_EPOCH: "The request names a leader epoch that is over.",
-    ErrorCode.UNKNOWN_LEADER_EPOCH: "The request names a leader epoch that the broker has not heard of yet.",
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch of the request is older than the current one.",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "The leader epoch of the request is newer than the broker's metadata.",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "The version of the request cannot carry this compression type.",
-    ErrorCode.STALE_BROKER_EPOCH: "The broker has registered anew since this epoch.",
-    ErrorCode.OFFSET_NOT_AVAILABLE: "The new leader does not know its high watermark yet.",
-    ErrorCode.MEMBER_ID_REQUIRED: "The member has to join again with the member id that it is given here.",
+    ErrorCode.STALE_BROKER_EPOCH: "The broker has registered again since this epoch.",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "The new leader does not have its high watermark yet.",
+    ErrorCode.MEMBER_ID_REQUIRED: "The member has to join again with the member id of this response.",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not available.",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "The group has as many members as group.max.size allows.",
     ErrorCode.FENCED_INSTANCE_ID: "Another member has taken over this group instance id.",
@@ -292,7 +292,7 @@ _MESSAGES = {
     ErrorCode.ELECTION_NOT_NEEDED: "The partition has the wanted leader already.",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "No replicas of this partition are being moved.",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "The group is subscribed to this topic, so its offsets stay.",
-    ErrorCode.INVALID_RECORD: "A record does not satisfy what the broker or the topic asks of it.",
+    ErrorCode.INVALID_RECORD: "A record does not satisfy the rules of the broker or the topic.",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "Offsets of an unfinished transaction are pending.",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "The quota for this kind of request is used up for now.",
     ErrorCode.PRODUCER_FENCED: "A newer producer has taken over this transactional id.",
@@ -308,20 +308,20 @@ _MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_ID: "This broker has no topic with that id.",
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "Another live broker uses this broker id.",
     ErrorCode.BROKER_ID_NOT_REGISTERED: "No broker is registered under this id.",
-    ErrorCode.INCONSISTENT_TOPIC_ID: "The topic id of the request and that of the log differ.",
+    ErrorCode.INCONSISTENT_TOPIC_ID: "The topic ids of the request and of the log differ.",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "The request is meant for another cluster.",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "There is no such transactional id.",
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "The fetch session mixes topic names and topic ids.",
-    ErrorCode.INELIGIBLE_REPLICA: "The new set of in-sync replicas holds one that may not be in it.",
+    ErrorCode.INELIGIBLE_REPLICA: "The new set of in-sync replicas has a replica that may not be in it.",
     ErrorCode.NEW_LEADER_ELECTED: "The partition was changed, and has another leader now.",
     ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "The offset has moved to tiered storage.",
     ErrorCode.FENCED_MEMBER_EPOCH: (
-        "The member's epoch is over; it has to give up its partitions and join again."
+        "The member's epoch is fenced; it has to give up its partitions and join again."
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: "Another member of the group still uses this instance id.",
     ErrorCode.UNSUPPORTED_ASSIGNOR: "The group does not support this assignor.",
     ErrorCode.STALE_MEMBER_EPOCH: (
-        "The member has to learn its new epoch by a heartbeat before it tries again."
+        "The member has to get its new epoch by a heartbeat before it tries again."
     ),
     ErrorCode.MISMATCHED_ENDPOINT_TYPE: "The request was sent to the wrong kind of endpoint.",
     ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: "This kind of endpoint is not supported.",
@@ -335,9 +335,9 @@ _MESSAGES = {
     ErrorCode.INVALID_RECORD_STATE: (
         "The records are not in a state in which they can be acknowledged like this."
     ),
-    ErrorCode.SHARE_SESSION_NOT_FOUND: "The broker does not hold this share session any more.",
+    ErrorCode.SHARE_SESSION_NOT_FOUND: "The broker does not have this share session any more.",
     ErrorCode.INVALID_SHARE_SESSION_EPOCH: "The epoch is not the next one of this share session.",
-    ErrorCode.FENCED_STATE_EPOCH: "The state epoch of the share group is over.",
+    ErrorCode.FENCED_STATE_EPOCH: "The state epoch of the share group is fenced.",
     ErrorCode.INVALID_VOTER_KEY: "The voter's key is not the one of this replica.",
     ErrorCode.DUPLICATE_VOTER: "The node is a voter already.",
     ErrorCode.VOTER_NOT_FOUND: "The node is not a voter.",
@@ -345,8 +345,8 @@ _MESSAGES = {
     ErrorCode.REBOOTSTRAP_REQUIRED: "The client's view of the cluster is too old; it has to bootstrap again.",
     ErrorCode.STREAMS_INVALID_TOPOLOGY: "The topology is not valid.",
     ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH: "The topology epoch is not valid.",
-    ErrorCode.STREAMS_TOPOLOGY_FENCED: "The topology epoch is over.",
-    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "The broker holds as many share sessions as it may.",
+    ErrorCode.STREAMS_TOPOLOGY_FENCED: "The topology epoch is fenced.",
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "The broker has reached its limit of share sessions.",
 }
 
 _RETRIABLE = frozenset(

@@ -1,4 +1,4 @@
-/* Where the fields of frames are that compiled parts read in place. */
+/* The positions of the fields of frames that compiled parts read in place. */
 #ifndef ODRADEK_FRAME_LAYOUT_H
 #define ODRADEK_FRAME_LAYOUT_H
 

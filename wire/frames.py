@@ -1,9 +1,9 @@
-"""A frame: int32 size, header, message. Which header a frame has follows from its API and version.
+"""A frame: int32 size, header, message. The version of the header follows from API and version.
 
 Requests have header 1 (with the client id as a plain nullable string), flexible ones header 2, which adds
 tagged fields at the end; responses have header 0 (the correlation id alone), flexible ones header 1. Only
-ApiVersions answers with header 0 always, so that a client can read the answer to a version which the broker
-did not know.
+ApiVersions responses always have header 0, so that a client can read the response to a version that the
+broker does not support.
 """
 
 import struct
@@ -37,7 +37,7 @@ class RequestHeader:
 
 
 def read_request_header(buffer: Buffer, position: int) -> tuple[RequestHeader, int]:
-    """The header at `position`, after the size prefix, and where the request itself begins."""
+    """The header at `position`, after the size prefix, and the position of the request after it."""
     try:
         api_key, api_version, correlation_id, length = _HEADER.unpack_from(buffer, position)
         position += 10
@@ -68,10 +68,10 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
 
 def response_parts(message: Message, version: int, correlation_id: int) -> list[Any]:
-    """A whole response, as buffers to be sent one after the other.
+    """A whole response, as buffers in the order of sending.
 
-    The first part holds size prefix and header. A part that is no buffer is a record source with `len()`
-    that the message held; all sizes are counted in.
+    The first part has size prefix and header. A part that is no buffer is a record source with `len()` from
+    the message; the size prefix includes it.
     """
     parts: list[Any] = []
     encoder(type(message), version)(message, parts)
@@ -84,21 +84,21 @@ def response_parts(message: Message, version: int, correlation_id: int) -> list[
 
 
 PLACEHOLDERS = 0x0102030405060708, 0x1112131415161718, 0x2122232425262728
-"""For int64 fields of a template, which are to be filled in."""
+"""A placeholder for int64 fields of a template, to be filled in."""
 PLACEHOLDER_32 = 0x31323334
-"""For one int32 field."""
+"""A placeholder for one int32 field."""
 
 
 class Template(NamedTuple):
-    """A response frame with a correlation id of 0, and where the first of its placeholders is. The others
-    follow it at once."""
+    """A response frame with a correlation id of 0, and the position of the first placeholder. The others
+    follow it directly."""
 
     frame: bytes
     position: int
 
 
 def response_template(message: Message, version: int, placeholders: tuple[int, ...]) -> Template:
-    """The template of a response that has `placeholders` in fields that stand one behind the other."""
+    """The template of a response that has `placeholders` in consecutive fields."""
     frame = b"".join(response_parts(message, version, 0))
     placed = b"".join(value.to_bytes(4 if value == PLACEHOLDER_32 else 8, "big") for value in placeholders)
     assert frame.count(placed) == 1
@@ -106,7 +106,7 @@ def response_template(message: Message, version: int, placeholders: tuple[int, .
 
 
 def read_response(frame: Buffer, request_class: type[Message], version: int) -> tuple[int, Any]:
-    """Correlation id and message of a response frame without its size prefix, to a request of that class."""
+    """Correlation id and message of a response frame without its size prefix, for a request of that class."""
     response_class = find(request_class.api_key)[1]
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 0)
@@ -126,9 +126,9 @@ def _has_flexible_header(response: Message | type[Message], version: int) -> boo
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
-    """Where the tagged fields of a header end that begin at `position`: none is known there."""
+    """The end position of a header's tagged fields from `position` on; all are skipped."""
     try:
-        # Each field takes two bytes at least, so a lying count ends at the end of the frame.
+        # Each field takes at least two bytes, so a wrong count ends at the end of the frame.
         count, position = read_uvarint(buffer, position)
         for _ in range(count):
             _, position = read_uvarint(buffer, position)

@@ -1,17 +1,18 @@
-"""Message sets of the formats v0 and v1, as Produce 0 to 2 bring them and Fetch 0 to 3 want them.
+"""Message sets of the formats v0 and v1, of Produce 0 to 2 and Fetch 0 to 3.
 
-Promises: nothing of these formats is ever stored. `to_v2` checks a client's message set and converts it as
-Kafka 3.9 does on append; `to_legacy` converts stored batches as Kafka 3.9 does for an old consumer, and
-`down_conversion.py` makes an answer of them. What is damaged or contradicts itself is refused with a
-KafkaError and nothing else.
+These formats are never stored. `to_v2` checks a client's message set and converts it as Kafka 3.9 does on
+append; `to_legacy` converts stored batches as Kafka 3.9 does for an old consumer, and `down_conversion.py`
+makes a response of them. Damaged or contradictory messages are refused with a KafkaError and no other
+exception.
 
 A message is an offset 8, a size 4 (of what follows), CRC-32 4 (of what follows), magic 1, attributes 1, from
-v1 on a timestamp 8, then key and value, each behind its size of 4 bytes (-1: null). A compressed set is one
-wrapper message whose value holds the messages; its offset is that of the last of them. Inner offsets are
-absolute in v0, relative to the first message in v1.
+v1 on a timestamp 8, then key and value, each after its size of 4 bytes (-1: null). A compressed set is one
+wrapper message with the messages as its value; its offset is the offset of the last message. Inner offsets
+are absolute in v0, relative to the first message in v1.
 
-Stricter than Kafka, which acknowledges and drops in silence what a client takes for stored: a message that
-is cut short at the end of a set, packed or not, and bytes of a message behind what it says to be its value.
+Stricter than Kafka, two kinds of records are refused that Kafka acknowledges and drops: an incomplete message
+at the end of a set, compressed or not, and bytes of a message after its value.
+
 Sources: KIP-31 (relative offsets), KIP-32 (timestamps), `LogValidator.java`,
 `AbstractLegacyRecordBatch.java`, `RecordsUtil.java`.
 """
@@ -80,7 +81,7 @@ class LegacyMessage(NamedTuple):
 
 
 def is_legacy(buffer: Buffer) -> bool:
-    """Whether what `buffer` starts with is a message of format v0 or v1 (and not a batch, nor too short)."""
+    """Whether `buffer` starts with a message of format v0 or v1 (not with a batch, and not too short)."""
     return len(buffer) > MAGIC_POSITION and buffer[MAGIC_POSITION] < MAGIC_V2
 
 
@@ -88,7 +89,8 @@ def is_legacy(buffer: Buffer) -> bool:
 
 
 def iter_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
-    """The messages of a set, wrappers as they are; each is checked, and refused with CORRUPT_MESSAGE."""
+    """The messages of a set, without unpacking wrappers; a damaged message is refused with
+    CORRUPT_MESSAGE."""
     view = memoryview(buffer)
     position = 0
     while position < len(view):
@@ -150,8 +152,8 @@ class _Nonsense(KafkaError):
 
 
 def _senseless(why: str) -> KafkaError:
-    """How a client is told of it: it will not be better when it is sent again, which CORRUPT_MESSAGE would
-    have clients do. Kafka trips over it, and says only that."""
+    """The error for a client: with CORRUPT_MESSAGE clients would send the message again, without success.
+    Kafka has an internal error here, with the same code."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
 
@@ -171,13 +173,13 @@ def to_v2(
 ) -> list[bytearray]:
     """A client's message set, validated and converted: one v2 batch, or none for an empty set.
 
-    Offsets count up from `base_offset` in the order of the messages, whatever the client numbered them: old
-    clients number them wrong. The codec stays the client's unless `compression` names another. Messages of v0
-    have NO_TIMESTAMP, unless the rules ask for log append time.
+    Offsets count up from `base_offset` in the order of the messages; the client's offsets are ignored, since
+    old clients send wrong ones. The codec stays the client's unless `compression` is set. Messages of v0 have
+    NO_TIMESTAMP, unless the rules have log append time.
 
     Refuses with CORRUPT_MESSAGE, INVALID_RECORD (more than one wrapper, a wrapper in a wrapper, mixed
     formats), `InvalidRecords` (as `batch_validation.check_rules`), MESSAGE_TOO_LARGE beyond `limit_bytes`,
-    and UNKNOWN_SERVER_ERROR, Kafka's code for what makes no sense though its checksum is right.
+    and UNKNOWN_SERVER_ERROR, Kafka's code for invalid content with a right checksum.
     """
     try:
         outer, messages = _read_set(buffer, limit_bytes)
@@ -187,11 +189,11 @@ def to_v2(
         return []
     _check_timestamp_type(outer, messages, rules)
     if any(message.timestamp < NO_TIMESTAMP for message in messages):
-        raise _senseless("a timestamp is below that of none")
+        raise _senseless("a timestamp is below -1")
     key_sizes = [-1 if message.key is None else len(message.key) for message in messages]
     timestamps = [message.timestamp for message in messages]
     if outer.compression == Compression.NONE:
-        # To Kafka each of these is a batch of its own: the first bad one alone decides, and its index is 0.
+        # In Kafka each message is a batch of its own: the first invalid one is refused, with index 0.
         for key_size, timestamp in zip(key_sizes, timestamps, strict=True):
             check_rules([key_size], [timestamp], rules, now_ms)
     else:
@@ -212,7 +214,7 @@ def to_v2(
 
 
 def _read_set(buffer: Buffer, limit_bytes: int) -> tuple[LegacyMessage | None, list[LegacyMessage]]:
-    """The first message, and all of them, or the messages inside the first one."""
+    """The first message, and all messages, or the messages in the first one if it is a wrapper."""
     messages = list(iter_messages(buffer))
     if not messages:
         return None, messages
@@ -261,7 +263,8 @@ def _unpacked(wrapper: LegacyMessage, value: bytes, limit_bytes: int) -> list[Le
 
 
 def _check_timestamp_type(outer: LegacyMessage, messages: list[LegacyMessage], rules: BatchRules) -> None:
-    """LogAppendTime is the broker's to set; Kafka overlooks it only where CreateTime will replace it."""
+    """Refuse LogAppendTime, which only the broker may set; Kafka accepts it only where CreateTime will
+    replace it."""
     if not outer.uses_log_append_time:
         return
     why = "a producer may not set the timestamp type to LogAppendTime"
@@ -275,8 +278,8 @@ def _check_timestamp_type(outer: LegacyMessage, messages: list[LegacyMessage], r
 
 
 def stored_messages(outer: LegacyMessage, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[LegacyMessage]:
-    """What a message of a log from before Kafka 0.11 holds, with absolute offsets: itself, or what was packed
-    into it. In v1 the offsets inside count up to that of the wrapper.
+    """The messages in a message of a log from before Kafka 0.11, with absolute offsets: itself, or those in
+    the wrapper. In v1 the inner offsets count up to the wrapper's offset.
 
     Refuses with CORRUPT_MESSAGE, and with MESSAGE_TOO_LARGE beyond `limit_bytes`.
     """
@@ -295,7 +298,7 @@ def stored_messages(outer: LegacyMessage, limit_bytes: int = DEFAULT_LIMIT_BYTES
 def batch_of_stored(messages: list[LegacyMessage], outer: LegacyMessage) -> bytearray:
     """One v2 batch of `stored_messages`, in the codec and with the type of timestamps of `outer`.
 
-    Refuses with CORRUPT_MESSAGE offsets that are not in order.
+    Refuses offsets that are not in order with CORRUPT_MESSAGE.
     """
     records = [
         Record(message.offset, message.timestamp, message.key, message.value, ()) for message in messages
@@ -315,9 +318,9 @@ def to_legacy(
 ) -> bytes:
     """The v2 batches that follow each other in `batches`, as messages of the format `magic` (0 or 1).
 
-    Control batches and headers vanish, from v0 the timestamps too; offsets stay. A compressed batch becomes
-    one wrapper message. Of an uncompressed one the records below `first_offset` are left out, since old
-    librdkafka expects none such. Refuses with UNSUPPORTED_COMPRESSION_TYPE a batch compressed with zstd.
+    Control batches and headers are left out, in v0 also timestamps; offsets stay. A compressed batch becomes
+    one wrapper message. Records of an uncompressed batch before `first_offset` are left out, since old
+    librdkafka does not expect them. Refuses with UNSUPPORTED_COMPRESSION_TYPE a batch compressed with zstd.
     """
     view = memoryview(batches)
     return b"".join(
@@ -344,7 +347,7 @@ def batch_to_legacy(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             "batches compressed with zstd cannot be converted to an old message format",
         )
-    # What is converted gets a checksum of its own: damage would not be seen any more.
+    # Checked here, since converted messages get a new checksum, which would hide damage.
     verify_crc(view, position, header)
     batch = view[position : position + header.size_bytes]
     records = iter_records(batch, header, limit_bytes=limit_bytes)

@@ -1,11 +1,11 @@
-"""Finds the end of the repeated part of a request, by its declaration.
+"""Finds the end of the repeated part of a request, by the declaration of its class.
 
-Clients repeat themselves: a producer names the same topic and partition before each batch, a member sends the
-same heartbeat every few seconds. `prefix_layout` says how to find the end of that part without decoding it.
-The bytes before are a key to something that has been decoded once.
+Requests of one client are often the same: a producer sends the same topic and partition before each batch, a
+member sends the same heartbeat every few seconds. With `prefix_layout` the end of this part is found without
+decoding it. Its bytes are the key of a result that was decoded before.
 
-Only one shape has a layout: every array on the way has one item, no struct has a tagged field that is set.
-A request of another shape has to be decoded.
+Only one shape has a layout: every array before the end has one item, and no struct has a tagged field. Other
+requests have to be decoded.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class Rest(IntEnum):
 
     NOTHING = 0
     RECORDS = 1
-    """One field of records, and the ends of the structs around it."""
+    """One field of records, and the ends of its enclosing structs."""
     ITEMS = 2
-    """An array of structs that hold int32, int64 and text, and the ends of the structs around it."""
+    """An array of structs of int32, int64 and text, and the ends of its enclosing structs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixLayout:
-    """How one version of a request is read without being decoded.
+    """The layout of one version of a request, to read it without decoding.
 
-    `steps` leads from the first byte behind the header's client id to the rest, `item_steps` through one item
-    of an array. `tags_after` bytes of 0 follow the rest: structs end there that have no tagged field set.
+    `steps` leads from the first byte after the header's client id to the rest, `item_steps` through one item
+    of an array. `tags_after` bytes of 0 follow the rest: the ends of structs without tagged fields.
     """
 
     steps: bytes
@@ -70,10 +70,10 @@ class PrefixLayout:
 
 
 def prefix_layout(request: type[Message], version: int, until: tuple[str, ...]) -> PrefixLayout:
-    """The layout of `request` in `version`. `until` are the names of the fields that lead to the rest, as
-    `("topic_data", "partition_data", "records")`; none where the whole request is repeated.
+    """The layout of `request` in `version`. `until` are the names of the fields on the path to the rest, as
+    `("topic_data", "partition_data", "records")`; empty if the whole request is repeated.
 
-    ValueError where the rest is of no known kind, or is not the last field on its way.
+    ValueError if the rest is of no known kind, or is not the last field of its structs.
     """
     is_flexible = request.is_flexible(version)
     if not until:
@@ -100,7 +100,7 @@ def prefix_layout(request: type[Message], version: int, until: tuple[str, ...]) 
 
 
 def item_fields(request: type[Message], version: int, until: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the values that `Rest.ITEMS` gives of each item, in their order."""
+    """The names of the values of each item of `Rest.ITEMS`, in order."""
     struct: Any = request
     for name in until:
         struct = next(field for field in fields_of(struct) if field.name == name).type.item
@@ -108,7 +108,7 @@ def item_fields(request: type[Message], version: int, until: tuple[str, ...]) ->
 
 
 def _present(struct: Any, version: int) -> list[FieldSpec]:
-    """The fields that this version has in their place, and not among the tagged ones."""
+    """The fields of this version that are not tagged."""
     return [
         field for field in fields_of(struct) if field.exists_in(version) and not field.is_tagged_in(version)
     ]
@@ -117,7 +117,7 @@ def _present(struct: Any, version: int) -> list[FieldSpec]:
 def _walk(
     struct: type[Struct], version: int, until: str, is_flexible: bool, steps: list[tuple[Step, int]]
 ) -> FieldSpec:
-    """Adds the steps over the fields before the one named `until`, which has to be the last."""
+    """Adds the steps over the fields before `until`, which has to be the last field."""
     fields = _present(struct, version)
     if not fields or fields[-1].name != until:
         raise ValueError(f"{until} is not the last field of {struct.__name__} in version {version}")

@@ -1,7 +1,7 @@
 """The records of a Produce request for one partition, checked without reading single records.
 
-From version 3 on that is one batch of format v2. Kafka's iterator over batches ends where a batch is not
-whole, and the rest is cut away; so here. Whatever it would find wrong has its error.
+From version 3 on they are one batch of format v2. As with Kafka's iterator over batches, an incomplete batch
+at the end is cut. Errors are the same as from this iterator.
 
 Source: ProduceRequest.validateRecords, ByteBufferLogInputStream of Kafka 4.3.
 """
@@ -27,17 +27,17 @@ from odradek.wire.record_layout import (
 )
 
 LEGACY_BODY_BYTES_MIN = 14
-"""The size after offset and size of the smallest message of the formats before v2."""
+"""The size of the smallest message of the formats before v2, without its offset and size fields."""
 
 _length_magic_attributes = Layout(">i4xb4xh").unpack_from
-"""From the length on."""
+"""The fields from the length on."""
 _length = Layout(">i").unpack_from
 _magic_attributes_producer = Layout(">b4xh20xqhi").unpack_from
-"""From the magic on: magic, attributes, producer id, epoch, base sequence."""
+"""The fields from the magic on: magic, attributes, producer id, epoch, base sequence."""
 
 
 class NotOneBatch(KafkaError):
-    """The records are not one v2 batch; raised before any log is used."""
+    """The records are not one v2 batch; raised before a log is used."""
 
 
 class Producer(NamedTuple):
@@ -49,12 +49,12 @@ class Producer(NamedTuple):
 
 
 def single_batch(records: memoryview | None, version: int, may_be_transactional: bool) -> memoryview:
-    """The one v2 batch among `records`, of a request of version 3 or later.
+    """The v2 batch in `records`, of a request of version 3 or later.
 
     Refuses zstd before version 7 with UNSUPPORTED_COMPRESSION_TYPE, a transactional batch of a request
     without transactional id with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as Kafka does.
     """
-    # The common case is one look at three header fields; what they do not explain is looked at again.
+    # The common case needs only three header fields; other records are checked again.
     size = 0 if records is None else len(records)
     if records is not None and size >= HEADER_SIZE_BYTES:
         length, magic, attributes = _length_magic_attributes(records, LENGTH_POSITION)
@@ -71,7 +71,7 @@ def single_batch(records: memoryview | None, version: int, may_be_transactional:
 
 
 def transactional_producer(records: Buffer | None) -> Producer | None:
-    """The producer of the first batch, if that is transactional."""
+    """The producer of the first batch, if it is transactional."""
     if records is None or len(records) < HEADER_SIZE_BYTES:
         return None
     magic, attributes, *producer = _magic_attributes_producer(records, MAGIC_POSITION)
@@ -81,7 +81,7 @@ def transactional_producer(records: Buffer | None) -> Producer | None:
 
 
 def _without_torn_end(records: memoryview) -> memoryview:
-    """The first batch, if what follows it is too little to be another; refuses all else."""
+    """The first batch, without the bytes of an incomplete second one; refuses a second batch."""
     first_end = _end_of_batch(records, 0)
     if first_end is None or records[MAGIC_POSITION] < MAGIC_V2:
         raise NotOneBatch(ErrorCode.INVALID_RECORD)

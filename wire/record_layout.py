@@ -1,8 +1,7 @@
-"""The layout of a record batch in format v2 ("magic 2"), and what its records are read into.
+"""The layout of a record batch in format v2 ("magic 2"), and the types of its records.
 
-Python has the layout from here, the compiled modules have it from `batch_layout.h`; nobody else says it.
-
-A batch is a header of 61 bytes and the records, which alone are compressed:
+Python modules use this layout, compiled modules use `batch_layout.h`; there are no other copies. A batch is a
+header of 61 bytes and the records; only the records are compressed:
 
     base offset 8, length 4 (of what follows), leader epoch 4, magic 1, CRC-32C 4 (of what follows),
     attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer epoch 2,
@@ -57,15 +56,15 @@ LATEST_PRODUCE_VERSION = 13
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """`sequence + increment` as producers count: after 2**31 - 1 comes 0."""
+    """`sequence + increment`, with 0 after 2**31 - 1, as in producers."""
     return (sequence + increment) & SEQUENCE_MAX
 
 
 class Record(NamedTuple):
-    """One record with its absolute offset and its timestamp in milliseconds (NO_TIMESTAMP: it has none).
+    """One record with its absolute offset and its timestamp in milliseconds (or NO_TIMESTAMP).
 
-    `headers` are pairs of name and value in their order; a name may repeat, a value may be None. A name that
-    is no UTF-8 keeps its bytes as surrogate escapes, so that rebuilding a batch changes nothing.
+    `headers` are pairs of name and value in order; a name may repeat, a value may be None. Bytes of a name
+    that are not UTF-8 become surrogate escapes, so that a rebuilt batch has the same bytes.
     """
 
     offset: int
@@ -78,10 +77,10 @@ class Record(NamedTuple):
 class RecordTable(NamedTuple):
     """The positions of the records of one batch: seven columns, a row for each record.
 
-    A column is an `array` or a `memoryview` of 64-bit numbers in the machine's order.
-    Offsets and timestamps are absolute, a timestamp is the record's own even under log append time. Positions
-    count from the start of the (decompressed) records section; a size of -1 is null, and a header position of
-    -1 says that the record has no headers.
+    A column is an `array` or a `memoryview` of 64-bit numbers in the machine's byte order. Offsets and
+    timestamps are absolute, a timestamp is the record's own, even with log append time. Positions count from
+    the start of the (decompressed) records section; a size of -1 is null, and a header position of -1 means
+    that the record has no headers.
     """
 
     offsets: Column

@@ -1,7 +1,7 @@
-"""Why bytes are no sound batch of records: the code and the sentence with which each is refused.
+"""Refusals of unsound record batches: the error code and the sentence of each fault.
 
-The compiled `_records` says only whether bytes are sound; where they are not it calls these functions, which
-look once more, slowly, and name the first fault. Nobody else has to know a code or a text.
+The compiled `_records` only decides whether bytes are sound; if not, it calls these functions, which check
+again, more slowly, and report the first fault. All codes and texts are in this module.
 """
 
 from struct import error as struct_error
@@ -43,7 +43,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class BatchHeader(Protocol):
-    """The header of a batch as it was read (`_records.BatchHeader`): as much of it as refusals name."""
+    """The fields of a batch header (`_records.BatchHeader`) that refusals use."""
 
     base_offset: int
     size_bytes: int
@@ -97,7 +97,8 @@ def refuse_other_size(header: BatchHeader, size_bytes: int) -> NoReturn:
 
 
 def validate_header(header: BatchHeader, *, produce_version: int = LATEST_PRODUCE_VERSION) -> None:
-    """Refuse what no client may send: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE."""
+    """Refuse headers that no client may send: INVALID_RECORD, INVALID_TIMESTAMP or
+    UNSUPPORTED_COMPRESSION_TYPE."""
     attributes = header.attributes
     compression = attributes & COMPRESSION_MASK
     if compression >= Compression.ZSTD:
@@ -155,7 +156,7 @@ def refuse_records(data: bytes, record_count: int, base_offset: int, base_timest
 
 
 def refuse_offsets(data: bytes, record_count: int, base_timestamp: int) -> NoReturn:
-    """As `refuse_records`; also of no records, and of records that do not number themselves 0, 1, 2, ..."""
+    """As `refuse_records`; also refuses an empty batch, and records without the offset deltas 0, 1, 2, ..."""
     if record_count < 1:
         raise invalid_record(f"a batch of {record_count} records")
     _check_records(data, record_count, 0, base_timestamp)
@@ -176,12 +177,12 @@ def _check_records(data: bytes, record_count: int, base_offset: int, base_timest
 
 
 def _check_record(data: bytes, position: int, base_offset: int, base_timestamp: int) -> int:
-    """The position behind the record; IndexError where `data` ends too early."""
+    """The position after the record; IndexError if `data` ends too early."""
     size, position = _read_varint(data, position, 32)
     end = position + size
     if end > len(data):
         raise invalid_record(f"a record ends {end - len(data)} bytes after its batch")
-    timestamp_delta, position = _read_varint(data, position + 1, 64)  # its attributes mean nothing
+    timestamp_delta, position = _read_varint(data, position + 1, 64)  # its attributes are unused
     _check_sum(base_timestamp, timestamp_delta)
     offset_delta, position = _read_varint(data, position, 32)
     _check_sum(base_offset, offset_delta)
@@ -211,13 +212,13 @@ def _check_headers(data: bytes, position: int) -> int:
 
 
 def _skip_bytes(data: bytes, position: int) -> tuple[bool, int]:
-    """Whether there are bytes and not null, and the position behind them."""
+    """Whether the value is not null, and the position after it."""
     size, position = _read_varint(data, position, 32)
     return size >= 0, position + max(size, 0)
 
 
 def _read_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """A zigzag number and the position behind it; what exceeds its bits is cut off, as in Java."""
+    """A zigzag number and the position after it; excess bits are cut, as in Java."""
     raw = 0
     bytes_max = (bits + 6) // 7
     for place in range(bytes_max):

@@ -1,10 +1,10 @@
 """Record batches of format v2 ("magic 2"): reading, checking, building and patching them.
 
-Promises: a sound batch is never re-encoded, only its base offset and leader epoch are patched in place, which
-its checksum does not cover; damaged bytes are refused with CORRUPT_MESSAGE (the batch) or INVALID_RECORD (a
-record inside) and nothing else is ever raised for them; looking inside a compressed batch is bounded.
+A sound batch is never re-encoded; only its base offset and leader epoch, which its checksum does not cover,
+are patched in place. Damaged bytes are refused with CORRUPT_MESSAGE (the batch) or INVALID_RECORD (a record)
+and no other exception. The decompression of a batch has a limit.
 
-`record_layout` says where what stands in a batch, `_records` (compiled) reads it, `record_refusals` explains.
+`record_layout` has the layout of a batch, `_records` (compiled) reads it, `record_refusals` has the refusals.
 
 Sources: KIP-98 (format v2), KIP-534 (delete horizon), `DefaultRecordBatch.java` and `DefaultRecord.java`.
 """
@@ -98,7 +98,7 @@ __all__ = [
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
 VARINTS_KEPT = 4096
-"""Most are lengths and deltas, which come again."""
+"""Most numbers are small lengths and deltas."""
 
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
@@ -130,7 +130,7 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def iter_whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """As `iter_batches`, but a last batch that is cut off ends it: how a fetch ends where its limit is."""
+    """As `iter_batches`, but without an incomplete last batch, with which a fetch ends at its limit."""
     position = 0
     end = len(buffer)
     while end - position >= HEADER_SIZE_BYTES:
@@ -147,21 +147,21 @@ def iter_records(
 ) -> Iterator[Record]:
     """The records of the batch at the start of `batch`, decompressed into no more than `limit_bytes`.
 
-    Control records are records too; the caller looks at `is_control`. Refuses a batch that is cut short or
-    does not decompress with CORRUPT_MESSAGE, records that are not exactly `record_count` many or not sound
-    in themselves with INVALID_RECORD. The checksum is `verify_crc`'s matter.
+    Control records are included; the caller checks `is_control`. Refuses with CORRUPT_MESSAGE an incomplete
+    batch or one that does not decompress, with INVALID_RECORD unsound records or another number than
+    `record_count`. `verify_crc` checks the checksum.
     """
     if header is None:
         header = read_batch_header(batch)
     if header.record_count == 0:
-        return iter(())  # compaction leaves such batches: nothing but a header
+        return iter(())  # compaction leaves such batches, only a header
     data = records_section(batch, header, limit_bytes)
     return iter(read_records(data, header))
 
 
 def batch_records(buffer: bytes, position: int, header: BatchHeader) -> Sequence[Record]:
-    """The records of the batch at `position`, whose `header` was read from there: `iter_records` for whoever
-    goes through many small batches in one buffer. Refuses in the same way."""
+    """The records of the batch at `position`, with its `header`: a faster `iter_records` for many small
+    batches in one buffer. Refuses in the same way."""
     end = position + header.size_bytes
     if header.attributes & COMPRESSION_MASK or end > len(buffer) or header.record_count == 0:
         return list(iter_records(memoryview(buffer)[position:], header))
@@ -169,7 +169,7 @@ def batch_records(buffer: bytes, position: int, header: BatchHeader) -> Sequence
 
 
 def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """What follows the header of the batch that `batch` starts with, decompressed; see `iter_records`."""
+    """The decompressed bytes after the header of the batch at the start of `batch`; see `iter_records`."""
     if header.size_bytes > len(batch):
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -204,10 +204,10 @@ def build_batch(
 ) -> bytearray:
     """One batch of `records` (`Record`s or such tuples) with absolute, ascending offsets; checksum included.
 
-    `base_offset` is by default that of the first record. `last_offset_delta` and `max_timestamp` are by
-    default those of the records; compaction gives the original's, so that offsets and sequences stay as they
-    were even in a batch that has lost its last records, or all of them. With `log_append_time_ms` all records
-    have that timestamp. ValueError where the records and the arguments contradict each other.
+    The default of `base_offset` is the offset of the first record. The defaults of `last_offset_delta` and
+    `max_timestamp` come from the records; compaction passes those of the original batch, so that offsets and
+    sequences stay the same in a batch without its last records, or without any. With `log_append_time_ms` all
+    records have this timestamp. ValueError if records and arguments contradict each other.
     """
     rows = [record if type(record) is Record else Record(*record) for record in records]
     if base_offset is None:
@@ -264,10 +264,10 @@ def batch_of_section(
     base_sequence: int = NO_SEQUENCE,
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """One batch around `section`, its `record_count` records as they are written without compression.
+    """One batch of `section`, its `record_count` records encoded without compression.
 
-    For whoever has encoded records already; `build_batch` is for the others. `attributes` are those besides
-    the compression. The checksum is included, the section taken at its word.
+    For callers with encoded records; others use `build_batch`. `attributes` are without the compression. The
+    checksum is computed, the section is not checked.
     """
     batch = bytearray(HEADER_SIZE_BYTES)
     if compression != Compression.NONE and record_count:
@@ -326,7 +326,7 @@ def _add_bytes(parts: list[Buffer], value: Buffer | None) -> None:
 
 @lru_cache(VARINTS_KEPT)
 def zigzag_varint(value: int) -> bytes:
-    """A number as records hold their sizes and deltas (`ByteUtils.writeVarint`, `writeVarlong`)."""
+    """A number in the encoding of sizes and deltas in records (`ByteUtils.writeVarint`, `writeVarlong`)."""
     raw = value << 1 if value >= 0 else ~(value << 1)
     out = bytearray()
     while raw > 0x7F:
@@ -348,7 +348,7 @@ def _seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> Non
 
 
 def patch_batch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at `position` its place in the log; neither field is covered by the checksum."""
+    """Set base offset and leader epoch of the batch at `position`; the checksum does not cover them."""
     _pack_base_offset(buffer, position, base_offset)
     _pack_leader_epoch(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -360,10 +360,10 @@ _pack_leader_epoch = _LEADER_EPOCH.pack_into
 def set_log_append_time(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> None:
-    """Stamp the batch at `position`, as `message.timestamp.type=LogAppendTime` asks.
+    """Set the timestamp of the batch at `position`, for `message.timestamp.type=LogAppendTime`.
 
-    No record is touched: the type bit makes `timestamp_ms` the timestamp of all of them. The checksum and
-    `header` are brought up to date.
+    Records are not changed: with the type bit `timestamp_ms` is the timestamp of all of them. The checksum
+    and `header` are updated.
     """
     header.attributes |= LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, header.attributes)
@@ -386,14 +386,14 @@ _CONTROL_KEY = Struct(">hh")
 _END_TXN_VALUE = Struct(">hi")
 _END_TXN_RECORD = Struct(">BBBBBhhBhiB")
 """Length, attributes, deltas of timestamp and offset, length of the key; key; length of the value; value;
-how many headers. Lengths and deltas are variable integers of one byte."""
+number of headers. Lengths and deltas are varints of one byte."""
 _END_TXN_HEAD = (2 * (_END_TXN_RECORD.size - 1), 0, 0, 0, 2 * _CONTROL_KEY.size)
 _END_TXN_VALUE_LENGTH = 2 * _END_TXN_VALUE.size
 _END_TXN_BATCH_BYTES = HEADER_SIZE_BYTES + _END_TXN_RECORD.size
 
 
 class EndTransactionMarker(NamedTuple):
-    """The end of a producer's transaction in one partition, and the coordinator epoch that wrote it."""
+    """The end of a producer's transaction in one partition, and the epoch of its coordinator."""
 
     committed: bool
     coordinator_epoch: int
@@ -410,7 +410,8 @@ def end_txn_marker(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """The batch of one control record that commits or aborts the producer's transaction in a partition."""
-    # Packed at once and not by `build_batch`: every transaction needs one for each of its partitions.
+    # Packed directly, which is faster than `build_batch`: every transaction needs one for each of its
+    # partitions.
     batch = bytearray(_END_TXN_BATCH_BYTES)
     HEADER.pack_into(
         batch,
@@ -438,7 +439,7 @@ def end_txn_marker(
 
 
 def read_end_txn_marker(record: Record) -> EndTransactionMarker | None:
-    """What a control record says, or None where it is of another type (snapshots, quorum changes).
+    """The marker in a control record, or None for another type (snapshots, quorum changes).
 
     Later versions of key and value only append fields (`ControlRecordType.java`). Refuses with
     INVALID_RECORD.

@@ -1,4 +1,4 @@
-"""The error codes in a response, found by code that is generated for its class on first use and then kept."""
+"""The error codes in a response, found by code that is generated for its class on first use and cached."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ErrorsOf = Callable[[Any], list[int]]
 
 @cache
 def errors_of(response: Any) -> ErrorsOf:
-    """The function that lists the error codes other than 0 of a response of this class: its own, and those of
-    its parts."""
+    """The function that lists the error codes other than 0 in a response of this class, with those of its
+    parts."""
     lines = ["def errors(message):", "    found = []"]
     _search(response, "message", 1, lines)
     lines.append("    return found")
@@ -25,7 +25,7 @@ def errors_of(response: Any) -> ErrorsOf:
 
 
 def _search(struct: Any, name: str, depth: int, lines: list[str]) -> bool:
-    """Adds the lines that search one struct; False, and none added, where nothing of it is an error code."""
+    """Adds the lines that search one struct; False, without new lines, if it has no error code."""
     indent = "    " * depth
     has_errors = False
     for field in fields_of(struct):

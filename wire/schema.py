@@ -1,4 +1,4 @@
-"""The declaration of a message: once, as a dataclass, for all of its versions.
+"""The declaration of a message: one dataclass for all of its versions.
 
     @dataclass(slots=True, kw_only=True)
     class FetchTopic(Struct):
@@ -6,8 +6,8 @@
         topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
         partitions: list[FetchPartition] = on_wire(Array(FetchPartition))
 
-A declaration holds the facts of the protocol and nothing else; `wire/codec.py` turns them into code.
-In memory a message has every field always: one that a version lacks has its default after decoding.
+A declaration has only the facts of the protocol; `wire/codec.py` generates code from them. In memory a
+message always has every field: after decoding, a field that is not in the version has its default.
 """
 
 import base64
@@ -21,18 +21,19 @@ ALL = (0, None)
 """For `nullable=`: null is allowed in every version that has the field."""
 
 ZERO_UUID = bytes(16)
-"""The id that stands for "none"."""
+"""The id that means "none"."""
 
 Buffer = bytes | bytearray | memoryview
 """The type that decoders read and return; a memoryview has one dimension of unsigned bytes."""
 
 Records = Any
-"""A `Buffer` after decoding; to encode, also any object with `len()`, which becomes a part of its own."""
+"""A `Buffer` after decoding; an encoder also takes any object with `len()`, which becomes a part of its
+own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A wire type without inner structure; `format` is its `struct` code, None where the width varies."""
+    """A wire type without inner structure; `format` is its `struct` code, None if the width varies."""
 
     name: str
     format: str | None
@@ -77,7 +78,7 @@ class FieldSpec:
     tag_since: int | None
     ignorable: bool
     default: Any
-    """The default value; for arrays and structs a class or `list` that makes one."""
+    """The default value; for arrays and structs `list` or a class that makes it."""
 
     def exists_in(self, version: int) -> bool:
         return _within((self.since, self.until), version)
@@ -103,12 +104,12 @@ def on_wire(
     tag_since: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field: its type, first and last version, and what Kafka's schemas call default and ignorable.
+    """Declare a field: its type, first and last version, and Kafka's `default` and `ignorable`.
 
     `nullable` is the first version in which null is allowed, or the pair of first and last. A field with a
-    `tag` is a tagged one from `tag_since` on, which is `since` unless said otherwise. A tagged struct that is
-    absent is None in memory, as most are, so that building an answer does not have to build empty structs.
-    An ignorable field may be set in versions that lack it and is left out there; any other is refused.
+    `tag` is tagged from `tag_since` on, by default `since`. An absent tagged struct is None in memory, so
+    that a response needs no empty structs. An ignorable field may be set in versions that do not have it and
+    is left out there; any other field is refused.
     """
     spec = {
         "type": wire_type,
@@ -121,20 +122,20 @@ def on_wire(
     }
     if default is dataclasses.MISSING:
         default = _implied_default(wire_type, tag)
-    # A class stands for "a new one each time": list for arrays, the struct itself for structs.
+    # A class makes a new default each time: list for arrays, the struct's class for structs.
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata={"on_wire": spec})
     return dataclasses.field(default=default, metadata={"on_wire": spec})
 
 
 class Struct:
-    """Base of everything that is declared; a struct inside a message has the message's versions."""
+    """Base of all declarations; a struct in a message has the message's versions."""
 
     __slots__ = ()
 
 
 class Versioned(Struct):
-    """A struct that is written by itself, in one of `versions`, flexible from `flexible_since` on."""
+    """A struct with versions of its own (`versions`), flexible from `flexible_since` on."""
 
     __slots__ = ()
     versions: ClassVar[range]
@@ -144,7 +145,7 @@ class Versioned(Struct):
         cls, versions: tuple[int, int] | None = None, flexible_since: int | None = None, **arguments: Any
     ) -> None:
         super().__init_subclass__(**arguments)
-        # dataclass(slots=True) makes the class a second time, from its dict and without these arguments.
+        # dataclass(slots=True) makes the class again, from its dict and without these arguments.
         if versions is not None:
             cls.versions = range(versions[0], versions[1] + 1)
             cls.flexible_since = flexible_since
@@ -177,12 +178,12 @@ def fields_of(struct: type[Struct]) -> tuple[FieldSpec, ...]:
 
 
 def uuid_to_text(uuid: bytes) -> str:
-    """The 22 characters (URL-safe base64 without padding) in which Kafka writes an id."""
+    """An id as Kafka's text: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(uuid)[:22].decode("ascii")
 
 
 def uuid_from_text(text: str) -> bytes:
-    """The 16 bytes of an id in Kafka's text form; ValueError if it is none."""
+    """The 16 bytes of an id in Kafka's text form; ValueError if the text is invalid."""
     if len(text) != 22 or "+" in text or "/" in text:
         raise ValueError(f"an id has 22 characters of URL-safe base64, not {text!r}")
     try:

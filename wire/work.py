@@ -1,9 +1,9 @@
-"""Long work in steps, so that the caller can serve other requests in between.
+"""Long work in steps, so that the caller can serve other requests between them.
 
-A `Work` is a generator. Where it yields None the others may have a turn. Where it yields a function, that one
-may block (a sync of the disk) or compute for long (decompression): it is called where nobody has to wait for
-it, and what it returns or raises is what the `yield` gives. What the work itself returns is its result. A
-work that is closed before its end leaves things as a crash at that point would.
+A `Work` is a generator. When it yields None, other work may run. It may yield a function that blocks (a sync
+of the disk) or computes for long (decompression): the function is called in a worker thread, and its result
+or exception is that of the `yield`. The return value of the generator is the result of the work. After a
+close before its end the state is as after a crash at that point.
 """
 
 from collections.abc import Callable, Generator

@@ -10,6 +10,7 @@ from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.test_replication import isr_of, partition
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import OdradekMember
+from odradek.server.timers import wall_clock_ms
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -26,7 +27,8 @@ QUICK = {
 """Of a node under such controllers."""
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
-TIMESTAMP = 1_700_000_000_000
+TIMESTAMP = wall_clock_ms()
+"""Retention takes no record of a test."""
 
 
 def waits(holds: Callable[[], bool], what: str) -> None:
@@ -92,12 +94,20 @@ def log_of(data_dir: pathlib.Path, topic: str) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((data_dir / f"{topic}-0").glob("*.log")))
 
 
-def wait_for_equal_logs(topic: str, *nodes: OdradekMember) -> None:
-    first, *others = nodes
-    waits(
-        lambda: all(log_of(first.data_dir, topic) == log_of(one.data_dir, topic) for one in others),
-        f"the logs of {topic} are equal",
-    )
+def wait_for_equal_logs(topic: str, *data_dirs: pathlib.Path) -> None:
+    """Fails with offset, leader epoch and size of each batch."""
+
+    def logs() -> list[bytes]:
+        return [log_of(one, topic) for one in data_dirs]
+
+    try:
+        waits(lambda: len(set(logs())) == 1, f"the logs of {topic} are equal")
+    except AssertionError as error:
+        for path, content in zip(data_dirs, logs(), strict=True):
+            found = iter_whole_batches(memoryview(content))
+            batches = [(one.base_offset, one.leader_epoch, one.size_bytes) for _, one in found]
+            error.add_note(f"{path}: {len(content)} bytes, {batches}")
+        raise
 
 
 def lines_with(node: OdradekMember, *parts: str) -> list[str]:

@@ -97,12 +97,13 @@ class Transactions(Working):
 
 
 class Group(Working):
-    """A consumer that commits, for itself, what it has read: each record once, in order."""
+    """A consumer that commits, for itself, what it has read: each record once, in order. `protocol` is
+    "classic" or "consumer" (KIP-848)."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, protocol: str) -> None:
         super().__init__()
         self.values: list[bytes] = []
-        self._bootstrap, self._group, self._topic = bootstrap, group, topic
+        self._bootstrap, self._group, self._topic, self._protocol = bootstrap, group, topic, protocol
 
     @property
     def done(self) -> int:
@@ -115,6 +116,7 @@ class Group(Working):
             {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": self._group,
+                "group.protocol": self._protocol,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",

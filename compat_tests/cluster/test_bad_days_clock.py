@@ -12,11 +12,10 @@ from compat_tests.cluster.bad_days import (
     QUICK,
     SHORT_SESSION,
     lines_with,
-    log_of,
     produce,
     produce_all,
+    wait_for_equal_logs,
     wait_for_isr,
-    waits,
 )
 from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.test_replication import create
@@ -93,10 +92,7 @@ def test_a_clock_that_jumps_moves_no_leader_and_no_isr(
         assert "asking for the ISR" not in follower.log[told:]
         assert not lines_with(follower, "this node is fenced")
         for name in sides:
-            waits(
-                lambda name=name: log_of(leader.directories[0], name) == log_of(follower.data_dir, name),  # type: ignore[misc]
-                "the logs are equal",
-            )
+            wait_for_equal_logs(name, leader.directories[0], follower.data_dir)
         consumer.close()
         for side in sides.values():
             side.close()

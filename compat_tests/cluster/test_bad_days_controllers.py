@@ -95,7 +95,7 @@ def test_nodes_serve_on_without_controllers_and_changes_of_the_isr_wait_for_them
             os.kill(second.pid, signal.SIGCONT)
             wait_for_isr(first.bootstrap_servers, topic, FIRST, SECOND)
             produce_all(side, topic, b"after")
-            wait_for_equal_logs(topic, first, second)
+            wait_for_equal_logs(topic, first.data_dir, second.data_dir)
             expected = [b"before", *(b"%d" % one for one in range(number)), b"alone", b"waits", b"goes on"]
             assert values_at(side, topic) == [*expected, b"after"]
             wait_for_line(first, "the controllers answer again")

@@ -55,6 +55,15 @@ class TwoListeners(Controllers):
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CUT:PLAINTEXT",
         }
 
+    @property
+    def behind_the_proxy(self) -> dict[str, str]:
+        """Of a node that reaches the controllers by the proxy alone."""
+        return {
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.proxy.port}",
+            "controller.listener.names": "CUT",
+            "listener.security.protocol.map": "CUT:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+
 
 @pytest.fixture(scope="module")
 def controllers() -> Iterator[TwoListeners]:
@@ -131,7 +140,7 @@ def test_a_follower_that_is_cut_off_in_one_direction_leaves_the_isr_and_comes_ba
     direction.mend()
     wait_for_isr(asked, topic, LEADER, FOLLOWER)
     produce_all(side, topic, b"after")
-    wait_for_equal_logs(topic, leader, follower)
+    wait_for_equal_logs(topic, leader.data_dir, follower.data_dir)
     assert values_at(side, topic) == [b"before", b"while", b"after"]
     side.close()
 
@@ -157,7 +166,7 @@ def test_damage_on_the_way_is_found_by_its_checksum_and_fetched_again(
     produce_all(side, topic, b"v" * 40_000)
     assert damaged
     wait_for_line(follower, f"{topic}-0: a change of the replica failed", "CORRUPT_MESSAGE")
-    wait_for_equal_logs(topic, leader, follower)
+    wait_for_equal_logs(topic, leader.data_dir, follower.data_dir)
     side.close()
 
 
@@ -193,7 +202,7 @@ def test_a_follower_that_is_slower_than_its_leader_leaves_the_isr_and_comes_back
     assert len(log_of(leader.data_dir, topic)) - len(log_of(follower.data_dir, topic)) > 20_000_000
     proxy.answers.bytes_per_second = None
     wait_for_isr(asked, topic, LEADER, FOLLOWER)
-    wait_for_equal_logs(topic, leader, follower)
+    wait_for_equal_logs(topic, leader.data_dir, follower.data_dir)
     # 30 MB were on their way.
     for place, node in enumerate((leader, follower)):
         grown = max(memory_max[place], resident_bytes(node)) - before[place]
@@ -203,14 +212,7 @@ def test_a_follower_that_is_slower_than_its_leader_leaves_the_isr_and_comes_back
 
 @pytest.fixture
 def cut_off(controllers: TwoListeners) -> Iterator[OdradekMember]:
-    """It reaches the controllers by their proxy alone."""
-    node = OdradekMember(controllers, CUT_OFF, QUICK)
-    own = {
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers.proxy.port}",
-        "controller.listener.names": "CUT",
-        "listener.security.protocol.map": "CUT:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-    }
-    with with_properties(node, own):
+    with OdradekMember(controllers, CUT_OFF, {**QUICK, **controllers.behind_the_proxy}) as node:
         yield node
 
 
@@ -236,6 +238,7 @@ def test_a_leader_that_is_cut_off_from_the_controllers_in_one_direction_is_repla
         waits(lambda: leader_of(asked, topic) == FOLLOWER, "the other one leads")
         new = Side("the new leader", asked)
         produce_all(new, topic, b"new")
+        assert lines_with(other, f"broker {CUT_OFF} is fenced")
         # It believes that it leads. Nobody follows it: who wants to be sure waits in vain.
         code, _ = produced(old.ask(produce_request(topic, [b"by all"], -1, 1_000), PRODUCE_VERSION))
         assert code is ErrorCode.REQUEST_TIMED_OUT
@@ -246,7 +249,7 @@ def test_a_leader_that_is_cut_off_from_the_controllers_in_one_direction_is_repla
     finally:
         direction.mend()
     wait_for_isr(asked, topic, CUT_OFF, FOLLOWER)
-    wait_for_equal_logs(topic, cut_off, other)
+    wait_for_equal_logs(topic, cut_off.data_dir, other.data_dir)
     wait_for_line(cut_off, f"{topic}-0: cut at 1, as its leader has it")
     assert values_at(new, topic) == [b"before", b"new"]
     for side in (old, new):

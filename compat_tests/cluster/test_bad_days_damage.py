@@ -60,7 +60,7 @@ def filled(topic: str, leader: OdradekMember, follower: OdradekMember) -> Side:
     wait_for_isr(leader.bootstrap_servers, topic, LEADER, FOLLOWER)
     side = Side("leader", leader.bootstrap_servers)
     produce_all(side, topic, *(b"%d" % number * 100 for number in range(20)))
-    wait_for_equal_logs(topic, leader, follower)
+    wait_for_equal_logs(topic, leader.data_dir, follower.data_dir)
     return side
 
 
@@ -74,7 +74,7 @@ def test_damage_in_what_was_not_flushed_is_found_by_the_start_after_a_kill(
     follower.start()
     assert len(lines_with(follower, f"{topic}-0: cut ", "bytes after the last sound batch")) == 1
     wait_for_isr(leader.bootstrap_servers, topic, LEADER, FOLLOWER)
-    wait_for_equal_logs(topic, leader, follower)
+    wait_for_equal_logs(topic, leader.data_dir, follower.data_dir)
     side.close()
 
 
@@ -97,7 +97,7 @@ def test_damage_in_what_was_flushed_is_found_by_a_check_and_the_replica_is_fetch
     (follower.data_dir / ".kafka_cleanshutdown").unlink()
     follower.start()
     wait_for_isr(leader.bootstrap_servers, topic, LEADER, FOLLOWER)
-    wait_for_equal_logs(topic, leader, follower)
+    wait_for_equal_logs(topic, leader.data_dir, follower.data_dir)
     assert len(values_at(side, topic)) == 20
     assert log_of(follower.data_dir, topic)
     side.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -86,14 +87,16 @@ def test_a_node_with_an_older_disk_does_not_lead_and_gets_what_it_lacks(
 
     put_back(second, copy)
     assert len(log_of(second.data_dir, topic)) > 0
+    epoch = json.loads((copy / ".kafka_cleanshutdown").read_text())["brokerEpoch"]
     second.start()
+    assert lines_with(second, f"its disks are of a clean stop in broker epoch {epoch}")
     # The controllers do not elect it: its broker epoch is none of a clean stop (KIP-966).
     create(asked, f"later-{how}", [THIRD])
     assert leader_of(asked, topic) == -1
     first.start()
     wait_for_isr(asked, topic, *BOTH)
     assert leader_of(asked, topic) == FIRST
-    wait_for_equal_logs(topic, first, second)
+    wait_for_equal_logs(topic, first.data_dir, second.data_dir)
     side = Side("first", first.bootstrap_servers)
     waits(lambda: values_at(side, topic) == [b"0", b"1", b"2", b"3"], "all that was acknowledged is there")
     side.close()
@@ -113,8 +116,9 @@ def test_a_node_with_an_empty_disk_gets_all_of_what_others_have_and_begins_nothi
     second.kill()
     shutil.rmtree(second.data_dir)
     second.start()
+    assert len(lines_with(second, "its disks know of no clean stop")) == 2
     wait_for_isr(asked, topic, *BOTH)
-    wait_for_equal_logs(topic, first, second)
+    wait_for_equal_logs(topic, first.data_dir, second.data_dir)
     produce_all(side, topic, b"2")
     assert values_at(side, topic) == [b"0", b"1", b"2"]
     side.close()
@@ -163,4 +167,4 @@ def test_a_node_that_was_away_while_others_wrote_gets_what_it_lacks(
     side.close()
     second.start()
     wait_for_isr(asked, topic, *BOTH)
-    wait_for_equal_logs(topic, first, second)
+    wait_for_equal_logs(topic, first.data_dir, second.data_dir)

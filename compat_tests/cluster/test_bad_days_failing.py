@@ -13,33 +13,34 @@ from compat_tests.cluster.bad_days import (
     QUICK,
     SHORT_SESSION,
     leader_of,
-    log_of,
     produce,
     produce_all,
     values_at,
+    wait_for_equal_logs,
     wait_for_isr,
     waits,
 )
 from compat_tests.cluster.failing_disk import FailingDisk, Failure
 from compat_tests.cluster.inside import Inside
+from compat_tests.cluster.test_bad_days_cut import TwoListeners
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
 from odradek.storage import disk as disk_module
 from odradek.wire.errors import ErrorCode
 
-FAILING, OTHER = 1, 2
+FAILING, OTHER, CUT_OFF = 1, 2, 3
 
 
 @pytest.fixture(scope="module")
-def controllers() -> Iterator[Controllers]:
-    with Controllers(SHORT_SESSION) as started:
-        assert isinstance(started, Controllers)
-        yield started
+def controllers() -> Iterator[TwoListeners]:
+    controllers = TwoListeners()
+    with controllers.proxy, controllers:
+        yield controllers
 
 
 @pytest.fixture(scope="module")
-def other(controllers: Controllers) -> Iterator[OdradekMember]:
+def other(controllers: TwoListeners) -> Iterator[OdradekMember]:
     with OdradekMember(controllers, OTHER, QUICK) as started:
         yield started
 
@@ -53,7 +54,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
 
 @pytest.fixture
 def failing(
-    controllers: Controllers, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+    controllers: TwoListeners, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Inside]:
     """With two log directories: where one fails the node goes on."""
     caplog.set_level(logging.INFO, logger="odradek")
@@ -69,13 +70,6 @@ def home_of(node: Inside, topic: str) -> pathlib.Path:
 def lines_with(caplog: pytest.LogCaptureFixture, *parts: str) -> list[str]:
     lines = [record.getMessage() for record in caplog.records]
     return [line for line in lines if all(part in line for part in parts)]
-
-
-def wait_for_equal_logs(topic: str, node: Inside, other: OdradekMember) -> None:
-    waits(
-        lambda: log_of(home_of(node, topic), topic) == log_of(other.data_dir, topic),
-        f"the logs of {topic} are equal",
-    )
 
 
 def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
@@ -98,7 +92,7 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
     disk.failures.clear()
     wait_for_isr(asked, topic, OTHER, FAILING)
     produce_all(side, topic, b"2")
-    wait_for_equal_logs(topic, failing, other)
+    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
     side.close()
 
 
@@ -134,7 +128,7 @@ def test_a_leader_gives_up_a_full_or_broken_directory_and_another_leads_with_all
     failing.stop()
     failing.start()
     wait_for_isr(asked, topic, OTHER, FAILING)
-    wait_for_equal_logs(topic, failing, other)
+    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
     assert values_at(new, topic) == [b"0", b"1"]
     new.close()
 
@@ -160,10 +154,75 @@ def test_a_replica_whose_flush_has_failed_is_back_after_a_rescan_and_replicated_
     waits(lambda: bool(lines_with(caplog, f"{topic}-0 is back, and nothing of it is lost")), "it is back")
     wait_for_isr(asked, topic, OTHER, FAILING)
     produce_all(side, topic, b"2")
-    wait_for_equal_logs(topic, failing, other)
+    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
     assert values_at(side, topic) in ([b"0", b"1", b"2"], [b"0", b"2"])
     assert leader_of(asked, topic) == replicas[0]
     assert len(lines_with(caplog, f"{topic}-0 is offline: flushing")) == 1
     if role == "follower":
         assert lines_with(caplog, f"{topic}-0 is back, and is replicated again")
     side.close()
+
+
+def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
+    controllers: TwoListeners,
+    other: OdradekMember,
+    disk: FailingDisk,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A replay of the journal would bring it back: all in it is flushed first, and then the journal goes."""
+    caplog.set_level(logging.INFO, logger="odradek")
+    topic, asked = "journaled", other.bootstrap_servers
+    properties = {**QUICK, **controllers.behind_the_proxy, "log.initial.task.delay.ms": "100"}
+    with Inside(controllers, CUT_OFF, tmp_path, properties=properties) as node:
+        create(asked, topic, [CUT_OFF, OTHER], min_insync_replicas="1", flush_messages="1")
+        wait_for_isr(asked, topic, CUT_OFF, OTHER)
+        side, new = Side("the old leader", node.bootstrap_servers), Side("the new leader", asked)
+        (journal,) = node.server.store.flush_journals
+        produced: list[bytes] = []
+
+        def is_in_use() -> bool:
+            produced.append(b"%d" % len(produced))
+            produce_all(side, topic, produced[-1])
+            return journal.generation > 0
+
+        waits(is_in_use, "the flush journal is in use")
+        controllers.proxy.requests.cut()
+        waits(lambda: leader_of(asked, topic) == OTHER, "the other one leads")
+        assert produce(side, topic, b"goes", acks=1) is ErrorCode.NONE
+        disk.failures.append(Failure(str(tmp_path), errno.EIO, "sync", part="group-log"))
+        assert produce(side, topic, b"goes, too", acks=1) is ErrorCode.NONE
+        assert journal.has_failed
+        disk.failures.clear()
+        produce_all(new, topic, b"new")
+        controllers.proxy.requests.mend()
+        wait_for_isr(asked, topic, CUT_OFF, OTHER)
+        wait_for_equal_logs(topic, home_of(node, topic), other.data_dir)
+        assert values_at(new, topic) == [*produced, b"new"]
+        assert not list(tmp_path.glob("data-*/group-log.*"))
+        cut = f"{topic}-0: cut at {len(produced)}, as its leader has it"
+        assert len(lines_with(caplog, cut)) == 1
+        for one in (side, new):
+            one.close()
+
+
+def test_a_node_ends_whose_failed_directory_no_controller_learns_of_in_time(
+    disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its partitions would stay without a leader (`log.dir.failure.timeout.ms`)."""
+    caplog.set_level(logging.INFO, logger="odradek")
+    properties = {**QUICK, "log.dir.failure.timeout.ms": "2000"}
+    with Controllers(SHORT_SESSION) as controllers:
+        assert isinstance(controllers, Controllers)
+        with Inside(controllers, FAILING, tmp_path, directories=2, properties=properties) as node:
+            side = Side("node", node.bootstrap_servers)
+            create(node.bootstrap_servers, "lost", [FAILING])
+            produce_all(side, "lost", b"0")
+            controllers.kill()
+            disk.failures.append(Failure(str(home_of(node, "lost")), errno.EIO, "open", "write", "sync"))
+            assert produce(side, "lost", b"1") is ErrorCode.KAFKA_STORAGE_ERROR
+            line = ("stopping: a failed log directory", "log.dir.failure.timeout.ms")
+            waits(lambda: bool(lines_with(caplog, *line)), "it says why it ends")
+            side.close()
+            disk.failures.clear()
+    assert len(lines_with(caplog, *line)) == 1

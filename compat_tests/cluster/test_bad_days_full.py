@@ -50,6 +50,6 @@ def test_a_leader_whose_only_directory_is_full_ends_and_another_leads_with_all_a
             full.start()
             wait_for_isr(other.bootstrap_servers, topic, FULL, OTHER)
             produce_all(new, topic, b"after")
-            wait_for_equal_logs(topic, full, other)
+            wait_for_equal_logs(topic, full.data_dir, other.data_dir)
             assert values_at(new, topic) == [*acknowledged, b"after"]
             new.close()

@@ -15,6 +15,7 @@ from compat_tests.cluster.bad_days import (
     SHORT_SESSION,
     fetch_request,
     leader_of,
+    lines_with,
     produce_all,
     produce_request,
     produced,
@@ -67,6 +68,7 @@ def test_a_leader_that_wakes_up_from_a_pause_acknowledges_nothing_that_is_lost_a
             old.request(fetch_request(topic), FETCH_VERSION, names[2])
         finally:
             os.kill(paused.pid, signal.SIGCONT)
+        assert len(lines_with(other, f"broker {PAUSED} is fenced")) == 1
         read = old.answer(FetchRequest, FETCH_VERSION, names[2])
         by_one = produced(old.answer(ProduceRequest, PRODUCE_VERSION, names[0]))
         by_all = produced(old.answer(ProduceRequest, PRODUCE_VERSION, names[1]))
@@ -74,7 +76,7 @@ def test_a_leader_that_wakes_up_from_a_pause_acknowledges_nothing_that_is_lost_a
         assert by_all[0] in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert read.responses[0].partitions[0].error_code or values_read(read) == [b"before"]
         wait_for_isr(other.bootstrap_servers, topic, PAUSED, OTHER)
-        wait_for_equal_logs(topic, paused, other)
+        wait_for_equal_logs(topic, paused.data_dir, other.data_dir)
         if by_one[0] is ErrorCode.NONE:
             wait_for_line(paused, f"{topic}-0: cut at 1, as its leader has it")
         assert values_at(new, topic) == [b"before", b"new"]

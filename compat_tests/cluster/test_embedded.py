@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +22,10 @@ from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.test_replication import Load, create, values_in
 
 ALL = {1, 2, 3}
+PARTITIONS = 6
+"""Of a topic that is made by itself: each node leads two."""
+REPLICA_FETCH_WAIT_SECONDS = 0.5
+"""replica.fetch.wait.max.ms"""
 SECONDS = 90
 """Longer than any change takes on a busy machine."""
 QUICK = {
@@ -28,6 +34,7 @@ QUICK = {
     "replica.lag.time.max.ms": 3_000,
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 3,
+    "num.partitions": PARTITIONS,
 }
 """Changes of leaders and of the ISR come sooner than by default."""
 
@@ -83,6 +90,17 @@ def test_topics_have_three_replicas_two_of_which_have_to_be_in_sync(cluster: odr
     assert described["topic"]["by-itself"]["min.insync.replicas"]["value"] == "2"
     assert {one["broker_id"] for one in admin.describe_cluster()["brokers"]} == ALL
     admin.close()
+
+
+def test_idle_partitions_do_not_keep_records_of_another_from_the_followers(cluster: odradek.Cluster) -> None:
+    """A follower asks for what comes after these records with its very next request."""
+    took = []
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all", linger_ms=0) as producer:
+        for place in range(2 * PARTITIONS + 21):
+            began = time.monotonic()
+            producer.send("many", b"v", partition=place % PARTITIONS).get(DEADLINE_SECONDS)
+            took.append(time.monotonic() - began)
+    assert statistics.median(took[2 * PARTITIONS :]) < REPLICA_FETCH_WAIT_SECONDS / 2
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
@@ -226,17 +244,19 @@ def _is_taken(producer: KafkaProducer, topic: str) -> bool:
     return True
 
 
-def test_all_processes_end_with_the_program_however_that_ends() -> None:
+def test_all_processes_end_with_the_program_however_that_ends(tmp_path: pathlib.Path) -> None:
     """Also a node that is paused."""
     program = """
-        import os, signal, odradek
-        cluster = odradek.Cluster(nodes=2).start()
+        import os, signal, sys, odradek
+        cluster = odradek.Cluster(nodes=2, data_dir=sys.argv[1]).start()
         cluster.nodes[0].pause()
         print(*(one.pid for one in (*cluster.nodes, *cluster.controllers)), cluster.links_pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, timeout=200
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        timeout=200,
     )
     assert result.returncode == -signal.SIGKILL
     pids = [int(text) for text in result.stdout.split()]

@@ -295,7 +295,7 @@ class ReplicaFetcher:
         """What the session has to ask otherwise. A partition that waits for a time or an answer stays
         unsettled; one that is busy, fenced or failed is looked at again when that has changed.
         """
-        if self.quota.is_exceeded(now_ms):
+        if self.quota.has_throttled:
             self._hold_back(now_ms)
         changes: dict[PartitionId, Asked | None] = {}
         for place in list(self._unsettled):
@@ -310,13 +310,20 @@ class ReplicaFetcher:
         return changes
 
     def _hold_back(self, now_ms: int) -> None:
-        """Also those that the session asks for and that nothing was decided about since."""
-        for one in self.partitions.values():
-            if one.is_in_sync or one.phase is not Phase.FETCHING or not self.quota.is_throttled(one.key):
-                continue
-            if one.delayed_until_ms is None or one.delayed_until_ms <= now_ms:
+        """Also those that the session asks for and that nothing was decided about since. The rate is measured
+        only for replicas that move: its first measurement begins the first window.
+        """
+        moving = [one for one in self.partitions.values() if self._moves(one, now_ms)]
+        if moving and self.quota.is_exceeded(now_ms):
+            for one in moving:
                 one.delayed_until_ms = now_ms + self.settings.backoff_ms
                 self._look_again(one)
+
+    def _moves(self, one: Fetched, now_ms: int) -> bool:
+        """It is throttled, out of sync, and would be fetched now."""
+        if one.is_in_sync or one.phase is not Phase.FETCHING or not self.quota.is_throttled(one.key):
+            return False
+        return one.delayed_until_ms is None or one.delayed_until_ms <= now_ms
 
     def _asked(self, one: Fetched) -> FetchPartition:
         log = one.log

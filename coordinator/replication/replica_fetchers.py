@@ -12,6 +12,7 @@ from odradek.coordinator.replication.replica_fetcher import (
     Fetched,
     FetcherEffect,
     FetcherSettings,
+    Phase,
     ReplicaFetcher,
 )
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
@@ -22,8 +23,8 @@ FetcherKey = tuple[int, int]
 
 
 class ReplicaFetchers:
-    """`fetchers_per_leader` is read when a partition is followed; those that are followed stay. `quota` is
-    for all fetchers together; without one nothing is throttled.
+    """`fetchers_per_leader` is read when a partition is followed; call `resize` when it has changed. `quota`
+    is for all fetchers together; without one nothing is throttled.
     """
 
     def __init__(
@@ -60,6 +61,17 @@ class ReplicaFetchers:
             self.fetchers[place] = fetcher
         self._places[key] = place
         return fetcher.follow(key, topic_id, leader_epoch, log)
+
+    def resize(self) -> list[FetcherEffect]:
+        """Each partition goes to the fetcher that has it now. One that is busy or waits for a view stays
+        where it is until its next leader epoch.
+        """
+        effects: list[FetcherEffect] = []
+        for key, (leader_id, _) in list(self._places.items()):
+            one = self.followed(key)
+            if one is not None and one.phase is Phase.FETCHING and not one.is_busy:
+                effects += self.follow(key, one.topic_id, leader_id, one.leader_epoch, one.log)
+        return effects
 
     def stop(self, key: ReplicaKey) -> None:
         place = self._places.pop(key, None)

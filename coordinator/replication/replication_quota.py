@@ -96,11 +96,19 @@ class ReplicationQuota:
 
     def throttle(self, topic: str, partitions: Container[int]) -> None:
         """From now on these partitions of the topic, and no others."""
-        self._throttled[topic] = partitions
+        if partitions:
+            self._throttled[topic] = partitions
+        else:
+            self.forget(topic)
 
     def forget(self, topic: str) -> None:
         """No partition of it is throttled."""
         self._throttled.pop(topic, None)
+
+    @property
+    def has_throttled(self) -> bool:
+        """Whether there is any."""
+        return bool(self._throttled)
 
     def is_throttled(self, key: ReplicaKey) -> bool:
         topic, index = key

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 SLOT_BYTES: int
-"""What a key takes in an `OffsetMap`."""
+"""Bytes of one key in an `OffsetMap`."""
 
 class FilterRules(NamedTuple):
-    """What a round goes by. Batches that end at an offset of `kept_offsets`, or just before `end_offset`,
+    """The rules of a round. Batches that end at an offset in `kept_offsets`, or just before `end_offset`,
     stay even when they are empty."""
 
     end_offset: int
@@ -14,7 +14,7 @@ class FilterRules(NamedTuple):
     kept_offsets: frozenset[int]
 
 class Selection(NamedTuple):
-    """What stays of a batch's records; `section` is None when all do."""
+    """The records of a batch that stay; `section` is None when all stay."""
 
     record_count: int
     has_tombstones: bool
@@ -22,12 +22,12 @@ class Selection(NamedTuple):
     section: bytes | None
 
 class OffsetMap:
-    """The latest offset of each key, for at most `slots` keys; `seed` is 16 bytes that nobody knows."""
+    """The latest offset of each key, for at most `slots` keys; `seed` is 16 secret random bytes."""
 
     @property
     def slots(self) -> int: ...
     latest_offset: int
-    """How far the map has been told of the log, by its owner."""
+    """The last offset of the log that is in the map; set by the owner."""
     def __init__(self, slots: int, seed: bytes) -> None: ...
     def __len__(self) -> int: ...
     def put(self, key: bytes, offset: int) -> None:
@@ -36,7 +36,7 @@ class OffsetMap:
         """The key's latest offset; -1 when it is not known."""
 
 class Copy:
-    """What goes into a cleaned segment: bytes to be written, entries for its indexes, counts."""
+    """The content of a cleaned segment: bytes to be written, index entries, counts."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -54,7 +54,7 @@ class Copy:
     @property
     def pending_bytes(self) -> int: ...
     def take(self) -> bytes:
-        """What has been added since the last call, to be written at `size_bytes` less its length."""
+        """The bytes added since the last call, to be written at `size_bytes` minus their length."""
 
 def index_batches(
     offset_map: OffsetMap,
@@ -64,8 +64,8 @@ def index_batches(
     first_offset: int,
     entries_max: int,
 ) -> tuple[int, int, bool]:
-    """Take batches from `position` on into the map: where the first begins that was not taken, the offset
-    that it must not be before, and whether the map is full."""
+    """Take batches from `position` on into the map. Returns the position of the first batch that was not
+    taken, the lowest offset that this batch may have, and whether the map is full."""
 
 def index_section(
     offset_map: OffsetMap,
@@ -75,14 +75,14 @@ def index_section(
     first_offset: int,
     entries_max: int,
 ) -> bool:
-    """Take the records of a batch from `first_offset` on into the map; whether it is full. Refuses with
-    INVALID_RECORD."""
+    """Take the records of a batch from `first_offset` on into the map; returns whether the map is full.
+    Refuses with INVALID_RECORD."""
 
 def filter_batches(
     offset_map: OffsetMap, data: bytes, position: int, least_offset: int, rules: FilterRules, copy: Copy
 ) -> tuple[int, int, bool]:
-    """Copy what stays of batches from `position` on: where the first begins that was not taken, the offset
-    that it must not be before, and False."""
+    """Copy the records that stay of batches from `position` on. Returns the position of the first batch that
+    was not taken, the lowest offset that this batch may have, and False."""
 
 def select_records(
     offset_map: OffsetMap,
@@ -92,7 +92,7 @@ def select_records(
     base_timestamp: int,
     keeps_tombstones: bool,
 ) -> Selection:
-    """What stays of a batch's records by their keys; refuses with INVALID_RECORD."""
+    """The records of a batch that stay by their keys; refuses with INVALID_RECORD."""
 
 def shift_timestamps(section: bytes, record_count: int, shift_ms: int) -> bytes:
     """The same records for a batch whose base timestamp is `shift_ms` earlier."""

@@ -1,9 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The parts of compaction that run for every batch and every record.
-
-`index_batches` and `filter_batches` take as many batches as they like and may decline any, which the caller
-then has to take one by one: what comes out is the same. They take only what is sound and plain. Records that
-are not sound go to `record_refusals`, which says what is wrong with them.
+"""The parts of compaction that run for every batch and every record. `index_batches` and `filter_batches`
+take only sound and plain batches and stop at any other batch. The caller then takes this one alone; the
+result is the same. Records that are not sound go to `record_refusals`, which names the fault.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -88,7 +86,7 @@ cdef extern from *:
 cdef enum:
     FIRST_SLOTS = 4096
     GROWTH = 4
-    # So many keys are hashed before the first is looked up: the memory that holds them is on its way meanwhile.
+    # Keys that are hashed before the first lookup: meanwhile the processor loads the memory of their slots.
     GROUP = 16
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
     FEW_BYTES = 4096
@@ -98,7 +96,7 @@ cdef enum Taken:
     FULL = 1
     UNSOUND = 2
 
-# The caller's matter.
+# Batches with these attributes are left to the caller.
 cdef int64_t NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 
 SLOT_BYTES = 24
@@ -106,9 +104,9 @@ cdef bint _crc_in_hardware = has_crc32c()
 
 
 class FilterRules(NamedTuple):
-    """What a round goes by. Batches that end at an offset of `kept_offsets`, or just before `end_offset`,
-    stay even when they are empty: the first are the last ones of their producers, the other is the round's
-    last."""
+    """The rules of a round. Batches that end at an offset in `kept_offsets`, or just before `end_offset`,
+    stay even when they are empty: the former are the last batches of producers, the latter is the round's
+    last batch."""
 
     end_offset: int
     now_ms: int
@@ -116,8 +114,8 @@ class FilterRules(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What stays of a batch's records. `section` is None when all do; `max_timestamp` and `has_tombstones`
-    are about those that stay."""
+    """The records of a batch that stay. `section` is None when all stay; `max_timestamp` and `has_tombstones`
+    describe the records that stay."""
 
     record_count: int
     has_tombstones: bool
@@ -135,12 +133,13 @@ cdef struct Entry:
 cdef class OffsetMap:
     """The latest offset of each key, for at most `slots` keys.
 
-    A key stands for itself by a hash of 16 bytes with `seed`, 16 bytes that nobody knows: two keys with the
-    same one are not to be had. `latest_offset` is how far the map has been told of the log, by its owner.
+    A hash of 16 bytes stands for a key. `seed` is 16 secret random bytes, so that a client cannot make two
+    keys with the same hash. `latest_offset` is the last offset of the log that is in the map; the owner sets
+    it.
 
-    24 bytes a slot, as in Kafka's `SkimpyOffsetMap`, but the table begins small and grows while it is half
-    full: touching 128 MB takes longer than compacting most logs. While it grows for the last time there is a
-    quarter more for a moment.
+    24 bytes a slot, as in Kafka's `SkimpyOffsetMap`, but the table begins small and grows when it is half
+    full: touching 128 MB takes longer than compacting most logs. While it grows for the last time it takes a
+    quarter more memory.
     """
 
     cdef Entry *_entries
@@ -153,7 +152,7 @@ cdef class OffsetMap:
 
     def __cinit__(self, Py_ssize_t slots, bytes seed not None):
         if not 1 <= slots < 1 << 32 or len(seed) != 16:
-            raise ValueError("an offset map has a slot at least and a seed of 16 bytes")
+            raise ValueError("an offset map needs at least one slot and a seed of 16 bytes")
         self.slots = slots
         self._size = min(slots, FIRST_SLOTS)
         self._entries = <Entry *> calloc(self._size, sizeof(Entry))
@@ -186,7 +185,7 @@ cdef inline key_hash _name_of(OffsetMap self, const uint8_t *key, Py_ssize_t siz
 
 
 cdef inline Entry *_home(OffsetMap self, const key_hash *name) noexcept nogil:
-    """The slot from which on a key is looked for."""
+    """The slot where the search for a key begins."""
     return self._entries + (((name.first >> 32) * <uint64_t> self._size) >> 32)
 
 
@@ -205,7 +204,7 @@ cdef inline Entry *_find(OffsetMap self, const key_hash *name) noexcept nogil:
 
 
 cdef void _grow(OffsetMap self) noexcept nogil:
-    """A larger table, if there is the memory for one."""
+    """Makes the table larger if there is enough memory."""
     cdef Py_ssize_t size = self._size
     cdef Entry *entries = self._entries
     cdef Py_ssize_t larger = min(GROWTH * size, self.slots)
@@ -249,7 +248,7 @@ cdef Taken _index(
     int64_t first_offset,
     int64_t entries_max,
 ) noexcept nogil:
-    """Take the records of a section into the map, some at a time: hashed all, then put in all."""
+    """Take the records of a section into the map, in groups: all keys of a group are hashed first."""
     cdef walked_record record
     cdef key_hash names[GROUP]
     cdef int64_t offsets[GROUP]
@@ -280,10 +279,10 @@ cdef Taken _index(
 def index_section(
     OffsetMap offset_map not None, bytes section not None, record_count, base_offset, first_offset, entries_max
 ):
-    """Take the records of a batch from `first_offset` on into the map; whether it is full.
+    """Take the records of a batch from `first_offset` on into the map; returns whether the map is full.
 
-    As in Kafka a map with `entries_max` keys is full for the next record, whatever its key; `latest_offset`
-    is then that of the last record that went in. Refuses with INVALID_RECORD.
+    As in Kafka a map with `entries_max` keys takes no further record, not even of a known key;
+    `latest_offset` is then the offset of the last record in the map. Refuses with INVALID_RECORD.
     """
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AsString(section)
     cdef Taken taken = UNSOUND
@@ -310,7 +309,7 @@ cdef struct Batch:
 
 
 cdef bint _is_plain(const uint8_t *start, Py_ssize_t left, int64_t least_offset, Batch *batch) noexcept nogil:
-    """Whether a whole batch stands there that this module takes; its checksum is not looked at."""
+    """Whether a whole batch that this module takes is there; the checksum is not checked."""
     cdef batch_header header
     if left < HEADER_SIZE_BYTES:
         return False
@@ -355,11 +354,11 @@ def index_batches(
     int64_t first_offset,
     int64_t entries_max,
 ):
-    """Take batches from `position` on into the map: where the first begins that was not taken, the offset
-    that it must not be before, and whether the map is full.
+    """Take batches from `position` on into the map. Returns the position of the first batch that was not
+    taken, the lowest offset that this batch may have, and whether the map is full.
 
-    Taken are sound and whole batches of plain records from `least_offset` on; of batches that end before
-    `first_offset` nothing is looked at. `latest_offset` of the map follows.
+    It takes sound and whole batches of plain records from `least_offset` on, and passes over batches that end
+    before `first_offset`. It sets the map's `latest_offset`.
     """
     cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
     cdef Py_ssize_t size = len(data)
@@ -480,10 +479,10 @@ def select_records(
     base_timestamp,
     bint keeps_tombstones,
 ):
-    """What stays of a batch's records by their keys; refuses with INVALID_RECORD.
+    """The records of a batch that stay by their keys; refuses with INVALID_RECORD.
 
-    Behind the map's `latest_offset` all do. Else a record without a key goes, one with a later record of its
-    key goes, and a tombstone unless `keeps_tombstones`.
+    All records after the map's `latest_offset` stay. Of the others a record is removed if it has no key, if
+    its key has a later record, or if it is a tombstone and `keeps_tombstones` is false.
     """
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AsString(section)
     cdef Py_ssize_t size = len(section)
@@ -525,7 +524,7 @@ def shift_timestamps(bytes section not None, record_count, int64_t shift_ms):
     cdef uint8_t *shifted
     cdef uint8_t *out
     cdef Py_ssize_t delta_size
-    # A delta grows by nine bytes at the most, and the size before it, of five, by four.
+    # A delta grows by at most nine bytes; the size field before it, at most five bytes long, by four.
     shifted = out = <uint8_t *> malloc(len(section) + 16 * count + 1)
     if shifted == NULL:
         raise MemoryError()
@@ -548,10 +547,10 @@ def shift_timestamps(bytes section not None, record_count, int64_t shift_ms):
 
 
 cdef class Copy:
-    """What goes into a cleaned segment: bytes to be written, entries for its indexes, counts.
+    """The content of a cleaned segment: bytes to be written, index entries, counts.
 
     `index_entries` are (last offset, position, latest timestamp so far, last offset of the first batch that
-    has it), one whenever more than `index_interval_bytes` have come since the last, as appends make them.
+    has this timestamp). As with appends, an entry is added after more than `index_interval_bytes`.
     """
 
     cdef readonly int64_t size_bytes
@@ -590,14 +589,14 @@ cdef class Copy:
         return self._used
 
     def take(self):
-        """What has been added since the last call, to be written at `size_bytes` less its length."""
+        """The bytes added since the last call, to be written at `size_bytes` minus their length."""
         cdef bytes taken = PyBytes_FromStringAndSize(<char *> self._pending, self._used)
         self._used = 0
         return taken
 
 
 cdef uint8_t *_reserve(Copy self, Py_ssize_t size) except NULL:
-    """Where the next `size` bytes go."""
+    """The address for the next `size` bytes."""
     cdef uint8_t *grown
     cdef Py_ssize_t room = self._room
     if self._used + size > room or room == 0:
@@ -611,7 +610,7 @@ cdef uint8_t *_reserve(Copy self, Py_ssize_t size) except NULL:
 
 
 cdef int _account(Copy self, Py_ssize_t size, int64_t last_offset, int64_t max_timestamp) except -1:
-    """The batch of `size` bytes that was put where `_reserve` said is one that stays."""
+    """Counts the batch of `size` bytes at the address from `_reserve`: it stays."""
     if max_timestamp > self.max_timestamp_ms:
         self.max_timestamp_ms = max_timestamp
         self.max_timestamp_offset = last_offset
@@ -661,10 +660,10 @@ def filter_batches(
     rules,
     Copy copy not None,
 ):
-    """Copy what stays of batches from `position` on: where the first begins that was not taken, the offset
-    that it must not be before, and False (no map gets full here).
+    """Copy the records that stay of batches from `position` on. Returns the position of the first batch that
+    was not taken, the lowest offset that this batch may have, and False (no map gets full here).
 
-    Batches that want a delete horizon, or that stay although nothing in them does, are left to the caller.
+    Batches that need a delete horizon, or that stay without records, are left to the caller.
     """
     cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
     cdef Py_ssize_t size = len(data)

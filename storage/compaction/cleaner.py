@@ -1,12 +1,12 @@
-"""Compaction of a store's logs: which round is next, and putting cleaned segments in place of the old ones.
+"""Compaction of a store's logs: chooses the next round, and replaces old segments with cleaned ones.
 
-The work itself, reading and writing, is `run.cleaning_round`, which may run anywhere; here is what the owner
-of the log does: `Cleaning` holds on to what a round was planned on (`plan.py`), and `Cleaning.swapping` puts
-a group of cleaned segments in place as soon as it is ready, as Kafka does: a log never needs room for more
-than one group twice.
+`run.cleaning_round` reads and writes, and may run in any process. This module has the part of the log's
+owner: `Cleaning` keeps the segments for which a round was planned (`plan.py`), and `Cleaning.swapping`
+replaces each group as soon as its cleaned segment is ready, as Kafka does: at any time only one group needs
+its space twice.
 
-A round that meets a log which has lost one of its segments meanwhile (retention, deletion) comes to nothing.
-Rules as in `LogCleaner.java`.
+If the log loses one of these segments meanwhile (retention, deletion), the round is abandoned. Rules as in
+`LogCleaner.java`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ from odradek.wire.work import Work, finish
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CleanerSettings:
-    """What one round may use: `log.cleaner.dedupe.buffer.size` and the others, divided by
+    """Memory limits of one round: `log.cleaner.dedupe.buffer.size` and others, divided by
     `log.cleaner.threads`.
     """
 
@@ -39,7 +39,7 @@ class CleanerSettings:
 
 
 class Cleaning:
-    """One round over one log: what it was planned on, and the way of its results into the log."""
+    """One round over one log: its planned segments, and the replacement of segments in the log."""
 
     def __init__(
         self,
@@ -52,8 +52,7 @@ class Cleaning:
         aborted: Sequence[AbortedTransaction] | None = None,
     ) -> None:
         """`token` makes the names of new files unique. `aborted` are the log's aborted transactions, by
-        default what the `.txnindex` files say. Raises `OSError`, and `KafkaError` where one of those is
-        damaged.
+        default from the `.txnindex` files. Raises `OSError`, and `KafkaError` if such a file is damaged.
         """
         log = partition.log
         self.partition = partition
@@ -73,17 +72,17 @@ class Cleaning:
 
     @property
     def is_of_present_log(self) -> bool:
-        """False once the log has been truncated or read anew."""
+        """False after the log was truncated or opened again."""
         return self.partition.log is self._log
 
     @property
     def is_intact(self) -> bool:
-        """Whether the log is what the round was planned on, save for what itself has put in place."""
+        """Whether the log still has the planned segments, apart from the replacements by this round."""
         return self.is_current([base for base in self._segments if base not in self._swapped])
 
     def is_current(self, old_bases: Sequence[int]) -> bool:
-        """Whether the log still has the segments that these were. One that was read anew has others, and has
-        taken what was being cleaned for the rest of a crash.
+        """Whether the log still has these segments. A log that was opened again has new `Segment` objects,
+        and has removed the `.cleaned` files as leftovers of a crash.
         """
         if self.partition.log is not self._log or self._log.files.directory != self._directory:
             return False
@@ -91,10 +90,10 @@ class Cleaning:
         return all(present.get(base) is self._segments[base] for base in old_bases)
 
     def swapping(self, group: CleanedGroup) -> Work[list[Segment]]:
-        """Put a group in place; returns the segments that it replaces, to be removed when nobody reads them
-        any more. None of them when the log is not what it was: then the new files are gone.
+        """Put a group in place; returns the replaced segments, to be removed when they have no readers.
+        Returns no segments if the log has changed; the new files are then removed.
 
-        Raises `OSError`; the log's files are then not what the log believes.
+        Raises `OSError`; the files on the disk may then differ from the log's state.
         """
         log = self._log
         cleaned = Segment(
@@ -111,7 +110,7 @@ class Cleaning:
             cleaned.remove()
             return []
         if not self._is_whole(cleaned):
-            # Somebody has removed it, and it must not take the place of what is there.
+            # The cleaned file was removed or cut meanwhile, and must not replace sound segments.
             return []
         old = [self._segments[base] for base in group.old_bases]
         replaced: list[Segment] = yield from log.replacing_segments(
@@ -126,9 +125,7 @@ class Cleaning:
         return disk.exists(path) and disk.size(path) == cleaned.size_bytes
 
     def remove_files(self) -> None:
-        """Remove what a round that came to nothing has left behind. May run in a worker thread. Raises
-        `OSError`.
-        """
+        """Remove the files of an abandoned round. May run in a worker thread. Raises `OSError`."""
         disk = self._log.files.disk
         for name in disk.list(self._directory):
             if name.endswith(self.job.suffix):
@@ -173,7 +170,7 @@ def _job_of(
 
 
 def _aborted_of(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
-    """Every aborted transaction that begins before `end_offset`, wherever its marker is."""
+    """Every aborted transaction that begins before `end_offset`; its marker may be in any segment."""
     disk = log.files.disk
     found: list[AbortedTransaction] = []
     for name in disk.list(log.files.directory):
@@ -205,11 +202,11 @@ class Cleanable(Protocol):
 
 
 class Cleaner:
-    """What compaction a store wants: which round is next, those that are under way, and which partitions are
-    beyond it. The store's thread owns it; the rounds themselves (`run`) run where there is time.
+    """The compaction of a store: the next round, the rounds under way, and the partitions that cannot be
+    compacted. The store's thread owns it; the rounds (`run`) may run in other processes.
 
-    A round goes `next_round` > `swap` for each group > `finish`, or at any point `abandon`, and `judge` where
-    it had failed. A partition has one round at a time.
+    The calls of a round are `next_round`, `swap` for each group, `finish`; or `abandon` at any point, and
+    `judge` after a failure. A partition has one round at a time.
     """
 
     def __init__(self, store: Cleanable) -> None:
@@ -218,11 +215,11 @@ class Cleaner:
         self._swapping: set[Partition] = set()
         self._uncleanable: dict[Partition, str] = {}
         self._own: tuple[Cleaning, Round] | None = None
-        self.on_uncleanable: Callable[[str, str], None] = _not_told
-        """Called with the name of a partition that is left alone from now on, and the reason."""
+        self.on_uncleanable: Callable[[str, str], None] = _unreported
+        """Called with the name of a partition that is not compacted any more, and the reason."""
 
     def next_round(self, now_ms: int, settings: CleanerSettings | None = None) -> Work[Cleaning | None]:
-        """Begin a round over the dirtiest log that is due; None when none is."""
+        """Begin a round over the dirtiest log that is due; None when no log is due."""
         store = self._store
         self._forget_gone()
         plans = []
@@ -237,7 +234,7 @@ class Cleaner:
             try:
                 plan = plan_partition(partition, now_ms, store.first_dirty_of(partition))
             except OSError:
-                # Who reads or writes it hears of it.
+                # Readers and writers of the partition get this error.
                 continue
             if plan is not None:
                 plans.append((plan.dirty_ratio, partition, plan))
@@ -259,9 +256,7 @@ class Cleaner:
         return None
 
     def swap(self, cleaning: Cleaning, group: CleanedGroup, now_ms: int) -> Work[bool]:
-        """Put what a round has cleaned in place; False when the log is not what it was, and the round is to
-        be abandoned.
-        """
+        """Put a cleaned group in place; False when the log has changed and the round has to be abandoned."""
         partition = cleaning.partition
         if not self._store.is_held(partition) or not partition.is_available:
             return False
@@ -277,35 +272,34 @@ class Cleaner:
         return len(replaced) == len(group.old_bases)
 
     def is_swapping(self, partition: Partition) -> bool:
-        """Whether segments of it are being replaced just now."""
+        """Whether segments of the partition are being replaced now."""
         return partition in self._swapping
 
     def finish(self, cleaning: Cleaning, first_dirty: int) -> Work[None]:
-        """The round is over and all its groups are in place: note how far the log is clean."""
+        """The round is over and all its groups are in place: note the end of the clean part."""
         self._under_way.discard(cleaning.partition)
         if not self._store.is_held(cleaning.partition) or not cleaning.is_of_present_log:
             return
         try:
             yield from self._store.noting_first_dirty(cleaning.partition, first_dirty)
         except OSError:
-            # It is written with the others again; without it the next round does more than it needs to.
+            # The next checkpoint writes the offset again; without it the next round does more work than
+            # needed.
             pass
 
     def abandon(self, cleaning: Cleaning) -> Work[None]:
-        """Nobody works at the round any more: remove what it has left behind. The log is clean as far as it
-        was.
-        """
+        """Remove the files of a round whose work has stopped. The clean part of the log stays as before."""
         try:
             yield cleaning.remove_files
         except OSError:
-            # What stays behind goes at the next start.
+            # The next start removes files that remain.
             pass
         self._under_way.discard(cleaning.partition)
 
     def judge(self, cleaning: Cleaning, reason: str, error_number: int | None = None) -> bool:
-        """A round has failed for `reason`, `error_number` if that was an OSError: whether its partition is
-        left alone from now on, until the next start. Not when the disk was full, the partition is offline or
-        the log has changed since the round was planned: the next round may do better.
+        """A round has failed for `reason`; `error_number` is the errno of an OSError. True: the partition is
+        not compacted again until the next start. False if the disk was full, the partition is offline or the
+        log has changed since the plan: the next round may succeed.
         """
         partition = cleaning.partition
         if error_number in NO_ROOM or not self._store.is_held(partition) or not partition.is_available:
@@ -320,9 +314,7 @@ class Cleaner:
         self.on_uncleanable(partition.name, reason)
 
     def uncleanable(self) -> dict[tuple[str, int], str]:
-        """(topic, partition) of those whose compaction failed and is not tried again until the next start,
-        and why.
-        """
+        """Partitions whose compaction failed and is not tried again until the next start, with the reason."""
         self._forget_gone()
         return {(one.topic, one.index): reason for one, reason in self._uncleanable.items()}
 
@@ -331,7 +323,7 @@ class Cleaner:
             del self._uncleanable[partition]
 
     def step(self, now_ms: int, budget_bytes: int) -> bool:
-        """Work at a round here and now, for some bytes; True while there is more to do. A failure counts as
+        """Work on a round in this thread, for some bytes; True while there is more to do. A failure counts as
         in `judge`.
         """
         if self._own is None:
@@ -359,7 +351,7 @@ class Cleaner:
         return True
 
     def close(self) -> None:
-        """Leave the round that `step` is at."""
+        """Abandon the round of `step`."""
         if self._own is not None:
             self._end_own()
 
@@ -371,7 +363,7 @@ class Cleaner:
         finish(self.abandon(begun))
 
 
-def _not_told(name: str, reason: str) -> None:
+def _unreported(name: str, reason: str) -> None:
     pass
 
 

@@ -1,5 +1,5 @@
-/* SipHash-2-4 with 128 bits of output (Aumasson and Bernstein; the 128-bit form of its authors' reference). A
- * compacted log's keys stand for themselves by it: with a secret seed nobody can make two keys collide. */
+/* SipHash-2-4 with 128 bits of output (Aumasson and Bernstein; the 128-bit form of its authors' reference). An
+ * offset map has these hashes in place of keys: without the secret seed a client cannot make two keys collide. */
 #ifndef ODRADEK_KEY_HASH_H
 #define ODRADEK_KEY_HASH_H
 

@@ -1,7 +1,7 @@
-"""Which logs are due for compaction, and how far. Decides; does nothing.
+"""Decides which logs are due for compaction, and up to which offset. No I/O of its own.
 
-What is cleaned is the sealed part of a log; the active segment is never touched, nor what transactions have
-not decided yet. Rules as in `LogCleanerManager.java`.
+Only sealed segments are cleaned, and only before the first open transaction; the active segment is never
+touched. Rules as in `LogCleanerManager.java`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from odradek.storage.log.staging import first_timestamp
 
 
 class CleanableSegment(NamedTuple):
-    """A sealed segment as the plan sees it. `end_offset` is the next segment's base offset."""
+    """A sealed segment in a plan. `end_offset` is the next segment's base offset."""
 
     base_offset: int
     end_offset: int
@@ -26,8 +26,8 @@ class CleanableSegment(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """Clean from the log's start up to `end_offset` (a segment's end); what is before `first_dirty` is
-    known clean. `overdue_ms`: for how long `max.compaction.lag.ms` has been over, else 0.
+    """Clean from the log's start up to `end_offset` (a segment's end); the part before `first_dirty` is clean
+    already. `overdue_ms`: time since `max.compaction.lag.ms` was exceeded, else 0.
     """
 
     first_dirty: int
@@ -47,12 +47,12 @@ def plan_cleaning(
     latest_timestamp_of: Callable[[int], int],
     first_timestamp_of: Callable[[int], int],
 ) -> Plan | None:
-    """Whether a log should be compacted, and how far. `segments` are the sealed ones, oldest first; the two
-    functions tell timestamps of the segment at a place in that list and are asked only where a setting needs
-    them.
+    """The plan for a log; None if it is not due. `segments` are the sealed segments, oldest first. The two
+    functions return timestamps of the segment at a place in this list; they are called only if a setting
+    needs them.
 
-    A segment is left alone, with all after it, while one of its records is not stable or, in the dirty part,
-    younger than `min.compaction.lag.ms`. The log is due when the dirty part has more than
+    A segment and all segments after it are not cleaned while one of its records is not stable or, in the
+    dirty part, younger than `min.compaction.lag.ms`. The log is due when the dirty part has more than
     `min.cleanable.dirty.ratio` of the bytes, or when its oldest segment began more than
     `max.compaction.lag.ms` ago.
     """
@@ -84,8 +84,8 @@ def plan_cleaning(
 
 
 def plan_partition(partition: Partition, now_ms: int, first_dirty: int) -> Plan | None:
-    """Whether a partition is due for compaction; `first_dirty` is how far it has been compacted. Raises
-    `OSError` where a timestamp has to be read and cannot be.
+    """The plan for a partition; None if it is not due. The log is compacted up to `first_dirty`. Raises
+    `OSError` if a timestamp cannot be read.
     """
     if not partition.config.is_compacted or not partition.is_available:
         return None
@@ -128,7 +128,7 @@ def _plan_log(
 
 
 def unread_of_plan(log: Log, first_dirty: int) -> list[Segment]:
-    """The segments of which `plan_partition` may have to ask the disk when they were written."""
+    """The segments whose timestamps `plan_partition` may have to read from the disk."""
     config = log.config
     wants_latest, wants_first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < LONG_MAX
     if not config.is_compacted or not (wants_latest or wants_first):
@@ -145,11 +145,11 @@ def unread_of_plan(log: Log, first_dirty: int) -> list[Segment]:
 
 
 def preload(segments: list[Segment]) -> None:
-    """In a worker thread: what `plan_partition` asks for is in memory then."""
+    """For a worker thread: load what `plan_partition` reads into memory."""
     for segment in segments:
         segment.preload_for_retention()
         try:
             segment.file.load(0, HEADER_BYTES)
         except OSError:
-            # Whoever needs it will know.
+            # `plan_partition` meets the same error.
             pass

@@ -1,25 +1,24 @@
-"""One round of compaction over one log: reads sealed segments, writes `.cleaned` ones. Nothing else.
+"""One round of compaction over one log: reads sealed segments, writes `.cleaned` ones.
 
-It knows a `CleaningJob`, plain values that fit into a line of JSON, and a disk; the log itself stays with its
-owner, who puts each finished group in place (`cleaner.Cleaning`). So it runs wherever there is time: in a
-process of its own, or between the requests. `cleaning_round(...)` is a generator: an int is the number of
-bytes that were just read or written, a `CleanedGroup` is ready to be put in place; closed before its end it
-removes what it had begun.
+Its input is a `CleaningJob`, plain values that fit into a line of JSON, and a disk; the owner of the log puts
+each finished group in place (`cleaner.Cleaning`). So it may run in a process of its own, or between requests.
+`cleaning_round(...)` is a generator: an int is the number of bytes just read or written, a `CleanedGroup` is
+ready to be put in place; closed before its end it removes its unfinished files.
 
 What stays, as in `Cleaner.java` and `MemoryRecords.filterTo`:
 
-- of every key in the dirty part the latest record, and all that the dirty part does not outdate; records
-  behind what the map could take stay as they are, records without a key go;
-- a tombstone for `delete.retention.ms` after the round that first sees it: that moment is written into its
-  batch as the delete horizon (KIP-534);
-- nothing of an aborted transaction, but the marker of every transaction for as long as there is data of it,
-  and then, too, until its horizon;
-- the batch with a producer's last sequence number, the last marker of one without data, and the round's last
-  batch, as a header alone if need be.
+- of every key in the dirty part the latest record, and all records whose keys are not in the dirty part;
+  records after the last offset in the map stay, records without a key go;
+- a tombstone for `delete.retention.ms` after the first round that reads it: the end of this time is written
+  into its batch as the delete horizon (KIP-534);
+- no data of an aborted transaction; the marker of every transaction while there is data of the transaction,
+  and after that until its horizon;
+- the batch with a producer's last sequence number, the last marker of a producer without data, and the
+  round's last batch, if need be as a header alone.
 
-A batch that keeps all its records is copied as the same bytes; another keeps its offsets, sequences, leader
-epoch and codec. The checksum of every batch is checked before it is believed: what is damaged must not be
-written anew with a checksum that fits.
+A batch that keeps all its records is copied as the same bytes; any other batch keeps its offsets, sequences,
+leader epoch and codec. The checksum of every batch is checked first: damaged records must not get a new,
+correct checksum.
 """
 
 import heapq
@@ -60,7 +59,7 @@ from odradek.wire.records import (
 )
 
 SYNC_EVERY_BYTES = 64 << 20
-"""A sync now and then, instead of one of a gigabyte for which everybody else's syncs have to wait."""
+"""Bytes between two syncs: the syncs of other files would have to wait for one sync of a gigabyte."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -74,33 +73,33 @@ class JobSegment:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CleaningJob:
-    """What a round needs to know of a log. Sizes in bytes, times in milliseconds."""
+    """The input of a round. Sizes in bytes, times in milliseconds."""
 
     directory: str
     segments: tuple[JobSegment, ...]
-    """All that end before `end_offset`, oldest first."""
+    """All segments that end before `end_offset`, oldest first."""
     first_dirty: int
-    """What is before it was clean after the last round."""
+    """The log before this offset was clean after the last round."""
     end_offset: int
-    """Where the last of the segments ends: nothing from there on is looked at."""
+    """The end of the last segment: nothing is read from there on."""
     now_ms: int
     token: str
-    """Part of the names of what is being written: nobody else writes to files of that name."""
+    """Part of the names of new files, unique to this round."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
     producers: tuple[tuple[int, int, int], ...] = ()
-    """(id, epoch, last data offset or -1) of every producer that the log knows."""
+    """(id, epoch, last data offset or -1) of every producer of the log."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """Every aborted transaction that reaches into these segments, wherever its marker is."""
+    """Every aborted transaction that reaches into these segments; its marker may be in a later one."""
     memory_bytes: int = 134_217_728
     load_factor: float = 0.9
     buffer_bytes: int = 262_144
 
     @property
     def suffix(self) -> str:
-        """Of the files that are being written, behind Kafka's names."""
+        """The suffix of unfinished files, after Kafka's names."""
         return f".{self.token}{CLEANED}"
 
     def as_plain(self) -> dict[str, Any]:
@@ -116,7 +115,7 @@ class CleaningJob:
 
 @dataclass(slots=True, frozen=True)
 class CleanedGroup:
-    """A segment that is written and synced, and those whose place it is to take."""
+    """A segment that is written and synced, and the segments that it replaces."""
 
     old_bases: tuple[int, ...]
     size_bytes: int
@@ -140,7 +139,7 @@ class CleaningStatistics:
 
 @dataclass(slots=True, frozen=True)
 class CleaningOutcome:
-    """How far the log is clean now, and what it took."""
+    """The end of the clean part, and the statistics of the round."""
 
     first_dirty: int
     statistics: CleaningStatistics = field(default_factory=CleaningStatistics)
@@ -150,15 +149,15 @@ Round = Generator[int | CleanedGroup, None, CleaningOutcome]
 
 
 def cleaning_round(disk: Disk, job: CleaningJob, seed: bytes) -> Round:
-    """See the module. `seed` is 16 bytes that nobody knows.
+    """See the module. `seed` is 16 secret random bytes.
 
-    Raises `OSError`, and `KafkaError` for a log that cannot be understood.
+    Raises `OSError`, and `KafkaError` for a damaged log.
     """
     return _Round(disk, job, seed).run()
 
 
 def slots_of(memory_bytes: int) -> int:
-    """How many keys a map of so many bytes has room for; Kafka's has at most 2 GiB."""
+    """The number of keys that fit into a map of `memory_bytes`; Kafka's map has at most 2 GiB."""
     return max(min(memory_bytes, 2**31 - 1) // SLOT_BYTES, 1)
 
 
@@ -169,8 +168,8 @@ def group_segments(
     segment_index_bytes: int,
     index_interval_bytes: int,
 ) -> list[list[JobSegment]]:
-    """Neighbours that fit into one segment together: by size, by what their indexes may take at the most,
-    and by the reach of relative offsets.
+    """Neighbours that fit into one segment: by size, by the largest size of their indexes, and by the range
+    of relative offsets.
     """
     groups: list[list[JobSegment]] = []
     group_bytes = 0
@@ -195,22 +194,23 @@ def group_segments(
 
 
 class Transactions:
-    """Which batches belong to aborted transactions, and which markers have nothing left to say.
+    """Which batches belong to aborted transactions, and which markers are not needed any more.
 
-    Batches have to be shown in their order. As `CleanedTransactionMetadata.java`.
+    The methods have to be called in the order of the batches. As `CleanedTransactionMetadata.java`.
     """
 
     def __init__(self, aborted: tuple[AbortedTransaction, ...]) -> None:
         self.kept: list[AbortedTransaction] = []
-        """Aborted ones whose marker was met and whose data is not all gone: they stay in the index."""
+        """Aborted transactions whose marker was read and whose data is not all gone: they stay in the
+        index."""
         self._to_come = [(one.first_offset, place, one) for place, one in enumerate(aborted)]
         heapq.heapify(self._to_come)
-        # Producer id -> its aborted transaction, and whether data of it was met.
+        # Producer id -> its aborted transaction, and whether its data was read.
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         self._committed: set[int] = set()
 
     def meet_data(self, header: BatchHeader) -> bool:
-        """Whether a batch of records goes since its transaction was aborted."""
+        """Whether a batch of records is removed because its transaction was aborted."""
         self._begin_until(header.last_offset)
         if not header.is_transactional:
             return False
@@ -222,7 +222,7 @@ class Transactions:
         return True
 
     def meet_marker(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether a control batch may go: nothing of its transaction was met since the one before."""
+        """Whether a control batch may go: no data of its transaction was read since the previous marker."""
         self._begin_until(header.last_offset)
         if header.record_count == 0:
             return True
@@ -246,7 +246,7 @@ class Transactions:
 
 
 class _Round:
-    """The state of one round. `_least` is the first offset that the next batch may have."""
+    """The state of one round. `_least` is the lowest offset that the next batch may have."""
 
     def __init__(self, disk: Disk, job: CleaningJob, seed: bytes) -> None:
         self.statistics = CleaningStatistics()
@@ -286,7 +286,7 @@ class _Round:
     # The dirty part
 
     def _read_dirty(self) -> Generator[int | CleanedGroup, None, None]:
-        """Fill the map, to the end of the dirty part or to its own."""
+        """Fill the map, until the dirty part ends or the map is full."""
         first_dirty = self._job.first_dirty
         self._transactions = Transactions(_reaching(self._job.aborted, first_dirty))
         self._least = 0
@@ -296,7 +296,7 @@ class _Round:
             is_full = yield from self._walk(segment, self._index_many, self._index_one, self._count_indexed)
             if is_full:
                 return
-            # As far as the segment went: what is missing at its end is a gap.
+            # Up to the segment's end: offsets that are missing there are a gap.
             self._map.latest_offset = segment.end_offset - 1
 
     def _count_indexed(self, size_bytes: int) -> None:
@@ -309,7 +309,7 @@ class _Round:
         return position, is_full
 
     def _index_one(self, data: bytes, position: int, header: BatchHeader) -> bool:
-        """Take one batch of whatever kind into the map; whether it is full."""
+        """Take one batch of any kind into the map; returns whether the map is full."""
         batch = memoryview(data)[position : position + header.size_bytes]
         if header.last_offset < self._job.first_dirty:
             return False
@@ -339,8 +339,8 @@ class _Round:
         one: Callable[[bytes, int, BatchHeader], bool],
         count: Callable[[int], None],
     ) -> Generator[int | CleanedGroup, None, bool]:
-        """Show all batches of a segment to `many`, and those that it does not take to `one`, until one of
-        them says that it is enough. Yields how many bytes were read.
+        """Pass all batches of a segment to `many`, and the batches that `many` does not take to `one`, until
+        one of them returns True. Yields the number of bytes read.
         """
         path = f"{self._job.directory}/{segment.base_offset:020d}{LOG}"
         file = self._disk.open(path)
@@ -382,7 +382,7 @@ class _Round:
         many: Callable[[bytes, int], tuple[int, bool]],
         one: Callable[[bytes, int, BatchHeader], bool],
     ) -> tuple[int, bool]:
-        """The whole batches of `data`: how many bytes they are, and whether that is enough."""
+        """Pass the whole batches of `data` on; returns their size in bytes, and whether the walk is over."""
         position = 0
         while True:
             position, is_enough = many(data, position)
@@ -405,7 +405,7 @@ class _Round:
     # Copying
 
     def _clean_group(self, group: list[JobSegment]) -> Generator[int | CleanedGroup, None, CleanedGroup]:
-        """Copy what stays of some segments into a new one."""
+        """Copy the records that stay of some segments into a new one."""
         job = self._job
         base_offset = group[0].base_offset
         cleaned = Segment(self._pool, job.directory, base_offset, 0, job.now_ms, job.suffix)
@@ -446,7 +446,7 @@ class _Round:
             yield self._write(file)
 
     def _write(self, file: File) -> int:
-        """Write what is pending; returns how many bytes that was."""
+        """Write the pending bytes; returns their number."""
         data = self._copy.take()
         write_all(file, self._copy.size_bytes - len(data), [data], len(data))
         self._unsynced_bytes += len(data)
@@ -456,7 +456,7 @@ class _Round:
         return len(data)
 
     def _finish_files(self, cleaned: Segment, group: list[JobSegment]) -> None:
-        """Write the indexes of a new segment, and give it the age of what it replaces."""
+        """Write the indexes of a new segment, and give it the file time of the last replaced segment."""
         job, disk, copy = self._job, self._disk, self._copy
         cleaned.indexes.reset()
         for last_offset, position, timestamp_ms, timestamp_offset in copy.index_entries:
@@ -489,7 +489,7 @@ class _Round:
         return position, is_enough
 
     def _filter_one(self, data: bytes, position: int, header: BatchHeader) -> bool:
-        """Copy what stays of one batch of whatever kind."""
+        """Copy the records that stay of one batch of any kind."""
         verify_crc(data, position, header)
         batch = memoryview(data)[position : position + header.size_bytes]
         horizon_ms = header.delete_horizon_ms
@@ -517,7 +517,7 @@ class _Round:
     def _kept_of(
         self, batch: memoryview, header: BatchHeader, wants_horizon: bool, *, keeps_tombstones: bool
     ) -> memoryview | bytearray | None:
-        """The batch with those of its records that stay; None without any."""
+        """The batch with the records that stay; None without any."""
         section = records_section(batch, header)
         count, max_timestamp = header.record_count, header.max_timestamp
         is_changed = False
@@ -544,7 +544,7 @@ class _Round:
         return _sealed(header, attributes, base_timestamp, max_timestamp, count, section)
 
     def _stays_empty(self, header: BatchHeader) -> bool:
-        """Whether a batch is needed for what its header says."""
+        """Whether a batch without records is needed for its header."""
         if header.last_offset + 1 == self._job.end_offset:
             return True
         if header.producer_id < 0:
@@ -555,12 +555,13 @@ class _Round:
 
 
 def _reaching(aborted: tuple[AbortedTransaction, ...], offset: int) -> tuple[AbortedTransaction, ...]:
-    """Those that end at `offset` or later."""
+    """The transactions that end at `offset` or later."""
     return tuple(one for one in aborted if one.last_offset >= offset)
 
 
 def _size_of_batch(data: bytes) -> int:
-    """What the batch at the start of `data` says of its size; a header's when not even that is there."""
+    """The size of the batch at the start of `data`, by its header; the size of a header if `data` is
+    shorter."""
     if len(data) < HEADER_BYTES:
         return HEADER_BYTES
     length = int.from_bytes(data[LENGTH_POSITION : LENGTH_POSITION + 4], "big", signed=True)
@@ -568,7 +569,7 @@ def _size_of_batch(data: bytes) -> int:
 
 
 def _empty_batch(header: BatchHeader) -> bytearray:
-    """What remains of a batch without records: offsets, producer and sequences, the latest timestamp."""
+    """A batch without records: offsets, producer and sequences, the latest timestamp."""
     attributes = header.attributes & ~(COMPRESSION_MASK | HAS_DELETE_HORIZON)
     return _sealed(header, attributes, -1, header.max_timestamp, 0, b"")
 
@@ -581,7 +582,7 @@ def _sealed(
     record_count: int,
     section: bytes,
 ) -> bytearray:
-    """A batch of these records in place of another."""
+    """A batch of these records that replaces another one."""
     batch = bytearray(HEADER_BYTES)
     codec = attributes & COMPRESSION_MASK
     batch += compress(codec, section) if codec else section
@@ -607,7 +608,7 @@ def _sealed(
 
 
 def _remove_if_possible(segment: Segment) -> None:
-    """What stays behind goes at the next start."""
+    """The next start removes files that remain."""
     try:
         segment.remove()
     except OSError:

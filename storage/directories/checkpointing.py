@@ -1,13 +1,13 @@
-"""What is written down now and then, so that the next start need not find it out: the checkpoints of the data
-directories, scan checkpoints of the logs that have grown (`scan_checkpoint.py`), end checkpoints of those
-that are flushed whole (`end_checkpoint.py`).
+"""Periodic checkpoints, which make the next start shorter: the checkpoint files of the data directories, scan
+checkpoints of logs that have grown (`scan_checkpoint.py`), and end checkpoints of logs that are flushed to
+their ends (`end_checkpoint.py`).
 
-With the checkpoints a scan checkpoint is begun for every log whose active segment has grown by
-`scan_checkpoint_interval_bytes` since its last one. A pending checkpoint wants a flush (`waiting_for_flush`);
-when it has come, what belongs to the scan checkpoint is written and synced, and at last its line. So a start
-after a crash reads of each partition what came since the last checkpoint but one second or two, and that
-interval at the most. A clean stop makes a scan checkpoint of every log that it writes an index and a snapshot
-for.
+Together with the checkpoint files, a scan checkpoint is begun for every log whose active segment has grown by
+`scan_checkpoint_interval_bytes` since its last one. A pending checkpoint needs a flush (`waiting_for_flush`);
+after this flush the files of the scan checkpoint are written and synced, and at last its line. So a start
+after a crash reads, for each partition, the records since a second or two before the last checkpoint, and at
+most the interval. A clean stop makes a scan checkpoint of every log for which it writes an index and a
+snapshot.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ from odradek.wire.work import Work
 
 NOTED_PER_STEP = 256
 SCAN_CHECKPOINTS_PER_ROUND = 32
-"""A tenth of a second: others wait for the worker."""
+"""A tenth of a second: other work waits for the worker."""
 
 
 class Checkpointing:
-    """See the module. Anything may happen to the store between the steps of a `Work`."""
+    """See the module. The store may change between the steps of a `Work`."""
 
     def __init__(
         self, places: Places, interval_ms: int, start_interval_ms: int, scan_checkpoint_interval_bytes: int
@@ -38,16 +38,16 @@ class Checkpointing:
         self._start_interval_ms, self._start_last_ms = start_interval_ms, 0
         self._places = places
         self._scan_checkpoint_interval_bytes = scan_checkpoint_interval_bytes
-        # None where a pending checkpoint could not be taken yet.
+        # None where no pending checkpoint could be made yet.
         self._pending: dict[Key, PendingCheckpoint | None] = {}
 
     def begin(self, now_ms: int) -> None:
-        """What is on the disk is as of now."""
+        """Start the intervals at `now_ms`: the files on the disk are current."""
         self._last_ms = self._start_last_ms = now_ms
 
     def writing_if_due(self, now_ms: int) -> Work[None]:
-        """The checkpoints when it is time for them, and the scan checkpoints that are ready. Of the log
-        starts it is time when it is for them, whatever the others do (Kafka has a task for each).
+        """Write the checkpoints that are due, and the scan checkpoints that are ready. The checkpoint of log
+        starts has an interval of its own (Kafka has a task for each).
         """
         is_due = now_ms - self._last_ms >= self._interval_ms
         names: list[str] = []
@@ -64,7 +64,7 @@ class Checkpointing:
         yield from self.making_scan_checkpoints()
 
     def writing(self, *names: str) -> Work[None]:
-        """These checkpoints of all directories; all, when none is named."""
+        """Write these checkpoints of all directories; without names, all checkpoints."""
         for home in self._places.homes.values():
             if home.failure is not None or not home.was_opened:
                 continue
@@ -75,16 +75,16 @@ class Checkpointing:
         try:
             yield home.write
         except OSError as error:
-            # The next start then reads more of the logs; the time after the next it may be written.
+            # The next start then reads more of the logs; the next call writes again.
             self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
     def noting(self, home: DataDirectory, *names: str) -> Work[None]:
-        """Have these checkpoints of a directory say how things are; all, when none is named."""
+        """Set these checkpoints of a directory to the current offsets; without names, all checkpoints."""
         by_key = self._places.by_key
         for number, (key, place) in enumerate(list(by_key.items()), 1):
             partition = place.partition
             if partition is not None and home in place.homes and by_key.get(key) is place:
-                # What is deleted stays deleted, whatever has become of the rest.
+                # The log start is kept even when the partition is offline: deleted records stay deleted.
                 _note_start(key, place)
                 is_known = not (partition.availability.is_broken or partition.availability.is_paused)
                 if place.home is home and is_known:
@@ -96,9 +96,9 @@ class Checkpointing:
         home.want(*names)
 
     def writing_high_watermarks(self) -> Work[None]:
-        """The high watermarks alone, of partitions with several replicas: a start cannot find these again.
-        Kafka writes them each `replica.high.watermark.checkpoint.interval.ms`. Nothing is written as long as
-        there are no such partitions.
+        """Write the high watermarks of partitions with several replicas: a start cannot find these in the
+        logs. Kafka writes them each `replica.high.watermark.checkpoint.interval.ms`. Without such partitions
+        nothing is written.
         """
         homes: dict[DataDirectory, None] = {}
         for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
@@ -114,8 +114,8 @@ class Checkpointing:
                 yield from self._writing(home)
 
     def close_one(self, key: Key, place: Place) -> None:
-        """Close a partition; the next `noting` has what a start after a crash may go by. Raises as
-        `Partition.close`.
+        """Close a partition; the next `noting` takes its offsets and checkpoints for the next start. Raises
+        as `Partition.close`.
         """
         home, partition = place.home, place.partition
         assert partition is not None
@@ -129,9 +129,8 @@ class Checkpointing:
             home.end_checkpoints[key] = home.end_checkpoints[key]._replace(was_closed=1)
 
     def saving_starts(self, partitions: Iterable[Partition]) -> Work[list[Partition]]:
-        """Put on the disk where these logs start now; returns the partitions of which that failed.
-
-        Kafka writes them once a minute: there a crash may undo what DeleteRecords has answered.
+        """Write the current starts of these logs to the disk; returns the partitions for which that failed.
+        Kafka writes them once a minute: there a crash may undo a DeleteRecords that was answered.
         """
         of_home: dict[DataDirectory, list[Partition]] = {}
         for partition in partitions:
@@ -153,12 +152,12 @@ class Checkpointing:
         return failed
 
     def first_dirty_of(self, partition: Partition) -> int:
-        """Up to which offset the partition has been compacted."""
+        """The offset up to which the partition has been compacted."""
         key = (partition.topic, partition.index)
         return self._places.by_key[key].home.offset(FIRST_DIRTY, key)
 
     def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]:
-        """Note up to which offset the partition is compacted now, on the disk too. Raises `OSError`."""
+        """Note the offset up to which the partition is compacted, on the disk too. Raises `OSError`."""
         place = self._places.place_of(partition)
         if place is not None:
             place.home.offsets[FIRST_DIRTY][partition.topic, partition.index] = offset
@@ -166,11 +165,10 @@ class Checkpointing:
             yield place.home.write
 
     def noting_flushed(self, partition: Partition, end_offset: int) -> Work[bool]:
-        """Whether all before `end_offset` is flushed, and the recovery point on the disk says so: recovery
-        takes gaps after that for losses, and compaction makes gaps. Raises `OSError`.
-
-        False while it is not flushed (`LogStore.flush_due` names the partition): a flush here would block
-        this thread, and might meet the flush of a worker.
+        """Whether everything before `end_offset` is flushed and the recovery point on the disk is not before
+        it: compaction makes gaps, and recovery takes gaps after the recovery point for losses. Raises
+        `OSError`. False before the flush (`LogStore.flush_due` names the partition): a flush here would block
+        this thread, and might run at the same time as the flush of a worker.
         """
         place = self._places.place_of(partition)
         if place is None or partition.log.durability.recovery_checkpoint < end_offset:
@@ -186,7 +184,7 @@ class Checkpointing:
     # Scan checkpoints
 
     def wanting_scan_checkpoints(self) -> Work[None]:
-        """Have scan checkpoints made of those logs that have grown enough."""
+        """Request scan checkpoints of the logs that have grown enough."""
         for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
             partition = place.partition
             if partition is not None and partition.is_available and place.home.failure is None:
@@ -197,7 +195,7 @@ class Checkpointing:
                 yield None
 
     def waiting_for_flush(self) -> Iterator[Partition]:
-        """The partitions with a pending checkpoint that a flush has to come to."""
+        """The partitions with a pending checkpoint that needs a flush."""
         for key, pending in self._pending.items():
             place = self._places.by_key.get(key)
             partition = None if place is None else place.partition
@@ -209,7 +207,7 @@ class Checkpointing:
                 yield partition
 
     def making_scan_checkpoints(self) -> Work[None]:
-        """Begin what is wanted, make some of what a flush has come to."""
+        """Begin requested scan checkpoints, and write some of those that are flushed."""
         made: dict[DataDirectory, list[tuple[Log, ScanCheckpoint]]] = {}
         count = 0
         for key in list(self._pending):
@@ -246,14 +244,14 @@ class Checkpointing:
     def _making_scan_checkpoint(
         self, key: Key, place: Place, partition: Partition
     ) -> Work[ScanCheckpoint | None]:
-        """None when it is too early for it, or too late."""
+        """None if the flush has not come yet, the segment is not active any more, or the disk has failed."""
         log, path = partition.log, place.path
         try:
             pending = self._pending[key]
             if pending is None:
                 pending = self._pending[key] = log.scan_checkpoints.pending()
             if pending is not None and pending.segment is not log.active:
-                # The next checkpoint takes another one.
+                # The next checkpoint makes a new one.
                 del self._pending[key]
                 return None
             if pending is None or log.durability.recovery_point < pending.offset:
@@ -277,7 +275,7 @@ class Checkpointing:
 
 
 def _note_end_checkpoint(key: Key, place: Place) -> None:
-    """An older one stays true of a log that has grown since."""
+    """An older end checkpoint stays valid for a log that has grown since."""
     assert place.partition is not None
     end, noted = place.partition.log.durability.end_checkpoint(), place.home.end_checkpoints
     if end is not None and (key not in noted or noted[key][:3] != end[:3]):
@@ -288,11 +286,12 @@ def _note_start(key: Key, place: Place) -> None:
     partition = place.partition
     assert partition is not None
     if partition.availability.is_paused:
-        return  # it may be about to begin elsewhere
+        return  # a restart at another offset may be under way
     for home in place.homes:
         starts = home.offsets[LOG_STARTS]
         if partition.log_start_offset > 0:
-            # Where the first segment begins there, too: the names of those before it may yet come back.
+            # Also where the first segment begins there: after a crash the names of earlier segments may be
+            # back.
             starts[key] = partition.log_start_offset
         else:
             starts.pop(key, None)

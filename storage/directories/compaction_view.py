@@ -1,4 +1,4 @@
-"""The parts of a store that compaction uses, as its `Cleaner` wants them (`Cleanable`)."""
+"""The interface of a store for compaction (`Cleanable`)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,7 +31,7 @@ class CompactionView:
         return self._places.loaded()
 
     def is_held(self, partition: Partition) -> bool:
-        """Whether this is still the partition of its name, and stays where it is."""
+        """Whether the store still has this partition, and does not move it."""
         is_there = self._places.place_of(partition) is not None
         return is_there and not self._relocation.is_moved((partition.topic, partition.index))
 
@@ -51,5 +51,5 @@ class CompactionView:
         self._upkeep.remove_segments(segments, due_ms)
 
     def new_token(self) -> str:
-        """A part of the names of files that nobody else writes to."""
+        """A unique part of file names."""
         return self._places.new_id()[:8]

@@ -1,7 +1,9 @@
-"""Making the directories of partitions: in which data directory, and beside which earlier ones.
+"""Making the directories of partitions: chooses the data directory, and keeps an earlier directory of the
+same name.
 
-As in Kafka's LogManager a partition is made in the data directory with the fewest partitions. One that is
-offline takes none, nor does a cordoned one (`cordoned.log.dirs`) as long as there is another.
+As in Kafka's LogManager a partition is made in the data directory with the fewest partitions. A directory
+that is offline takes no partitions; a cordoned directory (`cordoned.log.dirs`) takes them only if all are
+cordoned.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +17,7 @@ from odradek.storage.recovery.recovery import begin_log, open_log
 
 
 class Creating:
-    """See the module. `take_preferred` gives the directory that somebody has asked for, once."""
+    """See the module. `take_preferred` returns the directory that a client has requested, once."""
 
     def __init__(self, places: Places, take_preferred: Callable[[Key], DataDirectory | None]) -> None:
         self._places = places
@@ -35,11 +37,11 @@ class Creating:
     def make(
         self, topic: str, index: int, topic_id: bytes, config: LogConfig, directory: str | None = None
     ) -> Partition:
-        """Make a partition in that data directory and no other. Without one, make it where it is wanted, else
-        where there is most room. When all directories are cordoned, it is made in the first one all the same:
-        the controller has decided before.
+        """Make a partition in `directory`. Without it: in the requested data directory, else in the one with
+        the fewest partitions. If all directories are cordoned, it is made in the first one: the controller
+        has decided before.
 
-        Raises `OSError` when no directory takes it.
+        Raises `OSError` when no directory can hold the partition.
         """
         failure = OSError("every data directory has failed")
         alive = [home for home in self._places.homes.values() if home.failure is None]
@@ -78,7 +80,7 @@ class Creating:
         if is_new:
             log = begin_log(places.pool, place.path, config, places.now_ms)
         else:
-            # Left behind by a creation that failed half-way.
+            # The directory is left from a creation that failed.
             log = open_log(
                 places.pool,
                 place.path,
@@ -102,7 +104,7 @@ class Creating:
         return place.partition
 
     def _make_directory(self, place: Place, topic_id: bytes) -> bool:
-        """Whether there was none. One of another topic is renamed and kept."""
+        """Returns whether the directory is new. A directory of another topic is renamed and kept."""
         places = self._places
         if places.disk.make_directory(place.path):
             return True
@@ -114,8 +116,8 @@ class Creating:
         return places.disk.make_directory(place.path)
 
     def _forget_offsets(self, key: Key) -> None:
-        """Remove what the checkpoints say of an earlier topic of this name, on the disk too: a start after a
-        crash would cut off what is before the other's log start.
+        """Remove the checkpoint entries of an earlier topic of this name, on the disk too: a start after a
+        crash would delete records before the earlier log start.
         """
         for home in self._places.homes.values():
             if home.forget(key) and home.failure is None:

@@ -1,13 +1,13 @@
-"""One data directory: its checkpoint files, and whether the disk under it answers.
+"""One data directory: its checkpoint files, and the state of its disk.
 
-Four checkpoint files are Kafka's: one offset for each partition that lies in the directory. Two are ours, of
-scan checkpoints (`scan_checkpoint.py`) and end checkpoints (`end_checkpoint.py`). The thread that owns the
-store keeps what they say and tells which files it wants brought up to date (`want`); `write` does that in any
-thread, one after the other. What is on the disk is never older than what was wanted before the `write` that
-returned.
+Four checkpoint files are Kafka's: one offset for each partition in the directory. Two are ours, of scan
+checkpoints (`scan_checkpoint.py`) and end checkpoints (`end_checkpoint.py`). The thread that owns the store
+keeps their values and marks the files to be updated (`want`); `write` updates them, in any thread, one file
+after the other. When `write` returns, the disk has at least the values of all earlier `want` calls.
 
-A partition's name says nothing of the topic's id. So whoever makes a partition has to `forget` what an
-earlier one of its name left behind, on the disk too: else a start after a kill would take that for its own.
+A partition's name does not include the topic's id. So the entries of an earlier partition of the same name
+have to be removed (`forget`) when a partition is made, on the disk too: after a kill the start would use
+them.
 """
 
 import errno
@@ -28,11 +28,11 @@ CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, FIRST_DIRTY)
 PROBE = ".odradek-probe"
 PROBE_BYTES = 4096
 NO_FAILURE_OF_A_DISK = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
-"""What a sound disk answers, too: it is full, or this process has too much open."""
+"""Errors that a sound disk gives, too: it is full, or this process has too many open files."""
 
 
 def is_failure(error: OSError) -> bool:
-    """Whether the disk may be broken that answered so."""
+    """Whether the disk that gave this error may be broken."""
     return error.errno not in NO_FAILURE_OF_A_DISK
 
 
@@ -40,7 +40,7 @@ _What = TypeVar("_What")
 
 
 class _Checkpoint(Generic[_What]):
-    """What one file says of each partition: as it is `now`, and as it is on the disk."""
+    """The entries of one file by partition: current (`now`), and on the disk."""
 
     __slots__ = ("_is_kafkas", "_read", "_wanted", "_write", "now", "written")
 
@@ -54,11 +54,11 @@ class _Checkpoint(Generic[_What]):
         self._read, self._write, self._is_kafkas = read, write, is_kafkas
         self.now: dict[Key, _What] = {}
         self.written: dict[Key, _What] | None = None
-        """None: to be written even when there is nothing to say. Kafka has its files in every directory."""
+        """None: written even without entries. Kafka has its files in every directory."""
         self._wanted: dict[Key, _What] | None = None
 
     def read(self, disk: Disk, path: str) -> bool:
-        """Take over what the file says; False when it is damaged, which says nothing."""
+        """Read the entries; False when the file is damaged, then there are none."""
         found = self._read(disk, path)
         if found is None:
             return False
@@ -77,13 +77,14 @@ class _Checkpoint(Generic[_What]):
             self.written = wanted
 
     def forget(self, key: Key) -> bool:
-        """Whether the file says something of it, or is about to."""
+        """Whether the file has an entry of the partition, or will have after a write."""
         self.now.pop(key, None)
         return key in (self._wanted or ()) or key in (self.written or ())
 
 
 class DataDirectory:
-    """See the module. `failure` is why it is offline, None while it serves; `writing` lets one thread in."""
+    """See the module. `failure` is the reason why it is offline, None while it serves; `writing` is the lock
+    of writes."""
 
     __slots__ = (
         "_files",
@@ -107,7 +108,7 @@ class DataDirectory:
         self.failure: str | None = None
         self.was_opened = False
         self.knows_recovery_points = True
-        """Whether it is known how far the logs had been flushed before this start."""
+        """Whether the recovery points of the last run are known."""
         self.partition_count = 0
         read, write, read_facts = checkpoints.read_offsets, checkpoints.write_offsets, checkpoints.read_facts
         offsets = {name: _Checkpoint(read, write, is_kafkas=True) for name in CHECKPOINTS}
@@ -121,7 +122,8 @@ class DataDirectory:
         self.scan_checkpoints: dict[Key, ScanCheckpoint] = scan_checkpoints.now
         self.end_checkpoints: dict[Key, EndCheckpoint] = end_checkpoints.now
         self._writing = writing
-        # In the order in which they are written: one of ours holds only with the recovery point before it.
+        # In the order of writing: a scan or end checkpoint is valid only with the recovery point written
+        # before it.
         self._files: dict[str, _Checkpoint[Any]] = {
             **offsets,
             SCAN_CHECKPOINTS: scan_checkpoints,
@@ -134,7 +136,7 @@ class DataDirectory:
     # Checkpoints
 
     def read_checkpoints(self) -> list[str]:
-        """Take over what the files say. Those that are damaged say nothing; their names are returned."""
+        """Read the files. Returns the names of damaged files, whose entries are lost."""
         damaged = [
             name for name, file in self._files.items() if not file.read(self.disk, self._path_of(name))
         ]
@@ -145,36 +147,36 @@ class DataDirectory:
         return f"{self.path}/{name}"
 
     def offset(self, name: str, key: Key) -> int:
-        """What is known of a partition, 0 when nothing is."""
+        """The offset of a partition, 0 if there is none."""
         return self.offsets[name].get(key, 0)
 
     def written(self, name: str, key: Key) -> int:
-        """The same, as it is on the disk."""
+        """The offset on the disk."""
         written: dict[Key, int] = self._files[name].written or {}
         return written.get(key, 0)
 
     def forget(self, key: Key) -> bool:
-        """Nothing is known of that partition any more; whether a file on the disk still says something."""
+        """Remove the entries of a partition; returns whether a file on the disk still has one."""
         is_said = False
         for file in self._files.values():
             is_said |= file.forget(key)
         return is_said
 
     def keep_only(self, keys: Container[Key]) -> None:
-        """Forget all other partitions; the files may go on speaking of them."""
+        """Remove the entries of all other partitions; the files may still have them."""
         for key in {key for file in self._files.values() for key in file.now}:
             if key not in keys:
                 self.forget(key)
 
     def want(self, *names: str) -> None:
-        """The next `write` shall put these on the disk as they are now (all, when none is named), and the
-        scan and end checkpoints.
+        """Let the next `write` put the current values of these files on the disk (without names, of all
+        files), and the scan and end checkpoints.
         """
         for name in (*(names or CHECKPOINTS), SCAN_CHECKPOINTS, END_CHECKPOINTS):
             self._files[name].want()
 
     def write(self) -> None:
-        """Return when the disk has what is wanted. Raises `OSError`. May run in any thread."""
+        """Write the wanted files; returns when the disk has them. Raises `OSError`. May run in any thread."""
         with self._writing:
             for name, file in self._files.items():
                 file.write(self.disk, self._path_of(name))
@@ -182,8 +184,8 @@ class DataDirectory:
     # The disk
 
     def probe(self) -> None:
-        """Raise `OSError` when the disk does not take, keep and give back a few bytes. May run in any
-        thread. A full disk is a sound one.
+        """Raise `OSError` if the disk cannot write, sync and read a few bytes. May run in any thread. A full
+        disk counts as sound.
         """
         disk, path, content = self.disk, f"{self.path}/{PROBE}", bytes(range(256)) * (PROBE_BYTES // 256)
         try:
@@ -193,7 +195,7 @@ class DataDirectory:
                 write_all(file, 0, [content], len(content))
                 file.sync()
                 if file.read(0, len(content)) != content:
-                    raise OSError(errno.EIO, "the disk gives back other bytes than it took")
+                    raise OSError(errno.EIO, "the disk returns other bytes than were written")
             finally:
                 file.close()
             disk.remove(path)

@@ -1,19 +1,21 @@
-"""Disks that fail: which directories and partitions are offline, and how they come back.
+"""Disks that fail: directories and partitions go offline and come back.
 
-Any error of a disk that a sound one would not give has its directory looked at. One that does not take, keep
-and give back a few bytes is offline with its partitions, and looked at again and again from then on; a
+After a disk error that a sound disk does not give, the directory is probed. If its disk cannot write, sync
+and read a few bytes, the directory goes offline with its partitions, and is probed again until it works. A
 partition whose flush has failed comes back by a rescan (`rescan.py`).
 
 In a cluster a directory that has failed stays offline until the next start, as in Kafka: the controllers have
-been told (`are_given_up`). So that another replica may lead, it is also given up when it is full and has a
-partition that this node leads, or when a rescan finds that records are gone, which this node may have
-promised: each where another replica has all that is committed. (Kafka gives it up after any error.) Else the
-node goes on with what there is: a follower on a full disk leaves the ISR, and waits for room.
+been told (`are_given_up`). So that another replica may lead, it is also given up when the disk refuses
+something of a partition that this node leads, as a full one does, and another replica has all that is
+committed. And when a rescan finds that records are gone: this node may have promised them, and a follower of
+its may have them, with the same epoch as those that would come in their place. (Kafka gives a directory up
+after any error.) Else the node goes on with what there is: a follower on a full disk leaves the ISR, and
+waits for room.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.opening import Opening
@@ -24,7 +26,15 @@ from odradek.storage.recovery.recovery import Recovered
 from odradek.wire.work import Work
 
 RESCAN_PAUSE_MS = 5_000
-"""After a rescan that the disk did not let happen."""
+"""The pause after a failed rescan."""
+
+
+class Role(NamedTuple):
+    """Of this node's replica of a partition that has others."""
+
+    leads: bool
+    has_substitute: bool
+    """It is in the ISR or ELR, and not alone."""
 
 
 class FailingDisks:
@@ -34,16 +44,14 @@ class FailingDisks:
         self._places = places
         self._opening = opening
         self.are_given_up = False
-        """Whether a data directory that has failed stays offline until the next start, as in Kafka: the
-        controllers of a cluster have been told."""
-        self.has_substitute: Callable[[Key, bool], bool] = _has_none
-        """Whether this node is in the ISR or ELR of a partition, and not alone; if the second argument is
-        true, whether it leads it besides."""
+        """Whether a failed data directory stays offline until the next start, as in Kafka: in a cluster the
+        controllers have a report of the failure."""
+        self.role_of: Callable[[Key], Role] = lambda key: Role(leads=False, has_substitute=False)
         self._rescan_after_ms = 0
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why data directories are offline, by their paths."""
+        """The failure of each offline data directory, by path."""
         homes = self._places.homes.values()
         return {home.path: home.failure for home in homes if home.failure is not None}
 
@@ -54,40 +62,39 @@ class FailingDisks:
         return (
             places.has_broken
             or bool(places.suspected)
-            or bool(places.full)
+            or bool(places.refused)
             or any(map(self._may_return, places.homes.values()))
         )
 
     def attending(self, now_ms: int) -> Work[None]:
-        """Probe the disks that gave errors, take directories offline whose disk does not answer, bring back
-        what can be brought back. Soon after `StoreListener.trouble`, and every second while there is a need.
+        """Probe the disks that gave errors, take directories with failed disks offline, bring partitions
+        back. To be called soon after `StoreListener.trouble`, and every second while `needs_attention`.
         """
         places = self._places
         places.now_ms = now_ms
         suspected: dict[str, str] = {}
         while places.suspected:
-            path, said = places.suspected.popleft()
-            suspected.setdefault(path, said)
+            path, disk_error = places.suspected.popleft()
+            suspected.setdefault(path, disk_error)
         for home in places.homes.values():
             if (home.path in suspected and home.failure is None) or self._may_return(home):
                 yield from self._probing(home, suspected.get(home.path, ""))
-        self._give_up_full()
+        self._give_up_refusing()
         if places.has_broken and now_ms >= self._rescan_after_ms:
             places.has_broken = False
             for key, place in list(places.by_key.items()):
                 if place.home.failure is None and place.offline_because is not None:
                     yield from self._bringing_back(key, place)
 
-    def _give_up_full(self) -> None:
-        full = self._places.full
-        while full:
-            key, said = full.popleft()
+    def _give_up_refusing(self) -> None:
+        refused = self._places.refused
+        while refused:
+            key, said = refused.popleft()
             place = self._places.by_key.get(key)
-            if place is not None and place.home.failure is None and self._is_left_to_others(key, leads=True):
+            if place is None or place.home.failure is not None or not self.are_given_up:
+                continue
+            if self.role_of(key) == Role(leads=True, has_substitute=True):
                 self.fail(place.home, said)
-
-    def _is_left_to_others(self, key: Key, *, leads: bool) -> bool:
-        return self.are_given_up and self.has_substitute(key, leads)
 
     def may_return(self, key: Key) -> bool:
         """Whether a partition that is offline may be back before the next start."""
@@ -97,12 +104,12 @@ class FailingDisks:
     def _may_return(self, home: DataDirectory) -> bool:
         return home.failure is not None and home.was_opened and not self.are_given_up
 
-    def _probing(self, home: DataDirectory, said: str) -> Work[None]:
+    def _probing(self, home: DataDirectory, disk_error: str) -> Work[None]:
         try:
             yield home.probe
         except OSError as error:
             if home.failure is None:
-                self.fail(home, said or str(error))
+                self.fail(home, disk_error or str(error))
         else:
             if home.failure is not None:
                 home.failure = None
@@ -110,7 +117,7 @@ class FailingDisks:
                 self._places.listener.directory(home.path, None)
 
     def fail(self, home: DataDirectory, reason: str) -> None:
-        """Take a directory offline, and its partitions with it."""
+        """Take a directory and its partitions offline."""
         home.failure = reason
         for place in self._places.by_key.values():
             if place.home is home and place.partition is not None:
@@ -120,7 +127,7 @@ class FailingDisks:
         self._places.listener.directory(home.path, reason)
 
     def _bringing_back(self, key: Key, place: Place) -> Work[None]:
-        from odradek.storage.recovery.rescan import (  # not needed while all is well
+        from odradek.storage.recovery.rescan import (  # not needed without a failure
             DiskWhileHeld,
             rescan,
             take_over,
@@ -136,16 +143,16 @@ class FailingDisks:
         if partition is None:
             look = partial(self._opening.open_log, pool, key, place, clean=False)
         else:
-            # For whoever waits for it, and since a flush in its thread has only said so.
+            # Fails the waiting requests: after a failed flush only its thread has noted the failure.
             partition.availability.take_offline("its disk has failed", is_reported=True)
             if (
                 partition.availability.is_paused
                 or partition.flushing.is_running
                 or partition.flushing.is_being_journaled
             ):
-                # Somebody else is changing the files. The other two would count records as flushed that the
-                # rescan may have cut off meanwhile. And what such a block has would stand in the way of what
-                # follows it in the flush journal.
+                # Another operation is changing the files. A flush or a journal block would count records as
+                # flushed that the rescan may have cut off meanwhile. And the entry of such a block would
+                # conflict with later entries of the flush journal.
                 places.has_broken = True
                 return
             look = partial(
@@ -176,7 +183,7 @@ class FailingDisks:
             recovered.log.files.close()
             places.has_broken = True
             return
-        if partition is not None and recovered.cut_bytes and self._is_left_to_others(key, leads=False):
+        if partition is not None and recovered.cut_bytes and self.are_given_up and any(self.role_of(key)):
             recovered.log.files.close()
             lost = f"the last {recovered.cut_bytes} bytes of {place.name} never reached the disk"
             self.fail(place.home, lost)
@@ -186,12 +193,7 @@ class FailingDisks:
             self._opening.take_in(key, place, recovered)
         else:
             place.home.scan_checkpoints.pop(key, None)
-            # Records at its end may be gone, so no flush of it is an answer to whoever has committed before.
+            # Records at its end may be gone, so no later flush confirms earlier commits.
             partition.availability.come_back()
             partition.replace_log(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)
-
-
-def _has_none(key: Key, leads: bool) -> bool:
-    """Of a node alone."""
-    return False

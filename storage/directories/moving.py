@@ -1,21 +1,21 @@
 """Moving a partition to another data directory while it is written and read.
 
-The files of its log are copied byte by byte into a directory `topic-0.<id>-future`, in passes: each takes
-what has come since the one before, and flushes it. When little is left that is copied in the loop, the
-directory gets its name, and the log goes on in it, all at once for whoever appends or reads. Later, when the
-new directory has been flushed under its name, the old one goes.
+The files of its log are copied byte by byte into a directory `topic-0.<id>-future`, in passes: each pass
+copies and flushes the bytes added since the last pass. When little is left, the rest is copied in the event
+loop, the directory gets its final name, and the log continues in it; for writers and readers this is one
+step. Later, after a flush of the new directory, the old directory is removed.
 
-A kill, or a loss of power, at any point leaves a whole partition:
-- Before the new directory has its name, the old one is it; the copy goes, and the move begins anew.
-- While both have it, the one that is sound for longer is it. Until the new one has been flushed, what was
-  flushed, to the files or to the flush journal, is in the old one. What is appended and flushed afterwards is
-  in the new one alone, which is longer then. (With nothing appended they are the same.) Where the log begins,
-  which nobody can see in the files, both data directories are told.
-- Where the new name did not survive a loss of power, no flush of the new directory had come to its end.
+After a kill or a loss of power at any point the partition is complete:
+- Before the new directory has its name, the old one is used; the copy is removed, and the move begins again.
+- While both have it, the one with the longer sound log is used. Before the flush of the new directory, all
+  flushed records (in the files or in the flush journal) are in the old one. Records that are appended and
+  flushed afterwards are only in the new one, which is then longer. (Without appends they are equal.) The log
+  start, which the files do not contain, is written to the checkpoints of both data directories.
+- If the new name did not survive a loss of power, no flush of the new directory had ended.
 
-What goes away meanwhile (retention, compaction) is left out of the copy with the next pass. No more of a log
-is copied than `replica.alter.log.dirs.io.max.bytes.per.second` allows; when more is allowed, it goes on. So
-one that is written faster than that is never there, as in Kafka.
+Segments that retention or compaction removes meanwhile are removed from the copy in the next pass. The rate
+is limited by `replica.alter.log.dirs.io.max.bytes.per.second`. A log that is written faster than this never
+completes its move, as in Kafka.
 """
 
 import errno
@@ -36,14 +36,15 @@ from odradek.storage.throttle import Allowance
 from odradek.wire.work import Work
 
 COPIED_BYTES = 4_194_304
-"""By one step in the worker."""
+"""Bytes copied by one step in the worker."""
 REST_BYTES_MAX = 262_144
-"""What may be left for the loop: a fraction of a millisecond."""
+"""Bytes that may be left for the event loop: a fraction of a millisecond."""
 _INDEXES = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 
 class Move:
-    """One partition on its way. First `catching_up`, then `finish`, and again when that says no."""
+    """The move of one partition. First `catching_up`, then `finish`; both again when `finish` returns
+    False."""
 
     __slots__ = (
         "_complete",
@@ -63,13 +64,13 @@ class Move:
         self.partition = partition
         self.target = target
         self.future = future
-        # Of the whole segments that have been copied before the one at work.
+        # Bytes of the segments copied before the current one.
         self.end_offset = partition.log_start_offset
         self.synced_offset = 0
         self.log_start_offset = -1
         self._disk: Disk = target.disk
         self._copied: dict[Segment, int] = {}
-        # Sealed segments whose indexes are there, too.
+        # Sealed segments whose indexes are copied, too.
         self._complete: set[Segment] = set()
         self._unsynced: set[str] = set()
         self._epochs: list[tuple[int, int]] | None = None
@@ -79,8 +80,8 @@ class Move:
         return sum(self._copied.values())
 
     def catching_up(self, allowance: Allowance) -> Work[bool]:
-        """Copy and flush what there is, until only a little has come in the meantime; False when no more of
-        it is allowed before. Raises `OSError`.
+        """Copy and flush until only a little is left; False when the allowance is used up before. Raises
+        `OSError`.
         """
         yield self._begin
         log = self.partition.log
@@ -103,8 +104,8 @@ class Move:
                 return True
 
     def finish(self, path: str) -> bool:
-        """Let the log go on in the copy, which gets its name, `path`. False, and nothing done, when the copy
-        is too far behind. `OSError`: the partition is where it was.
+        """Continue the log in the copy, whose directory becomes `path`. False, without a change, if the copy
+        is too far behind. `OSError`: the partition stays in its old directory.
         """
         log = self.partition.log
         *sealed, active = log.segments
@@ -153,17 +154,17 @@ class Move:
         except FileNotFoundError:
             if segment in self.partition.log.segments:
                 raise
-            # Retention or compaction took it: the next pass leaves it out.
+            # Retention or compaction removed the segment: the next pass leaves it out.
         return True
 
     def _copy(self, segment: Segment, size_bytes: int, allowed_bytes: int) -> None:
-        """The next piece of a segment."""
+        """Copy the next part of a segment."""
         start = self._copied.get(segment, 0)
         wanted_bytes = min(size_bytes - start, allowed_bytes)
         with segment.file.pinned() as source:
             content = source.read(start, wanted_bytes)
         if len(content) < wanted_bytes:
-            raise OSError(errno.EIO, f"{segment.paths.path(LOG)} is shorter than it was")
+            raise OSError(errno.EIO, f"{segment.paths.path(LOG)} has become shorter")
         self._write(file_name(segment.base_offset, LOG), start, content)
         if start == 0:
             self._copy_file(segment, SNAPSHOT)
@@ -173,7 +174,7 @@ class Move:
         segment.save_indexes()
         for kind in _INDEXES:
             self._copy_file(segment, kind)
-        # Retention goes by it where records have no timestamps.
+        # Retention uses the file time where records have no timestamps.
         self._disk.set_modified_ms(
             f"{self.future}/{file_name(segment.base_offset, LOG)}", segment.paths.modified_ms()
         )

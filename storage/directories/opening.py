@@ -1,13 +1,13 @@
 """Opening data directories and the partitions in them.
 
-After a clean stop a partition's files are looked at when it is first asked for. After any other each one's
-directory is looked at: those of which a flush had everything (`end_checkpoint.py`) are recovered when they
-are first asked for, those without records need not be, all others are recovered first. What a crash has left
-half done is finished: deletions go on, copies of moves go, what the flush journal has is put back, and of two
-directories of one partition one stays.
+After a clean stop a partition's files are read at its first use. After any other stop the directory of each
+partition is listed: fully flushed partitions (`end_checkpoint.py`) are recovered at their first use, those
+without records need no recovery, all others are recovered first. Interrupted operations are finished:
+deletions continue, copies of moves are removed, the flush journal is replayed, and of two directories of one
+partition one is kept.
 
-A directory of a partition that no topic has is entered and left as it is: not recovered, opened or maintained
-until somebody deletes it, sets it aside or imports it.
+A partition directory without a topic is entered into the table and not changed: not recovered, opened or
+maintained until it is deleted, set aside or imported.
 """
 
 from functools import partial
@@ -38,7 +38,7 @@ from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
 
-_FOUND_AGAIN = "what it said is found again in the logs."
+_FOUND_AGAIN = "its content is found again in the logs."
 _INSTEAD = {
     SCAN_CHECKPOINTS: "more is read in the logs.",
     END_CHECKPOINTS: "more is read in the logs.",
@@ -47,7 +47,7 @@ _INSTEAD = {
 
 
 class DirectoryInUse(Exception):
-    """Another broker, ours or Kafka's, has this data directory."""
+    """Another broker, of Odradek or Kafka, has locked this data directory."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(f"The data directory {directory} is in use by another broker.")
@@ -55,7 +55,7 @@ class DirectoryInUse(Exception):
 
 
 class Opening:
-    """See the module. `interrupted_moves` says of partitions where they had been on their way to."""
+    """See the module. `interrupted_moves` has the target directory of each move that a stop interrupted."""
 
     def __init__(self, places: Places) -> None:
         self.was_clean = True
@@ -65,7 +65,7 @@ class Opening:
         self._places = places
 
     def lock(self, home: DataDirectory) -> None:
-        """Raises `DirectoryInUse`, and `OSError`; no error when we have it already."""
+        """Raises `DirectoryInUse`, and `OSError`; no error if this process has the lock already."""
         if home.lock is not None:
             return
         disk = self._places.disk
@@ -76,7 +76,8 @@ class Opening:
             raise DirectoryInUse(home.path) from None
 
     def open_directory(self, home: DataDirectory) -> None:
-        """Lock it, find its partitions, and recover them unless the last stop was clean. Raises as `lock`."""
+        """Lock the directory, find its partitions, and recover them unless the last stop was clean. Raises as
+        `lock`."""
         self.lock(home)
         disk, directory = self._places.disk, home.path
         clean = checkpoints.take_clean_shutdown(disk, directory)
@@ -86,7 +87,7 @@ class Opening:
                 f"{directory}/{damaged} is damaged: {_INSTEAD.get(damaged, _FOUND_AGAIN)}"
             )
         if clean:
-            # Not ours, else it were gone: another broker has had the directory since.
+            # Odradek removes this file at its start: another broker has used the directory since.
             remove_files(disk, directory)
         else:
             self.restored_bytes += replay(disk, directory, partial(_recovery_point_of, home))
@@ -104,7 +105,7 @@ class Opening:
             self._drop_copy(home, name)
             return
         key = key_of(name)
-        # A broker of Kafka keeps its log of the cluster's metadata there. It is no partition of a topic here.
+        # The log of the cluster's metadata of a Kafka broker. It is no partition of a topic here.
         if key is None or key[0] == CLUSTER_METADATA:
             return
         place = Place(home, name)
@@ -119,22 +120,22 @@ class Opening:
         elif places.is_known(key):
             self._look_after_crash(key, place)
         else:
-            # Nobody has asked for it to be touched.
+            # A partition without a topic is not changed.
             place.was_clean = False
 
     def _drop_copy(self, home: DataDirectory, name: str) -> None:
-        """Of a move that was interrupted, ours or Kafka's: it begins anew."""
+        """The copy of an interrupted move, of Odradek or Kafka: the move begins again."""
         key = key_of(name.rpartition(".")[0])
         if key is not None:
             remove_with_files(self._places.disk, f"{home.path}/{name}")
             self.interrupted_moves[key] = home
 
     def _takes_the_place(self, key: Key, second: Place) -> bool:
-        """Two directories have the same partition. That of the topic which is known stays; of two that both
-        are the topic's, one is the copy that a move between directories left: the longer one stays. Both are
-        recovered for that: a loss of power may have left the length of a file without its bytes. The other
-        one is removed if it is a part of that, as after a move it is; else it is somebody's copy, or has been
-        written to while this one was away, and is kept out of sight.
+        """Decides between two directories of the same partition. The directory with the id of the known topic
+        is kept; if both have it, one is the copy of a move: the longer one is kept. Both are recovered for
+        the comparison: after a loss of power a file may have its length without its bytes. The other
+        directory is removed if its records are part of the longer log, as after a move; else it is renamed
+        and kept: an operator's copy, or written while the first was away.
         """
         places = self._places
         if not places.is_known(key):
@@ -158,8 +159,8 @@ class Opening:
             remove_with_files(places.disk, path)
         elif ids[0] == ids[1]:
             places.listener.damage(
-                f"{loser.path} and {winner.path} are the same partition with other records: it goes on with "
-                f"the latter, which is the longer one, and the other one is kept as {path}."
+                f"{loser.path} and {winner.path} are the same partition with different records: the broker "
+                f"uses the latter, which is longer; the former is kept as {path}."
             )
         else:
             places.listener.stray(*key, path)
@@ -186,7 +187,7 @@ class Opening:
                 if cut_bytes:
                     self.cut_bytes[key] = cut_bytes
         except NotADirectoryError:
-            # Somebody's file, with a name like that of a partition.
+            # A file with the name of a partition.
             places.leave(key)
             return
         except OSError as error:
@@ -200,11 +201,12 @@ class Opening:
             assert end is not None
             place.was_clean = False
             if end.was_closed:
-                # It says so, should it not have been asked for until the next clean stop.
+                # Kept for a partition without a use until the next clean stop.
                 place.home.end_checkpoints[key] = end._replace(was_closed=0)
 
     def _usable_end_checkpoint(self, key: Key, home: DataDirectory) -> EndCheckpoint | None:
-        """None where there is none, the recovery point says something else, or a recovery would read much."""
+        """The end checkpoint; None if there is none, it does not fit the recovery point, or a recovery would
+        read much."""
         end = home.end_checkpoints.get(key)
         if end is None or not end.matches_checkpoint(home.offset(RECOVERY_POINTS, key)):
             return None
@@ -216,7 +218,7 @@ class Opening:
     # One partition
 
     def load(self, key: Key, place: Place, *, clean: bool) -> int:
-        """Open its log and take it in; how many bytes at its end were not sound. Raises `OSError`."""
+        """Open the log of a partition; returns the number of bytes cut from its end. Raises `OSError`."""
         recovered = self.open_log(self._places.pool, key, place, clean=clean)
         if self.settle_end_checkpoint(key, place.home, recovered.log):
             place.home.write()
@@ -224,8 +226,8 @@ class Opening:
         return recovered.cut_bytes
 
     def settle_end_checkpoint(self, key: Key, home: DataDirectory, log: Log) -> bool:
-        """Compare a log that has been opened with its end checkpoint. Whether that is to be given up on the
-        disk before the log, which is shorter, goes on.
+        """Compare an opened log with its end checkpoint. True: the log is shorter, and the end checkpoint has
+        to be removed on the disk before the next append.
         """
         end = home.end_checkpoints.get(key)
         if end is None or log.log_end_offset > end.offset:
@@ -241,7 +243,7 @@ class Opening:
         """May run in a worker thread with a pool of its own. Raises `OSError`."""
         home, config = place.home, self._places.config_for(key[0])
         recovery_point, end = home.offset(RECOVERY_POINTS, key), home.end_checkpoints.get(key)
-        # Up to where compaction may have made gaps, as far as that is known when the recovery point is lost.
+        # The end of possible gaps by compaction, for a lost recovery point.
         gaps_until = 0
         if not home.knows_recovery_points:
             gaps_until = LONG_MAX if config.is_compacted else home.offset(FIRST_DIRTY, key)
@@ -261,7 +263,7 @@ class Opening:
         )
 
     def take_in(self, key: Key, place: Place, recovered: Recovered) -> None:
-        """Let a log that was opened be that of the partition from now on."""
+        """Give an opened log to the partition."""
         topic, index = key
         disk, listener = self._places.disk, self._places.listener
         topic_id = topic_id_in(disk, place.path)
@@ -271,7 +273,7 @@ class Opening:
             place.home.scan_checkpoints.pop(key, None)
         path = f"{place.path}/{checkpoints.PARTITION_METADATA}"
         if topic_id is None and disk.exists(path):
-            listener.damage(f"{path} is damaged: {place.name} is taken for one of the topic of today.")
+            listener.damage(f"{path} is damaged: {place.name} is used for the current topic of this name.")
         place.failure = None
         is_replicated = self._places.replicated_for(*key)
         place.partition = Partition(
@@ -288,7 +290,7 @@ class Opening:
 
 
 def _is_part(place: Place, of: Place) -> bool:
-    """Whether what a log holds is in another one as well, as far as its last batch tells."""
+    """Whether the other log contains this one, by the last batch of this one."""
     assert place.partition is not None
     assert of.partition is not None
     end = place.partition.log_end_offset
@@ -298,7 +300,7 @@ def _is_part(place: Place, of: Place) -> bool:
 
 
 def _header_of(log: Log, offset: int) -> bytes:
-    """Of the batch that has an offset, with its checksum."""
+    """The header, with the checksum, of the batch with this offset."""
     found = log.reader.locate(offset)
     return b"" if found is None else found[0].file.read(found[1], HEADER_BYTES)
 

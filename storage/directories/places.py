@@ -1,7 +1,7 @@
-"""Which partitions there are on the disk and where they lie: the table that the parts of a store share.
+"""The table of all partitions on the disk and their directories, which the parts of a store share.
 
-`Places` also has what all of them need: the disk, the pool of open files, whom to tell, and what time it was
-when somebody last said so. It decides nothing. One thread owns it; `suspect` may be called in any.
+`Places` also has the disk, the pool of open files, the listener, and the last known time. It makes no
+decisions. One thread owns it; `suspect` may be called in any thread.
 """
 
 from collections import deque
@@ -26,61 +26,63 @@ FILE_NAME_BYTES_MAX = 255
 
 
 class StoreListener:
-    """What a store tells whoever runs it. This one does nothing with it."""
+    """Receives the events of a store. This class ignores them."""
 
     def stray(self, topic: str, index: int, path: str) -> None:
-        """A directory that was another topic's, or a second one of the same partition, is now at `path`."""
+        """A directory of another topic, or a second directory of the same partition, was renamed to
+        `path`."""
 
     def trouble(self) -> None:
-        """`attending` has something to do. In any thread, and often."""
+        """`attending` has something to do. Called in any thread, and often."""
 
     def failed(self, path: str, sentence: str) -> None:
-        """Something did not work in a data directory (its disk is full, for one) and was refused, or will be
-        tried again. In any thread, and often.
+        """An operation in a data directory failed (for example on a full disk) and was refused, or will be
+        tried again. Called in any thread, and often.
         """
 
     def offline(self, sentence: str) -> None:
-        """A partition answers KAFKA_STORAGE_ERROR from now on, and why; `attending` tries to bring it back.
-        Not called for the partitions of a directory that has failed. In any thread.
+        """A partition answers KAFKA_STORAGE_ERROR from now on; the sentence has the reason. `attending` tries
+        to bring it back. Not called for the partitions of a failed directory. Called in any thread.
         """
 
     def still_offline(self, name: str, reason: str) -> None:
-        """A partition could not be brought back, which is tried again in RESCAN_PAUSE_MS."""
+        """A partition could not be brought back; the next try is in RESCAN_PAUSE_MS."""
 
     def directory(self, path: str, failure: str | None) -> None:
-        """A data directory has failed, or (None) serves again."""
+        """A data directory has failed, or with None: it serves again."""
 
     def damage(self, sentence: str) -> None:
-        """A file was not as it had been written, and the store goes on; that something is cut for it, which
-        is rare, the sentence says.
+        """A file was damaged, and the store continues without it. In rare cases a log is cut; then the
+        sentence names it.
         """
 
     def recovered(self, name: str, cut_bytes: int) -> None:
-        """A partition is back; so many bytes at its end were lost."""
+        """A partition is back; `cut_bytes` at its end were lost."""
 
     def moved(self, name: str, directory: str) -> None:
-        """A partition lies in another data directory now."""
+        """A partition was moved to another data directory."""
 
     def move_failed(self, name: str, directory: str, reason: str) -> None:
-        """A partition stays where it is."""
+        """A move failed; the partition stays in its directory."""
 
 
 @dataclass(slots=True)
 class Place:
-    """A partition on the disk: where, and the partition once it has been loaded, or why it cannot be."""
+    """A partition on the disk: its directory, and the partition once it is loaded, or the reason why it
+    cannot be."""
 
     home: DataDirectory
     name: str
     partition: Partition | None = None
     was_clean: bool = True
-    """False: it is to be recovered when it is loaded."""
+    """False: the partition is recovered when it is loaded."""
     failure: str | None = None
     old_home: DataDirectory | None = None
-    """Where it was moved from, as long as its old directory is there: a start may have to go on in that."""
+    """The data directory before a move, while the old directory exists: a start may have to use it."""
 
     @property
     def homes(self) -> tuple[DataDirectory, ...]:
-        """The data directories in which it has a directory."""
+        """The data directories with a directory of the partition."""
         return (self.home,) if self.old_home is None else (self.home, self.old_home)
 
     @property
@@ -113,7 +115,7 @@ def never_replicated(topic: str, index: int) -> bool:
 
 
 class Places:
-    """See the module. `config_for`, `topic_id_for`, `leader_epoch_for` and `replicated_for` are those of
+    """See the module. For `config_for`, `topic_id_for`, `leader_epoch_for` and `replicated_for` see
     `LogStore`.
     """
 
@@ -143,18 +145,17 @@ class Places:
         self.listener = listener
         self.new_id = new_id
         self.gate = gate
-        """For the moment in which a partition's files change their place: another thread that works there has
-        to wait."""
+        """Held while a partition's files change their path: other threads that work there have to wait."""
         self.producer_expiration_ms = producer_expiration_ms
         self.now_ms = 0
         self.has_broken = False
-        """Whether there may be a partition that is to be brought back."""
-        # Paths of directories that an earlier run has put out of sight and not removed yet.
+        """Whether there may be a partition to bring back."""
+        # Directories that an earlier run has renamed for deletion and not removed yet.
         self.to_delete: list[str] = []
-        # (path of a data directory, what its disk said) that are to be looked at; added to in any thread.
+        # (path of a data directory, error of its disk) to be probed; added to in any thread.
         self.suspected: deque[tuple[str, str]] = deque()
-        # (partition, the sentence) that a full disk has refused; added to in any thread.
-        self.full: deque[tuple[Key, str]] = deque()
+        # (partition that goes on, the sentence) where a disk has refused something; added to in any thread.
+        self.refused: deque[tuple[Key, str]] = deque()
 
     def enter(self, key: Key, place: Place) -> None:
         self.by_key[key] = place
@@ -164,7 +165,7 @@ class Places:
         self.by_key.pop(key).home.partition_count -= 1
 
     def place_of(self, partition: Partition) -> Place | None:
-        """None when it is not the partition of its name any more."""
+        """The place of a partition; None if the store has another one of this name, or none."""
         place = self.by_key.get((partition.topic, partition.index))
         return place if place is not None and place.partition is partition else None
 
@@ -176,11 +177,11 @@ class Places:
         return list(self.by_key)
 
     def loaded(self) -> Iterator[Partition]:
-        """The partitions that were used since the start."""
+        """The partitions that were loaded since the start."""
         return (place.partition for place in list(self.by_key.values()) if place.partition is not None)
 
     def is_unopened(self, topic: str, index: int) -> bool:
-        """Whether `LogStore.get` would have to read files."""
+        """Whether `LogStore.get` would read files."""
         place = self.by_key.get((topic, index))
         return place is not None and place.partition is None and place.offline_because is None
 
@@ -196,7 +197,7 @@ class Places:
         """(data directory, topic, index, bytes of its segments) of every partition in a directory that is
         online, without loading any.
 
-        None instead of the bytes where the disk does not answer.
+        None instead of the bytes after an error of the disk.
         """
         for (topic, index), place in list(self.by_key.items()):
             if place.home.failure is not None:
@@ -212,36 +213,36 @@ class Places:
             yield place.home.path, topic, index, size_bytes
 
     def offline(self) -> set[Key]:
-        """The partitions that answer KAFKA_STORAGE_ERROR, as far as their names are known: of a directory
-        that could not be opened they are not.
+        """The partitions that answer KAFKA_STORAGE_ERROR, as far as their names are known; the names in a
+        directory that could not be opened are not.
         """
         return {key for key, place in self.by_key.items() if place.offline_because is not None}
 
     @property
     def has_unopened(self) -> bool:
-        """Whether there is a data directory whose partitions nobody knows."""
+        """Whether there is a data directory that could not be listed."""
         return not all(home.was_opened for home in self.homes.values())
 
     def is_known(self, key: Key) -> bool:
-        """Whether a topic has the partition. A directory that no topic has is left as it is."""
+        """Whether a topic has the partition. A directory without a topic is not changed."""
         return self.topic_id_for is unknown_topic_id or self.topic_id_for(*key) is not None
 
     def suspect(self, directory: str, error: OSError) -> None:
-        """Have a disk looked at. In any thread."""
+        """Request a probe of a disk. In any thread."""
         if is_failure(error):
             self.suspected.append((directory, str(error)))
         self.listener.trouble()
 
     def failed(self, directory: str, error: OSError, sentence: str) -> None:
-        """The same, and say what did not work. In any thread."""
+        """Request a probe and report the failed operation. In any thread."""
         self.listener.failed(directory, sentence)
         self.suspect(directory, error)
 
     def report_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
-        """In the thread that met it."""
+        """Called in the thread that met the error."""
         directory = partition.directory.rpartition("/")[0]
-        if error.errno in NO_ROOM:
-            self.full.append(((partition.topic, partition.index), sentence))
+        if not partition.availability.is_broken and (error.errno in NO_ROOM or is_failure(error)):
+            self.refused.append(((partition.topic, partition.index), sentence))
         if partition.availability.is_broken:
             self.has_broken = True
         if partition.availability.is_broken and sentence == partition.failure:
@@ -251,7 +252,7 @@ class Places:
             self.failed(directory, error, sentence)
 
     def rename_aside(self, home: DataDirectory, name: str, suffix: str) -> str:
-        """Give a partition's directory a name like Kafka's (`topic-0.<id>-delete`); its new path. Raises
+        """Rename a partition's directory as Kafka does (`topic-0.<id>-delete`); returns its new path. Raises
         `OSError`.
         """
         ending = f".{self.new_id()}{suffix}"
@@ -267,7 +268,7 @@ def _segment_bytes_in(disk: Disk, path: str) -> int:
 
 
 def topic_id_in(disk: Disk, path: str) -> bytes | None:
-    """What a partition's directory says of its topic's id; None when it says nothing."""
+    """The topic id in a partition's directory; None if there is none."""
     try:
         return checkpoints.read_partition_metadata(disk, f"{path}/{checkpoints.PARTITION_METADATA}")
     except OSError:
@@ -282,8 +283,8 @@ def remove_with_files(disk: Disk, path: str) -> None:
 
 
 def is_aside(name: str, suffix: str) -> bool:
-    """Whether a directory has its name, of this kind, from us or from Kafka (`topic-0.<id>-delete`). What
-    somebody has called `old-delete` is not ours to remove.
+    """Whether a directory has a name of this kind from Odradek or Kafka (`topic-0.<id>-delete`). An
+    operator's `old-delete` must not be removed.
     """
     stem, _, id_ = name.removesuffix(suffix).rpartition(".")
     return name.endswith(suffix) and bool(stem) and len(id_) == 32 and not id_.strip(_HEXADECIMAL)
@@ -294,6 +295,6 @@ CLUSTER_METADATA = "__cluster_metadata"
 
 
 def key_of(name: str) -> Key | None:
-    """Topic and partition of a directory's name; None when it is not the name of a partition."""
+    """Topic and partition of a directory's name; None if it is not the name of a partition."""
     topic, dash, index = name.rpartition("-")
     return (topic, int(index)) if dash and topic and index.isdecimal() else None

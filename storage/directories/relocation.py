@@ -1,10 +1,9 @@
 """The moves of partitions between data directories that are under way; `moving.py` does one of them.
 
-A move that fails, or that nobody wants any more, leaves the partition where it is; its copy is removed. After
-a move the old directory stays until the new one has been flushed, which a clean stop does, too. Until then
-its data directory (`Place.old_home`) keeps its checkpoints of the partition, and the log start in them is
-kept up to date: a start after a crash may have to go on there. A move that a stop has interrupted begins anew
-with the next start.
+A failed or cancelled move leaves the partition in its old directory; the copy is removed. After a move the
+old directory stays until the new one is flushed (also by a clean stop). Until then the old data directory
+(`Place.old_home`) keeps its checkpoints of the partition, with a current log start: a start after a crash may
+have to use the old directory. A move that a stop interrupts begins again with the next start.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ PREFERENCES_MAX = 10_000
 
 @dataclass(slots=True)
 class _LeftBehind:
-    """The old directory of a partition that has been moved; it goes when the new one is flushed so far."""
+    """The old directory of a moved partition; it is removed when the new one is flushed up to an offset."""
 
     key: Key
     path: str
@@ -38,7 +37,7 @@ class _LeftBehind:
 
 
 class Relocation:
-    """See the module. `get` gives a partition, loaded; `remove_later` has a directory removed after so many
+    """See the module. `get` returns a loaded partition; `remove_later` removes a directory after a time in
     milliseconds.
     """
 
@@ -55,14 +54,15 @@ class Relocation:
         self._moves: dict[Key, Move] = {}
         self._abandoned: list[Move] = []
         self._moved: list[_LeftBehind] = []
-        # Where partitions are to be made that somebody has asked to move before they were there.
+        # The requested data directories of partitions that do not exist yet.
         self._preferred: dict[Key, DataDirectory] = {}
 
     def begin(self, topic: str, index: int, directory: str) -> None:
-        """Let a partition, or one that is made later, lie in another data directory.
+        """Move a partition to another data directory; one that does not exist yet is made there.
 
-        Ends a move to anywhere else. Refuses with KAFKA_STORAGE_ERROR while a directory is offline, and with
-        REPLICA_NOT_AVAILABLE when there is no such partition; when there will be, it is made there.
+        Cancels a move to another directory. Refuses with KAFKA_STORAGE_ERROR while a directory is offline,
+        and with REPLICA_NOT_AVAILABLE when the partition does not exist; the requested directory is kept for
+        its creation.
         """
         from odradek.storage.directories.moving import Move  # few brokers have two directories
 
@@ -93,7 +93,7 @@ class Relocation:
         self._moves[key] = Move(partition, target, future)
 
     def take_up(self, interrupted: dict[Key, DataDirectory]) -> None:
-        """Begin the moves anew that a stop has interrupted."""
+        """Begin the moves again that a stop has interrupted."""
         for key, home in interrupted.items():
             place = self._places.by_key.get(key)
             if place is None or place.home is home:
@@ -104,17 +104,18 @@ class Relocation:
                 continue
 
     def take_preferred(self, key: Key) -> DataDirectory | None:
-        """Where a partition is to be made; asked once."""
+        """The requested data directory of a new partition; removes the request."""
         return self._preferred.pop(key, None)
 
     def moves(self) -> Iterator[tuple[str, str, int, int, int]]:
-        """(new data directory, topic, index, bytes copied, offsets to go) of partitions that are moved."""
+        """(new data directory, topic, index, bytes copied, remaining offsets) of partitions that are
+        moved."""
         for (topic, index), move in self._moves.items():
             lag = move.partition.log_end_offset - move.end_offset
             yield move.target.path, topic, index, move.size_bytes, max(lag, 0)
 
     def is_moved(self, key: Key) -> bool:
-        """Whether the partition is on its way."""
+        """Whether the partition is being moved."""
         return key in self._moves
 
     @property
@@ -123,8 +124,8 @@ class Relocation:
         return bool(self._moves or self._moved or self._abandoned)
 
     def moving(self, now_ms: int) -> Work[None]:
-        """Go on with the moves: copy, change over, remove the old directories. After `begin`, and every
-        second while there are any. One such work at a time.
+        """Continue the moves: copy, change over, remove the old directories. To be called after `begin`, and
+        every second while `has_moves`. One such work at a time.
         """
         places = self._places
         places.now_ms = now_ms
@@ -153,8 +154,8 @@ class Relocation:
         yield from self.leaving_behind()
 
     def leaving_behind(self) -> Work[set[DataDirectory]]:
-        """Remove the old directories of the partitions that have been flushed in the new ones. Returns where
-        there are others.
+        """Remove the old directories of the partitions that are flushed in the new ones. Returns the data
+        directories with other old directories.
         """
         for left in list(self._moved):
             if self._can_go(left) and left in self._moved:
@@ -170,9 +171,10 @@ class Relocation:
             self._abandoned.append(self._moves.pop(key))
             return
         if not has_caught_up or place.old_home is not None:
-            # More is allowed later; the place before this one is still needed, and may be the one to come.
+            # The allowance is used up, or an older directory of the partition is still needed, which may be
+            # the target.
             return
-        # There before the directory has its name: no start may miss where the log begins.
+        # Before the directory gets its name: a start needs the log start.
         target = move.target
         for name, offsets in place.home.offsets.items():
             if key in offsets:
@@ -186,7 +188,7 @@ class Relocation:
             self._change_over(key, place, move)
 
     def _change_over(self, key: Key, place: Place, move: "Move") -> None:
-        """Let the partition lie where it is moved to, unless it is being flushed."""
+        """Complete a move, unless the partition is being flushed."""
         partition, gate = move.partition, self._places.gate
         old_path = place.path
         if partition.availability.is_broken:
@@ -214,10 +216,11 @@ class Relocation:
     def _removing(self, left: _LeftBehind) -> Work[None]:
         path = self._put_aside(left)
         if path is None:
-            return  # tried again
+            return  # the next call tries again
         self._forget(left)
         try:
-            # Before a file of it goes: else what is left might come back under its name, and be chosen.
+            # Before its files are removed: else a start might find the rest under the partition's name, and
+            # choose it.
             yield partial(self._places.disk.sync_directory, left.home.path)
         except OSError as error:
             self._places.failed(left.home.path, error, f"Removing {left.path} failed: {error}")
@@ -225,7 +228,8 @@ class Relocation:
         self._remove_later(path, left.partition.config.file_delete_delay_ms)
 
     def clear_place(self, key: Key) -> None:
-        """The old directories of a partition go now: a new one of that name may be made where they are."""
+        """Remove the old directories of a partition now: a new partition of this name may need their
+        paths."""
         for left in [one for one in self._moved if one.key == key]:
             path = self._put_aside(left)
             self._forget(left)
@@ -233,7 +237,7 @@ class Relocation:
                 self._remove_later(path, left.partition.config.file_delete_delay_ms)
 
     def _put_aside(self, left: _LeftBehind) -> str | None:
-        """Its new path; None where the disk does not play along."""
+        """Rename an old directory; returns its new path, None after an error of the disk."""
         try:
             return self._places.rename_aside(left.home, left.path.rpartition("/")[2], DELETE_SUFFIX)
         except OSError as error:

@@ -1,22 +1,22 @@
 """All partitions under the data directories: opening, creating, deleting, background work, closing.
 
-A partition is opened when it is first used, so that a clean start takes as long with ten thousand partitions
-as with ten. After a crash `open` recovers the partitions that have records which no flush had. The number of
-open segment files is bounded.
+A partition is opened at its first use, so that a clean start takes as long with ten thousand partitions as
+with ten. After a crash `open` recovers the partitions with unflushed records. The number of open segment
+files is bounded.
 
-Each data directory holds `.lock`, six checkpoint files and `.kafka_cleanshutdown`, all but two of the
-checkpoints as Kafka's do. A directory that fails takes only its own partitions offline, at the start and
-later. They come back when its disk answers again (`failing_disks.py`, `rescan.py`); those of a directory that
-could not be opened come back with the next start. One thread owns a store; only `Partition.flush` and the
-functions that a `Work` yields may run elsewhere.
+Each data directory has `.lock`, six checkpoint files and `.kafka_cleanshutdown`; all but two of the
+checkpoints are Kafka's. A failed directory takes only its own partitions offline, at the start and later.
+They come back when its disk works again (`failing_disks.py`, `rescan.py`); those of a directory that could
+not be opened come back with the next start. One thread owns a store; only `Partition.flush` and the functions
+that a `Work` yields may run in other threads.
 
 `LogStore` starts and stops, and gets, creates and deletes partitions. Its parts have one story each:
-- `places`: which partitions there are and where they lie, without opening them;
+- `places`: the table of partitions and their directories, without opening them;
 - `opening`: a start, and opening a partition;
 - `creating`: in which data directory a new partition is made;
 - `upkeep`: retention, removing files, expiry of producers;
 - `checkpointing`: the checkpoint files;
-- `failing_disks`: which directories and partitions are offline, and how they come back;
+- `failing_disks`: directories and partitions that go offline and come back;
 - `relocation`: moves between directories.
 """
 
@@ -79,7 +79,8 @@ __all__ = [
 CHECKPOINT_INTERVAL_MS = 60_000
 """Default of `log.flush.offset.checkpoint.interval.ms`."""
 MANY_TO_CLOSE = 64
-"""From so many changed partitions on one sync of the file system before theirs is cheaper."""
+"""From this number of changed partitions on, one sync of the file system is cheaper than a sync of each
+file."""
 
 
 def _new_id() -> str:
@@ -93,14 +94,13 @@ def _inconsistent(name: str) -> KafkaError:
 
 
 class LogStore:
-    """See the module. `config_for` gives the settings of a topic that is found on the disk, `topic_id_for`
-    the id of the topic that a partition belongs to, None when there is none, `leader_epoch_for` the least
-    epoch in which a partition may go on: its log, all of which may be deleted, need not know.
-    `replicated_for` says whether a partition has other replicas: then its high watermark is where the
-    checkpoint says, else at the end of the log.
+    """See the module. `config_for` returns the settings of a topic that is found on the disk, `topic_id_for`
+    the id of a partition's topic or None, `leader_epoch_for` the lowest leader epoch of a partition (an
+    emptied log may not have it). `replicated_for` returns whether a partition has other replicas: then its
+    high watermark is read from the checkpoint, else it is the end of the log.
 
     When a directory with another topic id is loaded, it is renamed, as by Kafka's LogManager, an empty
-    partition takes its place, and `listener.stray` is called. The calls of `maintaining` in
+    partition replaces it, and `listener.stray` is called. The calls of `maintaining` in
     `retention_interval_ms` reach each partition once. The checkpoint of log starts is written every
     `start_checkpoint_interval_ms`, the others every `checkpoint_interval_ms`. `new_lock` makes the locks
     between threads (`threading.Lock`).
@@ -160,15 +160,15 @@ class LogStore:
             self.places, lambda: self.flush_journals, self._is_compacting, self.upkeep.remove_segments
         )
         self.broker_epoch = checkpoints.UNKNOWN_BROKER_EPOCH
-        """Of a node of a cluster, for the mark of a clean stop (KIP-966)."""
+        """The broker epoch of a node of a cluster, for the file of a clean stop (KIP-966)."""
         self._cleaner: Cleaner | None = None
-        self._flushes_asked_ms: int | None = None
+        self._flushes_checked_ms: int | None = None
 
     # Opening and closing
 
     def lock(self) -> None:
         """Lock the directories for this process, so that files beside the logs can be read before `open`.
-        Raises `DirectoryInUse`. A directory that cannot be used is passed over; `open` reports it.
+        Raises `DirectoryInUse`. A directory that cannot be used is skipped; `open` reports it.
         """
         try:
             for home in self.places.homes.values():
@@ -181,12 +181,10 @@ class LogStore:
             raise
 
     def open(self, now_ms: int) -> dict[Key, int]:
-        """Lock the directories and find the partitions; after a crash recover those that no flush had all
-        of.
+        """Lock the directories and find the partitions; after a crash recover those with unflushed records.
 
-        Returns how many bytes were cut from the ends of partitions because they were not sound. Raises
-        `DirectoryInUse`, and `OSError` when no directory can be used; `FailingDisks.failures` has those that
-        cannot.
+        Returns the number of unsound bytes cut from the ends of partitions. Raises `DirectoryInUse`, and
+        `OSError` when no directory can be used; `FailingDisks.failures` has the unusable ones.
         """
         self.places.now_ms = now_ms
         self.checkpointing.begin(now_ms)
@@ -210,8 +208,8 @@ class LogStore:
     def close(self, now_ms: int) -> None:
         """Flush everything, write snapshots, indexes and checkpoints, mark the stop as clean, unlock.
 
-        A directory whose disk gives an error is not marked, and the next start recovers. Into one that
-        `open` could not open nothing is written.
+        A directory whose disk gives an error is not marked as clean, and the next start recovers it. Nothing
+        is written to a directory that `open` could not open.
         """
         homes = [home for home in self.places.homes.values() if home.lock is not None]
         if not homes:
@@ -230,14 +228,15 @@ class LogStore:
             except (KafkaError, OSError):
                 unclean.add(place.home.path)
         finish(self.upkeep.removing_segments(None))
-        # A start that believes in a clean stop would take such a directory for one that has been closed.
+        # Without this, the next start would take such a directory for cleanly closed.
         unclean |= {home.path for home in finish(self.relocation.leaving_behind())}
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
         self._unlock()
 
     def _close_directory(self, home: DataDirectory, *, is_clean: bool) -> None:
-        """Without the mark of a clean stop where the disk gives an error."""
+        """Write the checkpoints of a directory, unlock it, and mark the stop as clean if `is_clean` and the
+        disk gives no error."""
         try:
             if home.failure is None and home.was_opened:
                 finish(self.checkpointing.noting(home))
@@ -256,7 +255,7 @@ class LogStore:
 
     def _close_many(self) -> None:
         """Before many partitions are closed: write their files and sync the file systems once. With a sync of
-        each file, five a partition, the device would flush its cache each time, also when it is empty.
+        each file, five per partition, the device would flush its cache each time.
         """
         places = [place for place in self.places.by_key.values() if place.home.failure is None]
         loaded = [place.partition for place in places if place.partition is not None]
@@ -269,7 +268,7 @@ class LogStore:
                 log.write_down()
                 written.append(log)
             except OSError:
-                pass  # closing it meets the error again
+                pass  # closing the partition meets the error again
         try:
             for home in self.places.homes.values():
                 if home.failure is None:
@@ -297,12 +296,12 @@ class LogStore:
         directory: str | None = None,
         now_ms: int | None = None,
     ) -> Partition:
-        """The partition, made if it does not exist, in `directory` if that is given. One that exists takes
-        these settings. Without `is_replicated` a new one is what `replicated_for` says, and one that exists
-        stays what it is.
+        """The partition; a missing one is made, in `directory` if that is given. An existing one takes these
+        settings. Without `is_replicated` a new partition uses `replicated_for`, and an existing one does not
+        change.
 
         Refuses with INCONSISTENT_TOPIC_ID when it exists and belongs to another topic of the same name, with
-        KAFKA_STORAGE_ERROR when the disk does not answer.
+        KAFKA_STORAGE_ERROR after an error of the disk.
         """
         if now_ms is not None:
             self.places.now_ms = now_ms
@@ -325,8 +324,8 @@ class LogStore:
         return partition
 
     def _check_before_adopting(self, topic: str, index: int, topic_id: bytes) -> None:
-        """Before a directory is loaded, which may change it: it has to be the topic's, and one that we can
-        read.
+        """Checks, before a directory is loaded and so perhaps changed, that it belongs to the topic and has a
+        readable format.
         """
         place = self.places.by_key.get((topic, index))
         if place is None or place.partition is not None or place.offline_because is not None:
@@ -340,8 +339,8 @@ class LogStore:
             if begins_with_messages(self.disk, place.path):
                 path = self.set_aside(topic, index)
                 self.listener.damage(
-                    f"{path} has messages of format v0 or v1, which a new topic cannot take as they are: "
-                    "odradek import-log takes it in under another name."
+                    f"{path} has messages of format v0 or v1, which a new topic cannot use: "
+                    "run odradek import-log to import the directory under another name."
                 )
 
     def _adopt(self, partition: Partition, topic_id: bytes) -> None:
@@ -352,7 +351,7 @@ class LogStore:
         partition.adopt(topic_id)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, loaded if need be; None when there is none. KAFKA_STORAGE_ERROR when it cannot
+        """The partition, loaded if need be; None when it does not exist. KAFKA_STORAGE_ERROR when it cannot
         be read.
         """
         key = (topic, index)
@@ -371,7 +370,7 @@ class LogStore:
                 cut_bytes = self.opening.load(key, place, clean=place.was_clean)
                 if cut_bytes:
                     self.listener.damage(
-                        f"{place.path}: the last {cut_bytes} bytes were not sound any more and are cut."
+                        f"{place.path}: the last {cut_bytes} bytes were damaged and have been cut."
                     )
             except OSError as error:
                 sentence = f"Opening {place.path} failed: {error}"
@@ -380,7 +379,8 @@ class LogStore:
         return place.partition
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition; loads what is not loaded yet. Those that cannot be read are left out."""
+        """Every partition; loads those that are not loaded yet. Partitions that cannot be read are left
+        out."""
         for topic, index in list(self.places.by_key):
             try:
                 partition = self.get(topic, index)
@@ -390,10 +390,11 @@ class LogStore:
                 yield partition
 
     def delete(self, topic: str, index: int, *, sync: bool = True) -> None:
-        """Delete a partition: out of sight at once, off the disk after `file.delete.delay.ms`. No error
-        if unknown. Without `sync` a loss of power may undo it, until `sync_directories`.
+        """Delete a partition: its directory is renamed at once and removed after `file.delete.delay.ms`. No
+        error if it does not exist. Without `sync` a loss of power may undo it, until `sync_directories`.
 
-        In a directory that has failed it stays on the disk: it is forgotten, and KAFKA_STORAGE_ERROR says so.
+        In a failed directory it stays on the disk: the store forgets it, and refuses with
+        KAFKA_STORAGE_ERROR.
         """
         key = (topic, index)
         place = self.places.by_key.get(key)
@@ -404,24 +405,22 @@ class LogStore:
         self.upkeep.remove_directory(to_delete, delay_ms, place.partition)
 
     def set_aside(self, topic: str, index: int) -> str:
-        """Take a partition that is nobody's out of the way without losing it; returns its directory's new
-        path.
-        """
+        """Rename the directory of a partition without a topic, and keep it; returns the new path."""
         key = (topic, index)
         return self._move_away(key, self.places.by_key[key], STRAY_SUFFIX)
 
     def sync_directories(self) -> None:
-        """Make what was deleted stay so. May run in a worker thread. Raises `OSError`."""
+        """Make deletions durable. May run in a worker thread. Raises `OSError`."""
         for home in self.places.homes.values():
             if home.failure is None:
                 self.disk.sync_directory(home.path)
 
     def _move_away(self, key: Key, place: Place, suffix: str, *, sync: bool = True) -> str:
-        """Rename a partition's directory, and forget the partition."""
+        """Rename a partition's directory, and remove the partition from the store."""
         path = place.path
         self.relocation.clear_place(key)
         error: OSError | str | None = place.home.failure
-        # At once for a worker that tries to bring the partition back: the path may be another topic's next.
+        # First, for a worker that tries to bring the partition back: another topic may get the path next.
         with self.places.gate:
             if error is None:
                 try:
@@ -437,20 +436,20 @@ class LogStore:
             place.partition.moved_to_deletion(path)
         place.home.forget(key)
         if error is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} stays, its disk has failed: {error}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} stays on its failed disk: {error}")
         return path
 
     # Background work
 
     def maintain(self, now_ms: int) -> None:
-        """`maintaining` here and now."""
+        """`maintaining`, completed in this thread."""
         finish(self.maintaining(now_ms))
 
     def maintaining(self, now_ms: int) -> Work[None]:
         """Retention, removing what was deleted, checkpoints.
 
-        Of very many partitions each call takes some; those that nobody has asked for are loaded for it,
-        fewer still. Anything may happen to the store between the steps; one such work at a time.
+        With very many partitions each call takes only some, and even fewer of those that it has to load
+        first. The store may change between the steps; one such work at a time.
         """
         self.places.now_ms = now_ms
         yield from self.upkeep.maintaining(now_ms)
@@ -466,17 +465,16 @@ class LogStore:
                 self.places.failed(journal.directory, error, sentence)
 
     def flush_due(self, now_ms: int) -> list[Partition]:
-        """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
-        over, or would be before the next such question, or the scan checkpoint of one is to be made, or the
-        flush journal waits for it.
+        """The partitions that need a `flush` soon: a sealed segment is not on the disk yet, `flush.ms` is
+        over or will be before the next call, a scan checkpoint waits for it, or the flush journal does.
         """
-        asked_ms, self._flushes_asked_ms = self._flushes_asked_ms, now_ms
-        if asked_ms is None or asked_ms > now_ms:
-            asked_ms = now_ms  # the first time, or the clock was put back
+        previous_ms, self._flushes_checked_ms = self._flushes_checked_ms, now_ms
+        if previous_ms is None or previous_ms > now_ms:
+            previous_ms = now_ms  # the first call, or the clock was put back
         due = {
             partition: None
             for partition in self.places.loaded()
-            if partition.is_available and partition.flushing.wants_flush(now_ms, asked_ms)
+            if partition.is_available and partition.flushing.wants_flush(now_ms, previous_ms)
         }
         due |= dict.fromkeys(self.checkpointing.waiting_for_flush())
         for journal in self.flush_journals:
@@ -484,20 +482,20 @@ class LogStore:
         return [partition for partition in due if partition.is_available]
 
     def truncating(self, partition: Partition, offset: int) -> Work[bool]:
-        """Cut a log: the batch that holds `offset` goes, and all after it. False where it ends before. What
-        is staged is refused, and the high watermark is lowered where it is after the end. A log that begins
-        after `offset` begins anew there (`restarting`). Meanwhile appends are refused with
-        KAFKA_STORAGE_ERROR, and readers for a moment.
+        """Cut a log: the batch that holds `offset` and all later ones are removed. False if the log ends
+        before. Staged batches are refused, and a high watermark after the new end is lowered. A log that
+        begins after `offset` begins again there (`restarting`). Meanwhile appends are refused with
+        KAFKA_STORAGE_ERROR, and for a moment reads.
 
-        Refuses with KAFKA_STORAGE_ERROR when it is offline or the disk does not play along, and then it is
-        offline; with REASSIGNMENT_IN_PROGRESS while it is on its way to another directory.
+        Refuses with KAFKA_STORAGE_ERROR when the partition is offline, or after an error of the disk, which
+        takes it offline; with REASSIGNMENT_IN_PROGRESS while it is moved to another directory.
         """
         self._check_stays(partition)
         return (yield from self._truncation.truncating(partition, offset))
 
     def restarting(self, partition: Partition, offset: int) -> Work[None]:
-        """Drop all of a log, which begins anew at `offset`, and with it the high watermark; no producers and
-        no leader epochs are left. In all else as `truncating`. Kafka: `truncateFullyAndStartAt`.
+        """Remove all records of a log; it begins again at `offset`, as does the high watermark, without
+        producers and leader epochs. Otherwise as `truncating`. Kafka: `truncateFullyAndStartAt`.
         """
         self._check_stays(partition)
         yield from self._truncation.restarting(partition, offset)
@@ -514,12 +512,12 @@ class LogStore:
         return self._cleaner is not None and self._cleaner.is_swapping(partition)
 
     def compact(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
-        """One bounded step of compaction here and now; True while there is more to do."""
+        """One bounded step of compaction in this thread; True while there is more to do."""
         return self.cleaner.step(now_ms, budget_bytes)
 
     @property
     def cleaner(self) -> "Cleaner":
-        """What compaction is to be done, under way and impossible: see there."""
+        """The compaction of this store."""
         if self._cleaner is None:
             from odradek.storage.compaction.cleaner import Cleaner  # not needed to start
 

@@ -1,27 +1,26 @@
-"""Truncation: everything at an offset and after it goes, as a leader of a later epoch wants it of a follower;
-or everything goes, and the log begins anew where its leader's does.
+"""Truncation: a follower removes all records from an offset on, as the leader of a later epoch requires; or
+it removes all records, and its log begins again at the leader's log start.
 
-It goes by whole batches: the log ends before the batch that holds the offset, which can then be fetched anew.
-(Kafka's log says an end within that batch, see `LocalLog.truncateTo`.) From the beginning on nothing is
-appended: what is staged, or comes, is refused with KAFKA_STORAGE_ERROR, and nothing is flushed, retained,
-compacted or moved. Readers go on until files change their names; from then on they are refused, too. It waits
-until no flush is under way, no block is on its way to the flush journal and no compaction is swapping
-segments. A compaction of the old segments comes to nothing: the log has others then. What takes long, copying
-and reading, is done in a worker. While the flush journal cannot take the entry of step 2 it is refused, and
-can be tried again: nothing has changed then.
+It removes whole batches: the log ends before the batch that holds the offset, and this batch can be fetched
+again. (Kafka's log reports an end within the batch, see `LocalLog.truncateTo`.) From its beginning on, staged
+and new appends are refused with KAFKA_STORAGE_ERROR, and there are no flushes, retention, compaction or
+moves. Readers are served until files are renamed; then they are refused, too. It waits until no flush is
+under way, no block of the flush journal is being written and no compaction is swapping segments. A compaction
+round over the old segments is abandoned. Copying and reading run in a worker. While the flush journal cannot
+take the entry of step 2 the truncation is refused, before any change, and can be tried again.
 
-A crash may come at any point. So it is done in this order:
-1. The checkpoints on the disk stop vouching for what is going to be cut, and the part of the last segment
-   that stays is copied. So far an error, such as a full disk, is a refusal; later ones take it offline.
-2. The flush journal gets an entry that ends the log there, so that a replay does not put back what was cut.
-3. The segments after it are renamed out of sight, the last one first. The copy takes the place of the one
-   that holds the offset: readers have the old file mapped, and it must not shrink.
-4. The log is opened anew as after a crash: indexes, transaction index, leader epochs and producers are made
-   of what is left. The directory is synced, so that no snapshot of what was cut comes back.
+The order of the steps is safe for a crash at any point:
+1. The checkpoints on the disk are lowered to the new end, and the part of the last segment that stays is
+   copied. Up to here an error, such as a full disk, is a refusal; later errors take the partition offline.
+2. The flush journal gets an entry with the new end, so that a replay does not restore removed records.
+3. The later segments are renamed for deletion, the last one first. The copy replaces the segment that holds
+   the offset: readers have the old file mapped, and it must not shrink.
+4. The log is opened as after a crash: indexes, transaction index, leader epochs and producers are rebuilt.
+   The directory is synced, so that no snapshot of removed records comes back.
 
-Where all goes, nothing is copied, and the checkpoint of log starts says where the log is going to begin.
-Before the segments go the leader epochs and the snapshots of the producers: a crash may leave the old log
-without these, and finds them in its batches. It does not leave them beside the new log.
+When all records are removed, nothing is copied, and the checkpoint of log starts gets the new start. The
+leader epochs and the producer snapshots are removed before the segments: a crash may leave the old log
+without them, and they are rebuilt from its batches. They must not remain beside the new log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,14 +49,14 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
 COPY = ".log.tmp"
-"""What a crash leaves under that name goes at the next start."""
+"""The next start removes files of this name that a crash left."""
 COPIED_BYTES = 4_194_304
-"""By one step in the worker."""
+"""Bytes copied by one step in the worker."""
 RENAMED_PER_STEP = 4
 
 
 class Cut(NamedTuple):
-    """Where a log is to end: in the segment at `place`, which keeps the bytes before `position`."""
+    """The new end of a log: in the segment at `place`, which keeps the bytes before `position`."""
 
     place: int
     segment: Segment
@@ -66,12 +65,12 @@ class Cut(NamedTuple):
 
     @property
     def is_within(self) -> bool:
-        """Whether that segment loses something."""
+        """Whether that segment loses bytes."""
         return self.position < self.segment.size_bytes
 
 
 class _Held:
-    """A partition whose files somebody changes: nobody else does, but it may be deleted at any time."""
+    """A partition whose files are being changed by one operation; it may still be deleted at any time."""
 
     def __init__(self, places: Places, place: Place, partition: Partition) -> None:
         from odradek.storage.recovery.rescan import DiskWhileHeld  # few brokers ever cut a log
@@ -82,21 +81,21 @@ class _Held:
         self._places = places
         disk = DiskWhileHeld(places.disk, places.gate, lambda: self.is_held)
         self.disk = cast(Disk, disk)
-        """For a worker."""
+        """The disk for a worker; its calls fail after a deletion."""
 
     @property
     def is_held(self) -> bool:
         return self._places.place_of(self.partition) is self.place
 
     def check(self) -> None:
-        """Refuse with KAFKA_STORAGE_ERROR where the partition is gone or offline."""
+        """Refuse with KAFKA_STORAGE_ERROR if the partition is deleted or offline."""
         availability = self.partition.availability
         if not self.is_held or availability.is_broken or not availability.is_paused:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.partition.failure)
 
 
 class Truncation:
-    """See the module. `is_compacting` says whether segments of a partition are being swapped just now."""
+    """See the module. `is_compacting` returns whether segments of a partition are being swapped now."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class Truncation:
 
     def truncating(self, partition: Partition, offset: int) -> Work[bool]:
         """See `LogStore.truncating`."""
-        doing = f"Truncating {partition.directory} to {offset}"
+        doing = f"Truncating {partition.directory} to offset {offset}"
         with self._holding(partition, doing) as held:
             yield from self._waiting(held)
             partition.availability.refuse_staged()
@@ -137,7 +136,7 @@ class Truncation:
 
     def restarting(self, partition: Partition, offset: int) -> Work[None]:
         """See `LogStore.restarting`."""
-        with self._holding(partition, f"Beginning {partition.directory} anew at {offset}") as held:
+        with self._holding(partition, f"Restarting {partition.directory} at offset {offset}") as held:
             yield from self._waiting(held)
             partition.availability.refuse_staged()
             yield from self._restarting(held, offset)
@@ -150,7 +149,7 @@ class Truncation:
         home.want(LOG_STARTS)
         yield home.write
         log = held.partition.log
-        # No segment of the new log is one that the flush journal knows.
+        # The flush journal has no entry of a segment of the new log.
         first_offset = min(offset, log.bases[0])
         yield partial(_remove_state, held.disk, held.directory)
         yield from self._replacing(held, (first_offset, 0, first_offset), log.segments, None, offset)
@@ -159,8 +158,8 @@ class Truncation:
 
     @contextmanager
     def _holding(self, partition: Partition, doing: str) -> Iterator[_Held]:
-        """Have nobody else change the files of a partition. An error of the disk is a refusal, and takes the
-        partition offline once its files are not what the log believes.
+        """Lock the files of a partition for one operation. An error of the disk is a refusal; after the files
+        were changed it also takes the partition offline.
         """
         place, availability = self._places.place_of(partition), partition.availability
         if place is None or not partition.is_available:
@@ -179,7 +178,7 @@ class Truncation:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
         except BaseException as error:
             if held.is_held and availability.is_unreadable:
-                availability.take_offline(f"{doing} came to no end: {error!r}")
+                availability.take_offline(f"{doing} did not end: {error!r}")
             raise
         finally:
             availability.resume()
@@ -218,8 +217,8 @@ class Truncation:
         copied: Segment | None,
         log_start_offset: int,
     ) -> Work[None]:
-        """The files change. `end`: base offset of a segment, position in it and offset, for the flush
-        journal; `gone`: the segments that go; `copied`: the one that its copy takes the place of.
+        """Change the files. `end`: base offset of a segment, position in it and offset, for the flush
+        journal; `gone`: the segments to remove; `copied`: the segment that its copy replaces.
         """
         held.check()
         while self._is_journal_writing(held):
@@ -281,7 +280,7 @@ class Truncation:
 
 
 def find_cut(log: Log, offset: int) -> Cut:
-    """Where the log has to end; `offset` is not before its first segment. Raises `OSError`."""
+    """The new end of the log; `offset` is not before its first segment. Raises `OSError`."""
     place = segment_holding(log.bases, offset)
     assert place >= 0
     segment = log.segments[place]
@@ -294,7 +293,7 @@ def find_cut(log: Log, offset: int) -> Cut:
 
 
 def _lower_checkpoints(held: _Held, end_offset: int) -> None:
-    """Have the next write of the checkpoints say no more than that the log ends there."""
+    """Lower the checkpoints of the partition to the new end; the next write puts them on the disk."""
     home, partition = held.place.home, held.partition
     key = (partition.topic, partition.index)
     home.offsets[RECOVERY_POINTS][key] = min(partition.log.durability.recovery_checkpoint, end_offset)
@@ -307,7 +306,7 @@ def _lower_checkpoints(held: _Held, end_offset: int) -> None:
 
 
 def _remove_state(disk: Disk, directory: str) -> None:
-    """Leader epochs and producers, for good. In a worker."""
+    """Remove leader epochs and producer snapshots durably. In a worker."""
     for name in disk.list(directory):
         if name == LEADER_EPOCHS or name.endswith(SNAPSHOT):
             disk.remove(f"{directory}/{name}")
@@ -319,7 +318,7 @@ def _copy_path(segment: Segment) -> str:
 
 
 def _copying(held: _Held, segment: Segment, size_bytes: int) -> Work[None]:
-    """Put a flushed copy of a segment's beginning beside it."""
+    """Write and flush a copy of the beginning of a segment."""
     disk, path = held.disk, _copy_path(segment)
     source = disk.open(segment.paths.path(LOG))
     try:
@@ -342,5 +341,5 @@ def _copy(source: File, copy: File, position: int, size_bytes: int) -> None:
     """In a worker."""
     part = source.read(position, size_bytes)
     if len(part) < size_bytes:
-        raise OSError(f"it has become shorter than {position + size_bytes} bytes")
+        raise OSError(f"the segment has become shorter than {position + size_bytes} bytes")
     write_all(copy, position, [part], len(part))

@@ -1,8 +1,8 @@
-"""What a store does again and again: retention, removing the files of what is gone, expiry of producers.
+"""The periodic work of a store: retention, removal of deleted files, expiry of producers.
 
-Of very many partitions each round of retention takes some, so fast that all have had their turn in one
-`retention_interval_ms`. Files that are out of sight stay until nobody can be reading them any more. Producers
-expire at another pace, in the partitions that are loaded; those of the others expire when they are.
+With very many partitions each round of retention takes only some, and reaches all of them in one
+`retention_interval_ms`. Files that are renamed for deletion stay until no reader can use them any more.
+Producers expire at another interval, in loaded partitions; in other partitions they expire at the load.
 """
 
 from collections import deque
@@ -23,11 +23,12 @@ EFFORT_OF_LOADING = 8
 REMOVED_PER_STEP = 16
 EXPIRIES_PER_STEP = 64
 WRITTEN_MS = 5000
-"""Most of what has not changed for so long is on the disk: segments are flushed when the next one begins."""
+"""After this time without a change most of a file is on the disk: segments are flushed when the next one
+begins."""
 
 
 class Upkeep:
-    """See the module. `get` gives a partition, loaded, or raises `KafkaError`."""
+    """See the module. `get` returns a loaded partition, or raises `KafkaError`."""
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class Upkeep:
         self._places = places
         self._get = get
         self._retention_interval_ms = retention_interval_ms
-        # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
-        # them.
+        # (due, path of a directory, its partition) and (due, segment): removed when they have no readers any
+        # more.
         self._directories_to_delete: deque[tuple[int, str, Partition | None]] = deque()
         self._deleted_segments: deque[tuple[int, Segment]] = deque()
         self._turn: Iterator[Key] = iter(())
@@ -50,7 +51,7 @@ class Upkeep:
         self._late_expiries: list[Key] = []
 
     def maintaining(self, now_ms: int) -> Work[None]:
-        """One round of retention; then remove what was deleted and is due."""
+        """One round of retention; then removal of deleted files that are due."""
         effort = 0
         for key in self._next_keys(now_ms):
             if not self._places.is_known(key):
@@ -63,8 +64,8 @@ class Upkeep:
         yield from self.removing_deleted(now_ms)
 
     def _next_keys(self, now_ms: int) -> Iterator[Key]:
-        """Go on where the last call stopped, so fast that all have had their turn in one interval, and once
-        around at the most.
+        """Continues after the keys of the last call; reaches all partitions in one interval, and each at most
+        once.
         """
         by_key, interval_ms = self._places.by_key, self._retention_interval_ms
         left = len(by_key)
@@ -97,15 +98,15 @@ class Upkeep:
             dropped = yield from partition.retention.maintaining(now_ms)
             self.remove_segments(dropped, now_ms + delay_ms)
         except OSError as error:
-            # Maintenance tries again the next time.
+            # The next round tries again.
             self._places.failed(place.home.path, error, f"Retention in {place.path} failed: {error}")
         except KafkaError:
             return
 
     def expiring_producers(self, now_ms: int, *, only_late: bool = False) -> Work[bool]:
-        """Forget producers that have been silent for `producer_expiration_ms`, in the partitions that are
-        loaded; the others do it when they are loaded. True: something is staged in some of them, whose turn
-        is in the next call, or, with `only_late`, in a call for them alone.
+        """Remove producers without a batch for `producer_expiration_ms`, in the loaded partitions; the others
+        do so when they are loaded. True: partitions with staged batches were left for the next call;
+        `only_late` takes these alone.
         """
         by_key = self._places.by_key
         keys, self._late_expiries = self._late_expiries if only_late else list(by_key), []
@@ -122,17 +123,15 @@ class Upkeep:
         return bool(self._late_expiries)
 
     def remove_segments(self, segments: Sequence[Segment], due_ms: int) -> None:
-        """Remove the files of deleted segments at `due_ms`, when nobody can be reading them any more."""
+        """Remove the files of deleted segments at `due_ms`, when they have no readers any more."""
         self._deleted_segments += [(due_ms, segment) for segment in segments]
 
     def remove_directory(self, path: str, delay_ms: int, partition: Partition | None = None) -> None:
-        """Remove a partition's directory that is out of sight, in so many milliseconds; `partition` may still
-        be read there.
-        """
+        """Remove a renamed directory of a partition after `delay_ms`; `partition` may still be read there."""
         self._directories_to_delete.append((self._places.now_ms + delay_ms, path, partition))
 
     def removing_deleted(self, now_ms: int) -> Work[None]:
-        """Remove what was deleted and whose time has come; first what an earlier run has left."""
+        """Remove deleted files that are due; first those of an earlier run."""
         left, self._places.to_delete = self._places.to_delete, []
         self._directories_to_delete.extendleft((now_ms, path, None) for path in left)
         yield from self.removing_segments(now_ms)
@@ -147,11 +146,12 @@ class Upkeep:
             yield partial(_remove_if_possible, self._places.disk, path, now_ms)
 
     def removing_segments(self, now_ms: int | None) -> Work[None]:
-        """The same of segments alone; all of them when `now_ms` is None. The stop leaves no segment, whose
-        partition the next start may not look at; directories may be thousands, and it finds them.
+        """Remove deleted segments that are due; all when `now_ms` is None. A stop has to remove all, since
+        the next start may not list their partitions. Directories are left, there may be thousands: the next
+        start finds them.
         """
         due: list[Segment] = []
-        # Each looked at once: what is not due yet goes to the back.
+        # Each entry is checked once: entries that are not due yet go to the back.
         for _ in range(len(self._deleted_segments)):
             due_ms, segment = self._deleted_segments.popleft()
             if now_ms is not None and due_ms > now_ms:
@@ -164,7 +164,7 @@ class Upkeep:
                 segment.file.close()
             yield partial(_remove_segments, some, now_ms)
             for segment in some:
-                # Whoever was late in reading has opened it again.
+                # A late reader may have opened the file again.
                 segment.file.close()
 
 
@@ -189,9 +189,7 @@ def _remove_if_possible(disk: Disk, path: str, now_ms: int) -> None:
 
 
 def _forget_if_written(disk: Disk, path: str, now_ms: int) -> None:
-    """Those who share a core with this thread would wait while a whole file's pages are freed; see
-    `OsDisk.forget`.
-    """
+    """Threads on the same core would wait while all pages of a file are freed; see `OsDisk.forget`."""
     try:
         is_written = now_ms - disk.modified_ms(path) > WRITTEN_MS
     except OSError:

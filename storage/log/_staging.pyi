@@ -1,6 +1,5 @@
-"""The hot parts of storage, each held by a class in Python: what is staged for a log and what is known of its
-producers, the short way of an ordinary batch, who waits for the high watermark, and the first look at what an
-earlier run has written."""
+"""The compiled parts of storage, each held by a class in Python: staged batches, producers, the append of an
+ordinary batch, waits for the high watermark, and the first check of inherited batches."""
 
 from collections import deque
 from collections.abc import Callable
@@ -35,7 +34,7 @@ class Appended:
     ) -> None: ...
 
 class Tail:
-    """The end of a partition's active segment that no disk is known to have."""
+    """The end of a partition's active segment that is not flushed."""
 
     @property
     def base_offset(self) -> int: ...
@@ -73,39 +72,38 @@ class ProducerEntry:
     @property
     def last_data_offset(self) -> int: ...
     def remember(self, producer_epoch: int, batch: BatchMemory) -> None:
-        """The batch is this producer's newest; one of another epoch makes it forget those before."""
+        """Add the newest batch of this producer; a batch of another epoch removes the earlier ones."""
     def memory(self) -> Any:
-        """What a batch changes, for `restore`."""
+        """The values that a batch changes, for `restore`."""
     def restore(self, memory: Any) -> None:
-        """As it was when `memory` was taken."""
+        """Restore the values of `memory`."""
 
 class ProducerTable:
-    """The producers of a partition, their transactions, and what takes back the staging of their newest
-    batches."""
+    """The producers of a partition, their transactions, and the undo of staged batches."""
 
     @property
     def producers(self) -> dict[int, ProducerEntry]: ...
     @property
     def verifications(self) -> dict[int, Any]:
-        """What is being asked about transactions, by producer id."""
+        """Pending verifications of transactions, by producer id."""
     @property
     def open(self) -> dict[int, int]:
-        """First offset -> producer id of the open transactions, without those whose end is staged."""
+        """First offset -> producer id of the open transactions, without those whose marker is staged."""
     undo: list[tuple[int, ProducerEntry | None, Any]]
-    """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there is
-    another now; (producer id, None, None) where there was none."""
+    """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) if the entry
+    was replaced; (producer id, None, None) if there was no entry."""
     @property
     def ended(self) -> list[tuple[int, int]]:
-        """The transactions whose end is staged: first offset, offset of the marker."""
+        """The transactions whose marker is staged: first offset, offset of the marker."""
     @property
     def unreplicated(self) -> list[tuple[int, int]]:
-        """The same of those whose end is in the log and, as far as is known, not on all replicas; in the
-        order of the markers."""
+        """(first offset, offset of the marker) of transactions whose marker is in the log and not yet on all
+        replicas; in the order of the markers."""
     is_replicated: bool
-    """Whether there are other replicas, which have to have a marker before it counts."""
+    """Whether there are other replicas: then a marker counts only when all of them have it."""
     order: deque[int] | None
-    """The offsets of `open`, ascending, and among them some that are not open any more. None where no
-    transaction has been open: a deque takes more memory than all else here."""
+    """The offsets of `open`, ascending; some may not be open any more. None before the first transaction: a
+    deque takes more memory than the other fields together."""
     def __init__(self, producers: dict[int, ProducerEntry] | None) -> None: ...
     def stage(
         self,
@@ -118,28 +116,28 @@ class ProducerTable:
         timestamp: int,
         is_transactional: bool = False,
     ) -> None:
-        """Remember a batch, until further notice."""
+        """Add a batch; a rollback removes it again."""
     def commit(self) -> None:
-        """What was staged is in the log."""
+        """The staged batches are in the log."""
 
 class SegmentExtent:
     """The numbers of a segment that its parts share and a commit changes."""
 
     base_offset: int
     size_bytes: int
-    """Of what is committed."""
+    """Of the committed batches."""
     inherited_bytes: int
-    """Of what an earlier run has left; see `InheritedBatches`."""
+    """Of the batches of an earlier run; see `InheritedBatches`."""
     bytes_since_index: int
     first_timestamp_ms: int | None
-    """The latest timestamp of the first batch, for rolling by time; None until somebody reads it."""
+    """The latest timestamp of the first batch, for rolling by time; None until it is read."""
     max_timestamp_ms: int | None
-    """None until somebody reads it; -1 when no batch has a timestamp."""
+    """None until it is read; -1 when no batch has a timestamp."""
     max_timestamp_offset: int
     def __init__(self, base_offset: int, size_bytes: int) -> None: ...
 
 class StagedSegment:
-    """What one commit will write to one segment, and what it will then know of it."""
+    """The bytes that one commit will write to one segment, and the segment's numbers afterwards."""
 
     segment: Any
     base_offset: int
@@ -150,7 +148,7 @@ class StagedSegment:
     max_timestamp_offset: int
     first_timestamp_ms: int | None
     roll_after_ms: int
-    """A record later than this makes the log roll; below -1 it has not been worked out."""
+    """A record with a later timestamp makes the log roll; below -1: not computed yet."""
     index_room: int
     index_entries: list[tuple[int, int, int, int]]
     """Last offset, position, latest timestamp so far, its offset."""
@@ -158,7 +156,8 @@ class StagedSegment:
     def __init__(self, segment: Any, index_room: int) -> None: ...
 
 class AppendBuffer:
-    """What is staged for a log. `log_end_offset` is committed, `next_offset` counts what is staged too."""
+    """The staged batches of a log. `log_end_offset` counts committed records, `next_offset` staged ones
+    too."""
 
     log_end_offset: int
     next_offset: int
@@ -166,89 +165,92 @@ class AppendBuffer:
     segment_bytes: int
     index_interval_bytes: int
     latest_epoch: int
-    """The newest leader epoch of a batch, be it only staged."""
+    """The newest leader epoch of a committed or staged batch."""
     stage: StagedSegment
     full_segments: list[StagedSegment]
-    """Those before `stage` that a commit will fill."""
+    """Stages of segments before `stage` that a commit will fill."""
     epochs: list[tuple[int, int]]
     """Leader epochs that begin with a staged batch: (epoch, first offset)."""
     aborted: list[tuple[StagedSegment, Any]]
     """Transactions whose abort is staged, each with the stage of its marker: (stage, transaction)."""
     is_cut_wanted: bool
-    """A cut that failed: the bytes after a segment's size are a failed commit's and have to go first."""
+    """Whether bytes of a failed commit after the segment's size have to be cut first."""
     is_changed: bool
-    """Whether a clean stop has something to write."""
+    """Whether a clean stop has files to write."""
     hints: dict[int, tuple[Any, int]]
     older_hints: dict[int, tuple[Any, int]]
-    """Where recent commits begin, for those who read on where they stopped: (segment, position)."""
+    """First offset -> (segment, position) of recent commits, for readers that continue at the end of their
+    last read."""
     flushed_position: tuple[Any, int, int] | None
-    """The active segment, how much of it is on the disk, here or in the flush journal, and the flush epoch
-    when the flush that found it so began; None before a flush. That one runs in a thread of its own: were it
-    to compare and then to write, a new epoch could begin in between, so whoever reads compares."""
+    """The active segment, the end of its bytes that are flushed (to the file or to the flush journal), and
+    the flush epoch at the beginning of that flush; None before a flush. A flush runs in a thread of its own,
+    and a new epoch could begin between its comparison and its write: so the reader of this field compares the
+    epochs."""
     flush_epoch: int
-    """How often something has been taken back, or named anew, that a flush may have seen before."""
+    """Counts the rollbacks and renames of files that an earlier flush may have synced."""
     @property
     def producers(self) -> ProducerTable: ...
     def __init__(self, log_end_offset: int, producers: ProducerTable, durable_offset: int) -> None: ...
     def has_room(self, size_bytes: int, last_offset: int, timestamp: int) -> bool:
-        """Whether a batch goes to the newest segment without a further thought."""
+        """Whether the newest segment has room for a batch."""
     def put(
         self, batch: Any, first_offset: int, last_offset: int, max_timestamp: int, leader_epoch: int
     ) -> None:
-        """Stage a batch for the newest segment, where there has to be room. One that is large must not change
-        until the commit."""
+        """Stage a batch for the newest segment, which must have room. A large batch must not change until the
+        commit."""
     def committed(self) -> None:
-        """All that is staged is in the log."""
+        """All staged batches are in the log."""
     def write(self, stage: StagedSegment) -> None:
-        """Write what is staged for one segment. Raises `OSError`."""
+        """Write the staged batches of one segment. Raises `OSError`."""
     def add_hint(self, segment: Any) -> None:
-        """The first staged batch will stand at the segment's end: whoever reads on finds it there."""
+        """Note the position of the first staged batch, the segment's end, for readers that continue there."""
     def apply(self, stage: StagedSegment) -> None:
-        """The bytes are in the file: have the segment know, and get the stage ready for the next commit."""
+        """After the write: update the segment, and prepare the stage for the next commit."""
     def tail(self, size_bytes_max: int) -> Tail | None:
-        """What is committed and on no disk; the flush journal may write it down instead of a `flush`. None
-        when only a `flush` will do."""
+        """The committed bytes that are not flushed; the flush journal may write them instead of a `flush`.
+        None if a `flush` is necessary."""
     def note_journaled(self, tail: Tail) -> None:
-        """The flush journal has it: recovery will find it, whatever becomes of the files."""
+        """The flush journal has the tail: recovery will restore it."""
 
 class HighWatermark:
-    """Up to where a partition's records are on all replicas that count, and who waits for it to move."""
+    """The offset up to which all replicas in sync have a partition's records, and the requests that wait for
+    it."""
 
     @property
     def offset(self) -> int: ...
     def __init__(self, offset: int) -> None: ...
     def advance(self, offset: int) -> None:
-        """It is at `offset` now, if it was before it."""
+        """Move it to `offset`, if it is before that."""
     def lower(self, offset: int, error: KafkaError) -> None:
-        """The log ends at `offset` now: who waits for what is after it gets the error."""
+        """The log was cut at `offset`: waits for later offsets get the error."""
     def when(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
-        """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not
-        come there."""
+        """Call `done(None)` once it is at `offset` or later, perhaps at once; `done(error)` if it will not
+        reach it."""
     def cancel(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
-        """Forget a `when` of that offset."""
+        """Remove a `when` of that offset."""
     def fail(self, error: KafkaError) -> None:
-        """The partition goes away or offline: nobody need wait any more."""
+        """The partition is closed, deleted or offline: all waits get the error."""
     def refuse(self, error: KafkaError | None) -> None:
-        """As `fail`, and who comes later gets the error too, until `refuse(None)`."""
+        """As `fail`; later waits get the error too, until `refuse(None)`."""
     @property
     def is_watched(self) -> bool: ...
     def watch(self, wake: Callable[[], None], at_log_end: bool) -> None: ...
     def unwatch(self, wake: Callable[[], None]) -> None: ...
     def wake(self) -> None:
-        """Have all who watch look again."""
+        """Call all watchers."""
 
 class Appender:
-    """The short way of a partition: takes ordinary batches, commits what needs no more than a write."""
+    """The fast append of a partition: stages ordinary batches, and commits them if a write is enough."""
 
     buffer: AppendBuffer
     log_start_offset: int
     leader_epoch: int
     failure: str | None
     is_replicated: bool
-    """Whether there are other replicas: if there are none, the high watermark is where the log ends."""
+    """Whether there are other replicas: without them the high watermark is the end of the log."""
     inspects_records: bool
     log_append_time: bool
-    packs_anew: bool
+    recompresses: bool
     size_bytes_max: int
     ahead_ms_max: int
     flush_messages: int
@@ -261,14 +263,14 @@ class Appender:
         commit_failed: Callable[[OSError], NoReturn],
         high_watermark: int | None = None,
     ) -> None:
-        """`commit_whole` commits what is not plain, `commit_failed` takes all of it back and raises.
-        `high_watermark` is for one of several replicas; None means that there are no others.
+        """`commit_whole` commits stages that are not plain, `commit_failed` takes all staged batches back and
+        raises. `high_watermark` is for a partition with other replicas; None: there are none.
         """
     def commit(self) -> None:
-        """Write what is staged and let readers see it.
+        """Write the staged batches and make them visible to readers.
 
-        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
-        raised for all of it. The next append tries again: a full disk heals when there is room.
+        After a failure no staged batch remains, in memory or on the disk, and KAFKA_STORAGE_ERROR is raised.
+        Later appends may succeed, for example when a full disk has space again.
         """
     def committed(self) -> None:
         """The log has grown."""
@@ -281,21 +283,21 @@ class Appender:
         verified: Any = None,
         is_coordinators: bool = False,
     ) -> Appended | None:
-        """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
+        """Stage the batch `buffer[start:end]`; None, without a change, if it is not ordinary.
 
-        One that goes on in its producer's open transaction is, and so is the first of a known producer's
-        transaction when `verified` vouches for it. Large batches are written from `buffer` at the commit,
-        which must be as it is until then. Of a coordinator's batch, which is in no transaction, nobody has to
-        look at the records.
+        A batch in its producer's open transaction is ordinary, and so is the first batch of a known
+        producer's transaction with a valid `verified`. Large batches are written from `buffer`, which must
+        not change until the commit. The records of a coordinator's batch, which is in no transaction, are not
+        checked.
         """
     def appended(self, first_offset: int, log_append_time_ms: int) -> Appended:
-        """The answer for what was staged from an offset on."""
+        """The answer for the batches staged from an offset on."""
 
 class Stretch:
-    """Whole batches that follow each other, as far as that has been looked at.
+    """A range of whole batches that were checked.
 
-    `next_offset` is the least offset that the batch at `end` may have; `leader_epoch` that of the one before
-    it, None when it is not known.
+    `next_offset` is the lowest offset that the batch at `end` may have; `leader_epoch` is the epoch of the
+    batch before `end`, None if it is not known.
     """
 
     @property
@@ -310,5 +312,5 @@ class Stretch:
     def extend(
         self, read: Callable[[int, int], bytes], until: int, size_bytes: int, limit_offset: int
     ) -> None:
-        """Look on until `end` is not before `until`, or in front of a batch that is damaged. Others wait, so
-        it may end sooner, but not where it began."""
+        """Check more batches, until `end` is not before `until` or a damaged batch follows. To keep the event
+        loop free it may stop earlier, after at least one batch."""

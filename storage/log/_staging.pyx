@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The hot parts of storage, each held by a class in Python: what is staged for a log (`AppendBuffer`) and what is
-known of its producers (`ProducerTable`), the short way of an ordinary batch (`Appender`), who waits for the high
-watermark (`HighWatermark`), and the first look at what an earlier run has written (`Stretch`).
-
-None of them calls the class that holds it, save for what it was given to call.
+"""The compiled parts of storage, each held by a class in Python: staged batches (`AppendBuffer`), producers
+(`ProducerTable`), the append of an ordinary batch (`Appender`), waits for the high watermark
+(`HighWatermark`), and the first check of inherited batches (`Stretch`). They call the class that holds them
+only by callbacks.
 """
 
 from bisect import bisect_left as _bisect_left, insort as _insort
@@ -35,12 +34,13 @@ cdef enum:
     FIELDS = 5
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
     FEW_BYTES = 4096
-    # Up to here one copy with its prefix is cheaper than two objects to be joined later.
+    # Up to this size one copy with its prefix is cheaper than two parts.
     COPIED_BYTES_MAX = 4096
-    # Up to here in all, and of such parts on average, one copy costs less than a system call that gathers them.
+    # Up to this total size, with parts of this average size, one copy costs less than a system call with many
+    # parts.
     JOIN_BELOW_BYTES = 262_144
     JOIN_PARTS_BELOW_BYTES = 4096
-    # Of each of two generations.
+    # Hints in each of two generations.
     HINTS_MAX = 64
     SMALL_BATCH_BYTES = 4096
     WINDOW_BYTES = 16384
@@ -76,7 +76,7 @@ cdef class Appended:
 
 
 cdef class Tail:
-    """The end of a partition's active segment that no disk is known to have."""
+    """The end of a partition's active segment that is not flushed."""
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t position
@@ -155,7 +155,7 @@ cdef class ProducerEntry:
         batch[4] = timestamp
 
     def remember(self, producer_epoch, batch):
-        """The batch is this producer's newest; one of another epoch makes it forget those before."""
+        """Add the newest batch of this producer; a batch of another epoch removes the earlier ones."""
         self._begin_epoch(producer_epoch)
         self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
         self.last_timestamp = batch[4]
@@ -166,13 +166,13 @@ cdef class ProducerEntry:
             self._count = 0
 
     cpdef memory(self):
-        """What a batch changes, for `restore`."""
+        """The values that a batch changes, for `restore`."""
         cdef ProducerEntry copy = ProducerEntry.__new__(ProducerEntry)
         copy._take(self)
         return copy
 
     def restore(self, ProducerEntry memory not None):
-        """As it was when `memory` was taken."""
+        """Restore the values of `memory`."""
         self._take(memory)
 
     cdef void _take(self, ProducerEntry other):
@@ -184,7 +184,7 @@ cdef class ProducerEntry:
 
 
 cdef class ProducerTable:
-    """The producers of a partition, their transactions, and what takes back the staging of their newest batches."""
+    """The producers of a partition, their transactions, and the undo of staged batches."""
 
     cdef readonly dict producers
     cdef readonly dict verifications
@@ -211,7 +211,7 @@ cdef class ProducerTable:
         self, int64_t producer_id, int64_t producer_epoch, int64_t first_sequence, int64_t last_sequence,
         int64_t first_offset, int64_t last_offset, int64_t timestamp, bint is_transactional=False,
     ):
-        """Remember a batch, until further notice."""
+        """Add a batch; a rollback removes it again."""
         self._stage(
             self.producers.get(producer_id), producer_id, producer_epoch, first_sequence, last_sequence,
             first_offset, last_offset, timestamp, is_transactional,
@@ -222,7 +222,7 @@ cdef class ProducerTable:
         int64_t last_sequence, int64_t first_offset, int64_t last_offset, int64_t timestamp,
         bint is_transactional,
     ):
-        """`entry` is what is known of the producer."""
+        """`entry` is the producer's entry, or None."""
         if entry is None:
             self.undo.append((producer_id, None, None))
             entry = ProducerEntry.__new__(ProducerEntry)
@@ -253,7 +253,7 @@ cdef class ProducerTable:
             self.ended.clear()
 
     def commit(self):
-        """What was staged is in the log."""
+        """The staged batches are in the log."""
         self._commit()
 
 
@@ -276,7 +276,7 @@ cdef class SegmentExtent:
 
 
 cdef class StagedSegment:
-    """What one commit will write to one segment, and what it will then know of it."""
+    """The bytes that one commit will write to one segment, and the segment's numbers afterwards."""
 
     cdef public object segment
     cdef public int64_t base_offset
@@ -306,7 +306,7 @@ cdef class StagedSegment:
         self.snapshot = None
 
     cdef inline bint _has_room(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp, int64_t most):
-        """Whether a batch goes to this segment without a further thought."""
+        """Whether this segment has room for a batch."""
         return (
             self.size_bytes > 0
             and self.size_bytes + size_bytes <= most
@@ -330,7 +330,7 @@ cdef class StagedSegment:
         self.size_bytes += size_bytes
 
     cdef _index(self):
-        """Take the entries that were staged into the indexes."""
+        """Add the staged entries to the indexes."""
         segment = self.segment
         try:
             offsets, times = segment.indexes.offset_index, segment.indexes.time_index
@@ -338,13 +338,14 @@ cdef class StagedSegment:
                 offsets.append(last_offset, position)
                 times.append(timestamp_ms, timestamp_offset)
         except OSError:
-            # The index had been dropped and cannot be read: without these entries it is only sparser.
+            # The index was dropped from memory and cannot be read: without these entries it is only sparser.
             pass
         self.index_entries = []
 
 
 cdef class AppendBuffer:
-    """What is staged for a log. `log_end_offset` is committed, `next_offset` counts what is staged too."""
+    """The staged batches of a log. `log_end_offset` counts committed records, `next_offset` staged ones
+    too."""
 
     cdef public int64_t log_end_offset
     cdef public int64_t next_offset
@@ -377,14 +378,14 @@ cdef class AppendBuffer:
     # Staging
 
     def has_room(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp):
-        """Whether a batch goes to the newest segment without a further thought."""
+        """Whether the newest segment has room for a batch."""
         return self.stage._has_room(size_bytes, last_offset, timestamp, self.segment_bytes)
 
     def put(
         self, object batch, int64_t first_offset, int64_t last_offset, int64_t max_timestamp, int64_t leader_epoch
     ):
-        """Stage a batch for the newest segment, where there has to be room. One that is large must not change until
-        the commit."""
+        """Stage a batch for the newest segment, which must have room. A large batch must not change until the
+        commit."""
         cdef Py_buffer view
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
         try:
@@ -419,11 +420,11 @@ cdef class AppendBuffer:
     # Committing
 
     cdef bint _is_plain(self):
-        """Whether what is staged goes to the active segment, and nothing else has to be done for it."""
+        """Whether a write to the active segment is the whole commit."""
         return not (self.is_cut_wanted or self.full_segments or self.epochs or self.aborted)
 
     cdef _commit(self):
-        """Write what is staged, if it is plain."""
+        """Write the staged batches, if the commit is plain."""
         cdef StagedSegment stage = self.stage
         self._write(stage)
         self._add_hint(stage.segment)
@@ -431,7 +432,7 @@ cdef class AppendBuffer:
         self._committed()
 
     def committed(self):
-        """All that is staged is in the log."""
+        """All staged batches are in the log."""
         self._committed()
 
     cdef _committed(self):
@@ -440,7 +441,7 @@ cdef class AppendBuffer:
         self.producers._commit()
 
     def write(self, StagedSegment stage not None):
-        """Write what is staged for one segment. Raises `OSError`."""
+        """Write the staged batches of one segment. Raises `OSError`."""
         self._write(stage)
 
     cdef _write(self, StagedSegment stage):
@@ -458,7 +459,7 @@ cdef class AppendBuffer:
             _write_rest(file, position, parts, size_bytes, written)
 
     def add_hint(self, segment):
-        """The first staged batch will stand at the segment's end: whoever reads on finds it there."""
+        """Note the position of the first staged batch, the segment's end, for readers that continue there."""
         self._add_hint(segment)
 
     cdef _add_hint(self, segment):
@@ -469,7 +470,7 @@ cdef class AppendBuffer:
         self.hints[self.log_end_offset] = (segment, extent.size_bytes)
 
     def apply(self, StagedSegment stage not None):
-        """The bytes are in the file: have the segment know, and get the stage ready for the next commit."""
+        """After the write: update the segment, and prepare the stage for the next commit."""
         self._apply(stage)
 
     cdef _apply(self, StagedSegment stage):
@@ -483,14 +484,14 @@ cdef class AppendBuffer:
         if stage.index_entries:
             stage._index()
 
-    # The end that no disk is known to have
+    # The tail
 
     def tail(self, int64_t size_bytes_max):
-        """What is committed and on no disk; the flush journal may write it down instead of a `flush`.
+        """The committed bytes that are not flushed; the flush journal may write them instead of a `flush`.
 
-        That is as good as long as recovery finds it: all before it is in the partition's files, under names
-        that survive. None when only a `flush` will do: a segment is new, it is more than `size_bytes_max`,
-        or something was taken back or renamed since the last flush.
+        The journal is enough if recovery can apply the entry: all earlier bytes are in the partition's files,
+        under durable names. None if a `flush` is necessary: a segment is new, the tail is larger than
+        `size_bytes_max`, or there was a rollback or rename since the last flush.
         """
         cdef tuple flushed = self.flushed_position
         cdef object segment = self.stage.segment
@@ -510,11 +511,11 @@ cdef class AppendBuffer:
         try:
             tail.content = segment.file.read(tail.position, size_bytes)
         except OSError:
-            return None  # the flush will say it better
+            return None  # the flush raises the error with more detail
         return tail if len(tail.content) == size_bytes else None
 
     def note_journaled(self, Tail tail not None):
-        """The flush journal has it: recovery will find it, whatever becomes of the files."""
+        """The flush journal has the tail: recovery will restore it."""
         cdef tuple flushed = self.flushed_position
         if tail.end_offset > self.durable_offset:
             self.durable_offset = tail.end_offset
@@ -524,7 +525,8 @@ cdef class AppendBuffer:
 
 
 cdef class HighWatermark:
-    """Up to where a partition's records are on all replicas that count, and who waits for it to move."""
+    """The offset up to which all replicas in sync have a partition's records, and the requests that wait for
+    it."""
 
     cdef readonly int64_t offset
     cdef dict _watchers
@@ -540,7 +542,7 @@ cdef class HighWatermark:
         self._waits = []
 
     def advance(self, int64_t offset):
-        """It is at `offset` now, if it was before it."""
+        """Move it to `offset`, if it is before that."""
         if offset > self.offset:
             self._advance(offset)
 
@@ -552,7 +554,7 @@ cdef class HighWatermark:
             _wake_all(self._watchers)
 
     def lower(self, int64_t offset, error):
-        """The log ends at `offset` now: who waits for what is after it gets the error."""
+        """The log was cut at `offset`: waits for later offsets get the error."""
         if offset < self.offset:
             self.offset = offset
         waits = self._waits
@@ -572,8 +574,8 @@ cdef class HighWatermark:
                 done(None)
 
     def when(self, int64_t offset, done):
-        """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not come
-        there."""
+        """Call `done(None)` once it is at `offset` or later, perhaps at once; `done(error)` if it will not
+        reach it."""
         if offset <= self.offset:
             done(None)
         elif self._refusal is not None:
@@ -582,7 +584,7 @@ cdef class HighWatermark:
             _insort(self._waits, (offset, done), key=_wanted_offset)
 
     def cancel(self, int64_t offset, done):
-        """Forget a `when` of that offset."""
+        """Remove a `when` of that offset."""
         cdef list waits = self._waits
         cdef Py_ssize_t place = _bisect_left(waits, offset, key=_wanted_offset)
         while place < len(waits) and <int64_t> waits[place][0] == offset:
@@ -592,7 +594,7 @@ cdef class HighWatermark:
             place += 1
 
     def fail(self, error):
-        """The partition goes away or offline: nobody need wait any more."""
+        """The partition is closed, deleted or offline: all waits get the error."""
         waits = self._waits
         self._waits = []
         for _, done in waits:
@@ -600,8 +602,8 @@ cdef class HighWatermark:
         self.wake()
 
     def refuse(self, error):
-        """As `fail`, and who comes later gets the error too, until `refuse(None)`: what was staged by a leader
-        is committed after it leads no more."""
+        """As `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
+        may be committed after it has lost the leadership."""
         self._refusal = error
         if error is not None:
             self.fail(error)
@@ -621,7 +623,7 @@ cdef class HighWatermark:
         return bool(self._watchers or self._end_watchers)
 
     def wake(self):
-        """Have all who watch look again."""
+        """Call all watchers."""
         _wake_all(self._watchers)
         _wake_all(self._end_watchers)
 
@@ -647,10 +649,11 @@ cdef struct Batch:
 
 
 cdef class Appender:
-    """The short way of a partition: takes ordinary batches, commits what needs no more than a write.
+    """The fast append of a partition: stages ordinary batches, and commits them if a write is enough.
 
-    `append_ordinary` takes the steady state only; all else is for `Partition.append`, which alone explains refusals.
-    `commit_whole()` commits what is not plain, `commit_failed(error)` takes everything staged back and raises.
+    `append_ordinary` takes only the common case; `Partition.append` takes all others, and refuses with a
+    reason. `commit_whole()` commits stages that are not plain, `commit_failed(error)` takes all staged
+    batches back and raises.
     """
 
     cdef public AppendBuffer buffer
@@ -661,7 +664,7 @@ cdef class Appender:
     cdef public bint is_replicated
     cdef public bint inspects_records
     cdef public bint log_append_time
-    cdef public bint packs_anew
+    cdef public bint recompresses
     cdef public int64_t size_bytes_max
     cdef public int64_t ahead_ms_max
     cdef public int64_t flush_messages
@@ -676,10 +679,10 @@ cdef class Appender:
         self._commit_failed = commit_failed
 
     def commit(self):
-        """Write what is staged and let readers see it.
+        """Write the staged batches and make them visible to readers.
 
-        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
-        raised for all of it. The next append tries again: a full disk heals when there is room.
+        After a failure no staged batch remains, in memory or on the disk, and KAFKA_STORAGE_ERROR is raised.
+        Later appends may succeed, for example when a full disk has space again.
         """
         cdef AppendBuffer buffer = self.buffer
         if buffer.next_offset == buffer.log_end_offset or not buffer._is_plain():
@@ -707,17 +710,17 @@ cdef class Appender:
         self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None,
         bint is_coordinators=False,
     ):
-        """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
+        """Stage the batch `buffer[start:end]`; None, without a change, if it is not ordinary.
 
-        One that goes on in its producer's open transaction is, and so is the first of a known producer's
-        transaction when `verified` vouches for it. Large batches are written from `buffer` at the commit,
-        which must be as it is until then. Of a coordinator's batch, which is in no transaction, nobody has to look
-        at the records.
+        A batch in its producer's open transaction is ordinary, and so is the first batch of a known
+        producer's transaction with a valid `verified`. Large batches are written from `buffer`, which must
+        not change until the commit. The records of a coordinator's batch, which is in no transaction, are not
+        checked.
         """
         cdef Py_buffer view
         if self.log_append_time or self.failure is not None:
             return None
-        if self.packs_anew if is_coordinators else self.inspects_records:
+        if self.recompresses if is_coordinators else self.inspects_records:
             return None
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
@@ -763,14 +766,15 @@ cdef class Appender:
                 return None
             producer_id = batch.producer_id
             entry = producers.producers.get(producer_id)
-            # Of a producer that is not known any sequence will do.
+            # An unknown producer may begin with any sequence.
             if entry is not None and (
                 entry.producer_epoch != batch.producer_epoch
                 or batch.base_sequence != entry._last(1) + 1
                 or (entry.current_txn_first_offset >= 0 and not batch.is_transactional)
             ):
                 return None
-        # The first batch of a transaction needs a yes of its coordinator, and settles what was asked.
+        # The first batch of a transaction needs the confirmation of its coordinator, and ends the
+        # verification.
         if batch.is_transactional:
             verification = producers.verifications.get(producer_id)
             is_first = entry is not None and entry.current_txn_first_offset < 0
@@ -802,7 +806,7 @@ cdef class Appender:
         return self._appended(first_offset, -1)
 
     def appended(self, int64_t first_offset, int64_t log_append_time_ms):
-        """The answer for what was staged from an offset on."""
+        """The answer for the batches staged from an offset on."""
         return self._appended(first_offset, log_append_time_ms)
 
     cdef Appended _appended(self, int64_t first_offset, int64_t log_append_time_ms):
@@ -817,7 +821,7 @@ cdef class Appender:
 
 
 cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:
-    """Whether these bytes are a batch like most, but for its checksum."""
+    """Whether these bytes are an ordinary batch; the checksum is not checked."""
     cdef int attributes
     if size_bytes < HEADER_BYTES:
         return False
@@ -827,7 +831,7 @@ cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexc
         return False
     attributes = <int> big_endian(start + 21, 2)
     if attributes & ~TRANSACTIONAL:
-        return False  # what is compressed has to be looked into; and what is special
+        return False  # compressed and special batches need more checks
     batch.is_transactional = attributes != 0
     batch.crc = <uint32_t> big_endian(start + 17, 4)
     batch.last_offset_delta = <int> big_endian(start + 23, 4)
@@ -844,7 +848,7 @@ cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexc
     )
 
 
-# The first look at what an earlier run has written
+# The first check of inherited batches
 
 cdef struct Place:
     int64_t base_offset
@@ -857,10 +861,10 @@ cdef struct Place:
 
 
 cdef class Stretch:
-    """Whole batches that follow each other, as far as that has been looked at.
+    """A range of whole batches that were checked.
 
-    `next_offset` is the least offset that the batch at `end` may have; `leader_epoch` that of the one before
-    it, None when it is not known.
+    `next_offset` is the lowest offset that the batch at `end` may have; `leader_epoch` is the epoch of the
+    batch before `end`, None if it is not known.
     """
 
     cdef readonly int64_t start
@@ -879,13 +883,13 @@ cdef class Stretch:
         return None if self._leader_epoch == UNKNOWN_EPOCH else self._leader_epoch
 
     def extend(self, read, int64_t until, int64_t size_bytes, int64_t limit_offset):
-        """Look on until `end` is not before `until`, or in front of a batch that is damaged. Others wait, so
-        it may end sooner, but not where it began.
+        """Check more batches, until `end` is not before `until` or a damaged batch follows. To keep the event
+        loop free it may stop earlier, after at least one batch.
 
-        This is about what the checksum leaves out: base offset, length, leader epoch, magic. A batch is taken
-        when the one after it is in its place, too: offsets ascend (in the last one to less than
-        `limit_offset`), and where some are missing, as in a compacted log, the batch in front of them has the
-        right checksum. One whose base offset has grown is found by the next one, which is then too early.
+        It checks the fields outside of the checksum: base offset, length, leader epoch, magic. A batch counts
+        as sound when the next batch is sound, too: offsets ascend (in the last batch to less than
+        `limit_offset`), and before missing offsets, as in a compacted log, the checksum of the batch is
+        right. A base offset that is too high shows at the next batch, whose offset is then too low.
         """
         cdef Place place
         cdef int64_t begin = self.end
@@ -913,7 +917,7 @@ cdef class Stretch:
                         return
                 _read_place(<const uint8_t *> PyBytes_AsString(window) + (position - start), &place)
             if position > self.end:
-                # Between the two is a batch that waits for what follows it.
+                # Between `end` and `position` is a batch that is accepted with the next one.
                 if place.base_offset < next_offset:
                     return
                 if not _is_between(self._leader_epoch, leader_epoch, place.leader_epoch):
@@ -947,7 +951,7 @@ cdef void _read_place(const uint8_t *start, Place *place) noexcept:
 
 
 cdef bint _may_follow(const Place *place, int64_t next_offset, int64_t limit_offset) noexcept:
-    """Whether its header is that of a batch between these offsets."""
+    """Whether the header has offsets in this range."""
     return (
         place.magic == 2
         and place.base_offset >= next_offset
@@ -963,7 +967,7 @@ cdef bint _has_crc(object read, int64_t position, int64_t end, uint32_t crc) exc
 
 
 cdef bint _is_between(int64_t before, int64_t epoch, int64_t after) noexcept:
-    """False for an epoch that leaves those of its neighbours, and comes back to them at once."""
+    """False for an epoch outside of the range of both neighbours."""
     if before == UNKNOWN_EPOCH or epoch == UNKNOWN_EPOCH or after == UNKNOWN_EPOCH or before > after:
         return True
     return before <= epoch <= after

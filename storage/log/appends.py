@@ -1,9 +1,9 @@
-"""The two ways into a partition's log: `append` for records of clients, coordinators and leaders,
-`append_marker` for the end of a transaction.
+"""Appends to a partition's log: `append` for records of clients, coordinators and leaders, `append_marker`
+for the end of a transaction.
 
-A client's records are prepared first (`preparation.py`), which may take long. Whatever comes is judged by the
-log's content and staged in one place (`_check_and_stage`, `_stage`). What is ordinary has a shorter way that
-comes to the same (`Appender.append_ordinary`).
+A client's records are prepared first (`preparation.py`), which may take long. All records are checked against
+the log and staged in one place (`_check_and_stage`, `_stage`). Ordinary batches have a faster function with
+the same result (`Appender.append_ordinary`).
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from odradek.wire.records import BatchHeader, iter_batches, iter_whole_batches, 
 
 
 class BatchHoldsStart(KafkaError):
-    """The log is empty, and begins within the first batch of the leader: records of that batch were deleted
+    """The log is empty and begins within the leader's first batch: records of this batch were deleted
     (KAFKA-6975). After `LogStore.restarting` at `offset` the same batches can be appended.
     """
 
@@ -45,8 +45,8 @@ class BatchHoldsStart(KafkaError):
 
 
 class Origin(Enum):
-    """Who appends: clients are checked in everything, coordinators own what they write, leaders assigned
-    offsets.
+    """The origin of records: those of clients are checked completely, those of coordinators are trusted,
+    those of leaders have offsets.
     """
 
     CLIENT = "client"
@@ -55,7 +55,7 @@ class Origin(Enum):
 
 
 class Appends:
-    """See the module. `log` may become another; `set_config` comes before the first append."""
+    """See the module. `log` may be replaced; `set_config` has to be called before the first append."""
 
     __slots__ = ("_appender", "_config", "_name", "_rules", "append_ordinary", "log")
 
@@ -68,11 +68,12 @@ class Appends:
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self._config = config
-        # What is to be packed anew does not go the short way either: that takes uncompressed batches alone.
+        # A topic with a codec of its own does not use the fast append either: it takes only uncompressed
+        # batches.
         appender = self._appender
-        appender.packs_anew = config.codec not in (None, Compression.NONE)
+        appender.recompresses = config.codec not in (None, Compression.NONE)
         appender.inspects_records = (
-            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or appender.packs_anew
+            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or appender.recompresses
         )
         appender.log_append_time = config.uses_log_append_time
         appender.size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -91,23 +92,22 @@ class Appends:
         prompt: bool = False,
         leader_epoch_max: int = INT_MAX,
     ) -> Appended:
-        """Judge `records`, or what `preparing` has made of them, and stage all or none of them. Refuses with
+        """Check `records`, or the result of `preparing`, and stage all or none of them. Refuses with
         `KafkaError`.
 
-        Of a client exactly one batch is expected, of a coordinator one or more, of a leader any number.
-        `magic_limit` is the record format of a client's request: 0 in Produce 0 and 1, 1 in Produce 2, else
-        2. Below 2 message sets of the old formats are converted. A `prompt` append raises `TakesLong` where
-        the records take long to prepare.
+        A client sends exactly one batch, a coordinator one or more, a leader any number. `magic_limit` is the
+        record format of a client's request: 0 in Produce 0 and 1, 1 in Produce 2, else
+        2. Below 2 message sets of the old formats are converted. A `prompt` append raises `TakesLong` if the
+           records take long to prepare.
 
-        The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
-        verification that still holds; that of a coordinator may come without any.
+        The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` has a valid
+        verification; a coordinator's batch needs none.
 
-        A leader's batches keep their offsets and leader epochs, whatever their size is. Their offsets rise,
-        from the end of the log on; some may be missing, as compaction has removed records. A last batch that
-        is cut off is left out. So is, with all that follow it, a batch of a leader epoch after
-        `leader_epoch_max`, the one of the request: its leader may have sent other batches before it
-        (KAFKA-18723). Refuses with CORRUPT_MESSAGE, with UNKNOWN_SERVER_ERROR where an offset does not rise,
-        and with `BatchHoldsStart`.
+        A leader's batches keep their offsets and leader epochs; their size is not limited. Their offsets
+        ascend from the end of the log on; some may be missing after compaction. An incomplete last batch is
+        left out. A batch with a leader epoch after `leader_epoch_max`, the epoch of the request, is left out
+        with all batches after it: its leader may have other batches before it (KAFKA-18723). Refuses with
+        CORRUPT_MESSAGE, with UNKNOWN_SERVER_ERROR if an offset does not ascend, and with `BatchHoldsStart`.
         """
         if isinstance(records, list):
             batches = records
@@ -130,15 +130,15 @@ class Appends:
         return self._check_and_stage(batches, now_ms, origin, transactions)
 
     def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], list[Batch]]:
-        """The part of a client's append that may take long, by the settings of now: to be called in any
-        thread, while `records` stay as they are. It refuses as `append`, which takes its result.
+        """The part of a client's append that may take long, with the current settings: to be called in any
+        thread, while `records` do not change. It refuses as `append`, which takes its result.
         """
         return partial(
             prepare, memoryview(records), magic_limit, self._config, self._rules, now_ms, self._name
         )
 
     def _coordinators_batches(self, records: memoryview, now_ms: int) -> list[Batch]:
-        """What a coordinator has sent, as it will stand in the log."""
+        """The batches of a coordinator."""
         batches = [
             Batch(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)
         ]
@@ -159,7 +159,7 @@ class Appends:
     def _check_and_stage(
         self, batches: list[Batch], now_ms: int, origin: Origin, transactions: Verified | None
     ) -> Appended:
-        """Judge by what is in the log, and stage. Large batches must stay as they are until the commit."""
+        """Check against the log, and stage. Large batches must not change until the commit."""
         self._check_available()
         if not batches:
             return Appended(-1, -1, -1, self._appender.log_start_offset, False, False)
@@ -198,7 +198,7 @@ class Appends:
     def _check_producer(
         self, header: BatchHeader, origin: Origin, transactions: Verified | None
     ) -> BatchMemory | None:
-        """The memory of the same batch, if a client had it appended before."""
+        """The entry of the same batch, if a client has sent it before."""
         if header.producer_id < 0:
             return None
         producers, is_transactional = self.log.producers, header.is_transactional
@@ -217,7 +217,7 @@ class Appends:
         )
 
     def _check_offsets(self, batches: list[Batch]) -> None:
-        """The offsets of a leader's batches rise from the end of the log on."""
+        """Refuse batches of a leader whose offsets do not ascend from the end of the log on."""
         expected, start_offset = self.log.next_offset, self._appender.log_start_offset
         first_offset, last_offset = batches[0].header.base_offset, batches[-1].header.last_offset
         if first_offset < start_offset == expected <= last_offset:
@@ -236,7 +236,7 @@ class Appends:
         return Appended(
             first_offset,
             last_offset,
-            timestamp,  # Kafka tells it here, whatever the topic's timestamp type
+            timestamp,  # as in Kafka for every timestamp type of the topic
             self._appender.log_start_offset,
             True,
             last_offset >= log.durable_offset
@@ -244,11 +244,11 @@ class Appends:
         )
 
     def append_marker(self, marker: EndMarker, *, now_ms: int) -> Appended:
-        """Stage the end of a producer's transaction; no error when it has none here. Commit and flush as with
+        """Stage the end of a producer's transaction; no error if it has none here. Commit and flush as with
         `append`.
 
         Refuses with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and, as Kafka does, with
-        MESSAGE_TOO_LARGE where not even a marker fits into `max.message.bytes`.
+        MESSAGE_TOO_LARGE if a marker is larger than `max.message.bytes`.
         """
         self._check_available()
         batch = marker_batch(marker, now_ms)
@@ -265,7 +265,7 @@ class Appends:
 
 
 def _leaders_batches(records: memoryview, leader_epoch_max: int) -> list[Batch]:
-    """The whole batches that a leader has sent, up to the first one of a later leader epoch."""
+    """The whole batches of a leader, up to the first batch of a later leader epoch."""
     batches = []
     for at, header in iter_whole_batches(records):
         if header.leader_epoch > leader_epoch_max:

@@ -1,7 +1,7 @@
-"""Whether a partition serves, and its refusals when it does not.
+"""Whether a partition serves requests, and its refusals if it does not.
 
-It is offline after an error of the disk until a rescan, or paused while its files are changed, or it has been
-closed or deleted for good.
+It is offline from an error of the disk until a rescan, paused while its files are changed, or closed or
+deleted for good.
 """
 
 import errno
@@ -14,8 +14,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 
 class Availability:
-    """See the module. `log` may become another. `on_trouble` gets each error of the disk, in the thread that
-    met it: with a sentence, which is `failure` when the partition goes offline for it.
+    """See the module. `log` may be replaced. `on_trouble` gets each error of the disk, in its thread, with a
+    sentence; if the partition goes offline, the sentence is its `failure`.
     """
 
     __slots__ = (
@@ -36,17 +36,17 @@ class Availability:
         self.log = log
         self._appender = appender
         self.on_trouble = on_trouble
-        # Offline because of the disk, not because it was deleted or closed: a rescan may bring it back.
+        # Offline because of the disk, not deleted or closed: a rescan may bring it back.
         self.is_broken = False
-        # Somebody changes the files, and nobody else may.
+        # One operation changes the files, and excludes all others.
         self.is_paused = False
-        # Readers are refused, too: it is broken, or files have got other names.
+        # Readers are refused, too: it is broken, or files were renamed.
         self.is_unreadable = False
-        # Something was staged when it went away: the commit has to fail.
+        # Batches were staged when it went offline: their commit has to fail.
         self._dropped_staged = False
 
     def check_online(self) -> None:
-        """Refuse while it cannot be read; a closed or deleted partition can be."""
+        """Refuse while the partition cannot be read; a closed or deleted one can be."""
         if self.is_unreadable:
             raise self.unavailable()
 
@@ -58,9 +58,7 @@ class Availability:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure)
 
     def refusal(self, doing: str, error: OSError) -> KafkaError:
-        """The client's error for an error of the disk, which is reported, unless somebody is changing the
-        files.
-        """
+        """The client's error for a disk error. Reports the disk error, unless the files are being changed."""
         if self.is_paused:
             return self.unavailable()
         sentence = f"{doing} {self.log.files.directory} failed: {error}"
@@ -76,8 +74,9 @@ class Availability:
             raise self.refusal("Reading", error) from error
 
     def sync_failed(self, error: OSError) -> str:
-        """Nobody knows what the disk has. May be called in a flush's thread, so unlike `take_offline` it
-        leaves the staged batches to the owner. Returns the failure.
+        """Take the partition offline after a failed sync: it is not known which bytes the disk has. May be
+        called in a flush's thread, so unlike `take_offline` it leaves the staged batches to the owner.
+        Returns the failure.
         """
         failure = f"{self._name} is offline: flushing {self.log.files.directory} failed: {error}"
         self._appender.failure = failure
@@ -85,8 +84,8 @@ class Availability:
         return failure
 
     def take_offline(self, reason: str, *, is_reported: bool = False) -> None:
-        """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
-        until `come_back`. No change when it has been deleted or closed. `is_reported`: without
+        """The files differ from the log's state, or cannot be reached: refuse everything with
+        KAFKA_STORAGE_ERROR until `come_back`. No change after a deletion or close. `is_reported`: do not call
         `on_trouble`.
         """
         if self._appender.failure is None or (self.is_paused and not self.is_broken):
@@ -99,7 +98,7 @@ class Availability:
             self._appender.high_watermark.fail(self.unavailable())
 
     def end(self, reason: str) -> None:
-        """It serves no more, and no rescan brings it back: refuse appends. Waiting requests go on until
+        """End the service for good, without a rescan: refuse appends. Waiting requests continue until
         `fail_waiting`.
         """
         self._appender.failure = f"{self._name} {reason}"
@@ -107,7 +106,7 @@ class Availability:
         self._dropped_staged = self._dropped_staged or self.log.has_staged
 
     def fail_waiting(self) -> None:
-        """Fail what waits for the high watermark, wake the watchers."""
+        """Fail the waits for the high watermark, wake the watchers."""
         self._appender.high_watermark.fail(self.unavailable())
 
     def come_back(self) -> None:
@@ -117,7 +116,7 @@ class Availability:
         self.is_broken = self.is_unreadable = False
 
     def pause(self, reason: str) -> None:
-        """Somebody changes the files: refuse all but readers until `resume`. Whoever needs the files alone
+        """Refuse all but readers until `resume`, since an operation changes the files. Such an operation
         pauses first, and then waits for the end of a flush that is under way.
         """
         self.check_serving()
@@ -125,12 +124,12 @@ class Availability:
         self.is_paused = True
 
     def refuse_readers(self) -> None:
-        """Files are about to get other names."""
+        """Refuse readers too: files are about to be renamed."""
         assert self.is_paused
         self.is_unreadable = True
 
     def resume(self) -> None:
-        """End the pause, if there is one. What has become offline stays so."""
+        """End the pause, if there is one. A partition that went offline stays offline."""
         if self.is_paused:
             self.is_paused = False
             if not self.is_broken:
@@ -138,7 +137,7 @@ class Availability:
                 self.is_unreadable = False
 
     def refuse_staged(self) -> None:
-        """Take back what is staged: its commit fails."""
+        """Take the staged batches back: their commit fails."""
         self._dropped_staged = self._dropped_staged or self.log.has_staged
         self.log.rollback()
 
@@ -147,5 +146,5 @@ class Availability:
         if self._dropped_staged:
             self._dropped_staged = False
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure or f"{self._name} was cut."
+                ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure or f"{self._name} was truncated."
             )

@@ -1,6 +1,6 @@
-"""Walking the record batches of a segment by their headers, without looking at a record.
+"""Walking the record batches of a segment by their headers, without reading records.
 
-Their layout is that of `wire/record_layout.py`.
+For their layout see `wire/record_layout.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,8 +43,7 @@ __all__ = [
 PREFIX_BYTES = PREFIX.size
 
 BatchMemory = tuple[int, int, int, int, int]
-"""What is remembered of a producer's batch: first sequence, last sequence, first offset, last offset,
-timestamp."""
+"""The entry of a producer's batch: first sequence, last sequence, first offset, last offset, timestamp."""
 
 
 class StoredBatch(NamedTuple):
@@ -91,12 +90,12 @@ class StoredBatch(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on tombstones may go (KIP-534): it stands in the base timestamp."""
+        """The time from which on tombstones may be removed (KIP-534), in the field of the base timestamp."""
         return self.base_timestamp if self.attributes & HAS_DELETE_HORIZON else None
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """Sequence numbers go on with 0 after 2^31-1; -1 stays -1."""
+    """Sequence numbers continue with 0 after 2^31-1; -1 stays -1."""
     if base_sequence < 0:
         return base_sequence
     last = base_sequence + last_offset_delta
@@ -113,9 +112,9 @@ def scan(
 ) -> Iterator[StoredBatch]:
     """The batches between two positions, up to the first that is not sound.
 
-    `read(position, size)` gives the bytes of the file. Without `verify` only headers are read and only
-    sizes are checked; with it, the checksum and the order of offsets too. The caller sees from the last
-    `end_position` whether the walk came to `end`.
+    `read(position, size)` returns bytes of the file. Without `verify` only headers are read and only sizes
+    are checked; with it, checksums and the order of offsets too. The last `end_position` shows whether the
+    walk reached `end`.
     """
     window = b""
     window_start = position

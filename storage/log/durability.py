@@ -1,7 +1,7 @@
-"""Which part of a log survives a loss of power: flushes, the recovery point, and what they have not covered.
+"""Which part of a log survives a loss of power: flushes, the recovery point, and unflushed files.
 
-A flush syncs the files up to the log's end. Other things can be unsafe besides: the indexes of a sealed
-segment, the names of new files, the name of a new directory.
+A flush syncs the files up to the log's end. It also syncs the indexes of sealed segments, the names of new
+files and the name of a new directory, if they are not durable yet.
 """
 
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
@@ -15,7 +15,7 @@ from odradek.storage.log.segment_paths import LOG, note_failed_sync
 
 
 class Durability:
-    """See the module. `flush` may run in a worker thread while the log goes on."""
+    """See the module. `flush` may run in a worker thread during appends."""
 
     __slots__ = (
         "_buffer",
@@ -37,28 +37,27 @@ class Durability:
         self.files = files
         self._buffer = buffer
         self._leader_epochs = leader_epochs
-        # Up to which offset the files are flushed. The buffer's `durable_offset` counts the journal, too.
+        # The files are flushed up to this offset. The buffer's `durable_offset` counts the journal, too.
         self.recovery_point = recovery_point
         active = files.active
-        # The indexes of all segments that end before it are safe. What is appended to the last one from here
-        # on is not, however much of its log is flushed.
+        # The indexes of all segments that end before this offset are safe. Later index entries of the last
+        # segment are not, even if its log is flushed.
         self._indexes_end = min(recovery_point, active.base_offset)
-        # The name of an empty file may not have reached the disk: no flush has made it safe.
+        # The name of an empty file may not be on the disk: no flush has synced it.
         self.directory_is_synced = recovery_point >= buffer.log_end_offset and active.size_bytes > 0
         # After a crash the directory's entry in its parent may not be durable.
         self._directory_is_new = not self.directory_is_synced
-        # Moved to a directory whose name a loss of power may undo, until a flush.
+        # The directory's name is not durable after a move, until a flush.
         self.has_moved = False
         self._wanted_until = -1
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
 
     def flush(self) -> int:
-        """Make everything that is committed survive a loss of power; returns up to which offset that is now
-        true.
+        """Make all committed records survive a loss of power; returns the offset up to which they do.
 
-        Raises `OSError`, then nothing may be claimed, and `SyncFailed`, then some of it may be lost though it
-        can still be read.
+        Raises `OSError`: nothing is known to be flushed; and `SyncFailed`: bytes that can still be read may
+        be lost.
         """
         try:
             return self._flush()
@@ -84,10 +83,10 @@ class Durability:
                 with segment.file.pinned() as file:
                     sync_file(file, segment.paths.path(LOG))
                 if segment.base_offset > indexes_end:
-                    # It may soon be the only source about open transactions.
+                    # The snapshot may soon be the only source of open transactions.
                     segment.paths.sync_snapshot()
                 if segment.base_offset < active.base_offset:
-                    # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
+                    # Indexes of sealed segments before the recovery point are not rebuilt after a crash.
                     segment.sync_indexes()
             except FileNotFoundError:
                 if not segment.paths.deleted:
@@ -104,7 +103,7 @@ class Durability:
         return self.recovery_point
 
     def _sync_directory(self) -> None:
-        # Before the call: a segment that is made meanwhile needs a call of its own.
+        # Cleared before the call: a segment that is made meanwhile needs another sync.
         self.directory_is_synced = True
         disk, directory = self.files.disk, self.files.directory
         try:
@@ -118,7 +117,8 @@ class Durability:
             raise
 
     def _sync_identity(self) -> None:
-        """The flush journal goes by the topic's id, and `partition.metadata` was written without a sync."""
+        """Sync `partition.metadata`, which was written without a sync: the flush journal needs the topic's
+        id."""
         path = f"{self.files.directory}/{PARTITION_METADATA}"
         if self.files.disk.exists(path):
             file = self.files.disk.open(path)
@@ -138,12 +138,12 @@ class Durability:
             raise
 
     def mark_flushed_until(self, offset: int) -> None:
-        """The log is flushed so far. (Not so the indexes that a recovery has made.)"""
+        """The log is flushed up to `offset`; indexes from a recovery are not."""
         self.recovery_point = max(self.recovery_point, offset)
         self._buffer.durable_offset = max(self._buffer.durable_offset, offset)
 
     def mark_all_flushed(self) -> None:
-        """The whole file system was synced, and everything of this log was in its files."""
+        """The whole file system was synced, after all bytes of this log were written."""
         end_offset = self._buffer.log_end_offset
         self.recovery_point = self._buffer.durable_offset = self._indexes_end = end_offset
         self.directory_is_synced = True
@@ -154,7 +154,8 @@ class Durability:
         self._indexes_end = self._buffer.log_end_offset
 
     def moved(self, flushed_offset: int) -> None:
-        """The files are in another directory now, flushed up to an offset; the directory's name is not."""
+        """The files are in another directory now, flushed up to an offset; the directory's name is not
+        synced."""
         self.recovery_point = self._buffer.durable_offset = flushed_offset
         self._indexes_end = self.files.active.base_offset
         self.invalidate_flushed_position()
@@ -163,14 +164,14 @@ class Durability:
         self.has_moved = True
 
     def invalidate_flushed_position(self) -> None:
-        """The next flush has to be of the files, and of the directory's identity too; one that is under way
-        does not count, since the files have changed after it looked.
+        """The next flush has to sync the files and the directory's identity; a flush that is under way does
+        not count, since the files have changed meanwhile.
         """
         self._buffer.flush_epoch += 1
 
     @property
     def has_unsafe_indexes(self) -> bool:
-        """Whether there are sealed segments whose indexes no flush has made safe."""
+        """Whether there are sealed segments with unflushed indexes."""
         return self._indexes_end < self.files.segments[-1].base_offset
 
     def segments_with_unsafe_indexes(self) -> list[Segment]:
@@ -178,15 +179,15 @@ class Durability:
 
     @property
     def recovery_checkpoint(self) -> int:
-        """From where a start after a crash has to look: `recovery_point`, or a little before it, in the
-        segment whose indexes are not safe. A recovery point at that segment's end would pass over it once
-        it is sealed.
+        """The offset from which a start after a crash has to read: `recovery_point`, or a little before it,
+        in the segment with unsafe indexes. With a recovery point at its end the segment, once sealed, would
+        be skipped.
         """
         point = self.recovery_point
         return point if point <= self._indexes_end else point - 1
 
     def end_checkpoint(self) -> EndCheckpoint | None:
-        """How the log ends; None unless a flush has covered all of it."""
+        """The end of the log; None unless a flush has covered all of it."""
         buffer, active = self._buffer, self.files.active
         if (
             buffer.is_cut_wanted
@@ -198,12 +199,12 @@ class Durability:
         return EndCheckpoint(active.base_offset, active.size_bytes, buffer.log_end_offset)
 
     def want_flush(self) -> None:
-        """Have all that is committed flushed soon."""
+        """Request a flush of all committed records."""
         self._wanted_until = self._buffer.log_end_offset
 
-    def wants_flush(self, now_ms: int, asked_ms: int, flush_ms: int) -> bool:
+    def wants_flush(self, now_ms: int, previous_ms: int, flush_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records would have waited for longer than
-        `flush_ms` at the next call. The last call was at `asked_ms`.
+        `flush_ms` at the next call. `previous_ms` is the time of the last call.
         """
         if self.has_unsafe_indexes or self.has_moved:
             return True
@@ -213,14 +214,14 @@ class Durability:
             return True
         if self._buffer.durable_offset >= self._buffer.log_end_offset:
             return False
-        next_ms = now_ms + now_ms - asked_ms
-        return next_ms - self._unflushed_since_ms(asked_ms) > flush_ms
+        next_ms = now_ms + now_ms - previous_ms
+        return next_ms - self._unflushed_since_ms(previous_ms) > flush_ms
 
-    def _unflushed_since_ms(self, asked_ms: int) -> int:
-        """Since when records have waited for a flush, or a little earlier. An append does not note the time:
-        records that were not there at the last call, at `asked_ms`, have come since.
+    def _unflushed_since_ms(self, previous_ms: int) -> int:
+        """The time since which records have waited for a flush, or a little earlier. An append does not note
+        the time: new records count from the last call, at `previous_ms`.
         """
         if self._waiting_since_ms is None or self._waiting_from != self._buffer.durable_offset:
-            self._waiting_since_ms = asked_ms
+            self._waiting_since_ms = previous_ms
             self._waiting_from = self._buffer.durable_offset
         return self._waiting_since_ms

@@ -1,28 +1,30 @@
-"""The flush journal: one file that makes what was appended to many partitions survive, with one sync.
+"""The flush journal: one file that makes appends to many partitions durable with one sync.
 
-Fifty partitions that were appended to at once are fifty files to sync, each with a commit of the file
-system's journal because it has grown. Instead the bytes that those files have gained are written down here a
-second time, in one block, to a file that had its length and its blocks before: that is one write and one sync
-of data alone. The partitions' own files are written as ever, but synced later, when a file of the flush
-journal is full. There are two: while what is in the one is flushed, the other goes on.
+Appends to fifty partitions need fifty syncs, each with a commit of the file system's journal because the file
+has grown. Instead the new bytes of these files are written a second time, in one block, to a file of fixed
+length whose blocks are allocated: one write and one sync of data only. The partitions' own files are written
+as usual, but synced later, when a file of the flush journal is full. There are two files: while the
+partitions of one are flushed, the other takes the blocks.
 
-After a crash `replay` puts the bytes back where they belong, before anything is recovered:
-- A block counts when its checksum is right, its number follows and its generation is the file's. Only one
-  block is ever on its way, so what was answered for is before the first that does not count.
-- An entry says topic id, partition, segment, position and the offset after it. It is passed over when the
-  segment is gone, the topic is another, the recovery point of the checkpoint is not before it, or sound
-  records of another origin stand there (another broker had the directory since). Else its bytes are written,
-  even when they are there: a page whose writing failed counts as clean, and the disk may not have it.
-- Entries hold whole batches and begin where a flush or the entry before ended, so doing it twice is harmless.
-- An entry without a batch says that the log ended there: what earlier ones have of later positions was cut.
-The files go when a start has replayed them, and at a clean stop.
+After a crash `replay` restores the bytes in the partitions' files, before any recovery:
+- A block is valid if its checksum is right, its number follows and its generation is the file's. Only one
+  block is written at a time, so all acknowledged records are in blocks before the first invalid one.
+- An entry has topic id, partition, segment, position and end offset. It is skipped if the segment is gone,
+  the topic has another id, the recovery point of the checkpoint is not before it, or other sound records are
+  at this position (another broker has used the directory since). Otherwise its bytes are written, even if the
+  file has them: a page whose writing failed counts as clean, and the disk may not have it.
+- Entries hold whole batches and begin at the end of a flush or of the previous entry, so a second replay is
+  harmless.
+- An entry without a batch marks the end of a truncated log: bytes of earlier entries after this position are
+  ignored.
+The files are removed after a replay, and at a clean stop.
 
-A failed write or sync ends the use of the log until the next start, since nobody knows what the disk has of
-that block; its partitions are then flushed one by one. What earlier blocks hold stays for a replay, until all
-of it is flushed (`emptying`): before that no log in it can be cut.
+After a failed write or sync the journal is not used until the next start, since it is not known what the disk
+has of the block; the partitions are then flushed one by one. Earlier blocks stay for a replay until all their
+records are flushed (`emptying`): before that no log with records in them can be truncated.
 
-Kafka does not know these files, which are called `group-log.0` and `group-log.1`: after a loss of power start
-Odradek once before Kafka gets the directory.
+Kafka does not read these files, `group-log.0` and `group-log.1`: after a loss of power start Odradek once
+before Kafka uses the directory.
 """
 
 import errno
@@ -42,26 +44,26 @@ from odradek.wire.work import Work
 NAMES = ("group-log.0", "group-log.1")
 FILE_BYTES = 32 * 1024 * 1024
 PAGE_BYTES = 4096
-"""Blocks begin at multiples of it: no page of a block that was synced is written again."""
+"""Blocks begin at multiples of this size: no page of a synced block is written again."""
 ENTRY_BYTES_MAX = 65_536
-"""More than this of one partition is better written once, with a sync of its own file."""
+"""More bytes of one partition are cheaper with a sync of its own file."""
 BLOCK_BYTES_MAX = 1024 * 1024
 _ZEROS_BYTES = 1024 * 1024
 
 _CHECKSUM = Struct(">I")
 _HEAD = Struct(">IIQQI")
-"""Checksum of what follows, length of the whole block, generation, number in it, count of entries."""
+"""Checksum of the following bytes, length of the whole block, generation, block number, count of entries."""
 _IDENTITY = Struct(">16sH")
 """Topic id and length of the name, which follows."""
 _OFFSET = Struct(">q")
-"""How a batch begins."""
+"""Base offset and length of a batch."""
 _ENTRY = Struct(">qqqI")
 """Base offset of the segment, position, offset after the bytes, length of the bytes, which follow."""
 
 
 class JournaledTail(Protocol):
-    """The part of a partition that the flush journal uses: `flushing.py`. It is `is_being_journaled` while a
-    block with its tail is on its way.
+    """The part of a partition that the flush journal uses: `flushing.py`. `is_being_journaled` while a block
+    with its tail is being written.
     """
 
     is_being_journaled: bool
@@ -87,7 +89,7 @@ class Journaled(Protocol):
 
 
 class Entry(NamedTuple):
-    """What `replay` reads of one partition in one block."""
+    """The bytes of one partition in one block."""
 
     topic_id: bytes
     base_offset: int
@@ -98,7 +100,7 @@ class Entry(NamedTuple):
 
 
 class Block:
-    """On its way to the disk: what it says, where it goes, whose tails it holds."""
+    """A block to be written: its content, its position, its partitions with their tails."""
 
     __slots__ = ("content", "file", "position", "tails")
 
@@ -111,7 +113,7 @@ class Block:
         self.tails = tails
 
     def write(self) -> None:
-        """Return when the disk has it. Raises `OSError`. May run in a worker thread."""
+        """Write and sync the block. Raises `OSError`. May run in a worker thread."""
         write_all(self.file, self.position, (self.content,), len(self.content))
         self.file.sync()
 
@@ -119,8 +121,8 @@ class Block:
 class FlushJournal:
     """See the module. One thread owns it; `prepare` and `Block.write` may run in another, one at a time.
 
-    First `prepare`. Then, again and again, `begin` a block, `write` it, say how that went with `finish`. What
-    `take_retired` gives has to be flushed, and told with `retired_is_flushed`, before a file is used again.
+    First `prepare`. Then, for each block, `begin`, `Block.write` and `finish`. The partitions from
+    `take_retired` have to be flushed, and reported with `retired_is_flushed`, before a file is used again.
     """
 
     def __init__(self, disk: Disk, directory: str, *, file_bytes: int = FILE_BYTES) -> None:
@@ -129,27 +131,28 @@ class FlushJournal:
         self.is_ready = False
         self.has_failed = False
         self.is_writing = False
-        """Whether a block is on its way."""
+        """Whether a block is being written."""
         self._disk = disk
         self._file_bytes = file_bytes
         self._files: list[File] = []
         self._generation = 0
         self._number = 0
         self._position = 0
-        # Whose tails the current file holds and where these end; whose the other one held until they are
-        # flushed.
+        # The partitions with tails in the current file and the ends of the tails; the same for the other file
+        # until they are flushed.
         self._holds: dict[Journaled, int] = {}
         self._retired: dict[Journaled, int] | None = None
         self._is_retired_taken = False
         self._is_cancelled = False
 
     def prepare(self) -> None:
-        """Make the files, with every block in its place. Raises `OSError`; then there are none."""
+        """Make the files, with all their blocks allocated. Raises `OSError`; then there are no files."""
         try:
             for name in NAMES:
                 file = self._disk.open(f"{self.directory}/{name}", create=True)
                 self._files.append(file)
-                # Zeros, not only room: the first write to a block that has none is a change of the journal.
+                # Zeros are written, space is not only reserved: the first write to a reserved block changes
+                # the file system's journal.
                 for position in range(0, self._file_bytes, _ZEROS_BYTES):
                     if self._is_cancelled:
                         raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
@@ -164,7 +167,7 @@ class FlushJournal:
         self.is_ready = True
 
     def cancel(self) -> None:
-        """Let a `prepare` that runs in another thread fail soon."""
+        """Make a `prepare` in another thread fail soon."""
         self._is_cancelled = True
 
     @property
@@ -172,9 +175,8 @@ class FlushJournal:
         return self.is_ready and not self.has_failed
 
     def begin(self, partitions: Sequence[Journaled]) -> Block | None:
-        """A block of what these have not on the disk, to be written; None when there is none to write now.
-
-        Whoever is not in the block's `tails` has to be flushed.
+        """A block with the unflushed bytes of these partitions; None if there is nothing to write now.
+        Partitions that are not in the block's `tails` have to be flushed.
         """
         if not self.is_usable:
             return None
@@ -219,12 +221,12 @@ class FlushJournal:
         return block
 
     def cut(self, identity: bytes, base_offset: int, position: int, end_offset: int) -> None:
-        """A partition is about to be truncated, to a position of a segment: a replay must not bring back what
-        was after it. Returns when the disk knows; no block may be on its way, and nothing speaks against it
-        (`cut_refusal`). Raises `OSError`.
+        """Write an entry for a truncation to a position of a segment: a replay must not restore later bytes.
+        Returns when the disk has the entry; no block may be in progress, and `cut_refusal` is None. Raises
+        `OSError`.
         """
         if self._generation == 0:
-            return  # nothing was written, and what an earlier run had is gone
+            return  # no block was written, and the files of an earlier run are removed
         assert self.cut_refusal is None
         entry = _ENTRY.pack(base_offset, position, end_offset, 0)
         block = self._block([b"", identity, entry], [])
@@ -238,7 +240,7 @@ class FlushJournal:
 
     @property
     def cut_refusal(self) -> str | None:
-        """Why `cut` has to wait; None where it need not."""
+        """The reason why `cut` has to wait, or None."""
         if self._generation == 0:
             return None
         if not self.is_usable:
@@ -248,7 +250,7 @@ class FlushJournal:
         return None
 
     def _switch(self) -> bool:
-        """Go on in the other file; False while what that one holds is not flushed."""
+        """Continue in the other file; False while its partitions are not flushed."""
         if self._retired is not None:
             return False
         if self._holds:
@@ -260,11 +262,11 @@ class FlushJournal:
 
     @property
     def generation(self) -> int:
-        """How often a file has been begun anew."""
+        """Counts the switches of files."""
         return self._generation
 
     def finish(self, block: Block, error: OSError | None) -> None:
-        """Say how `block.write` went; the partitions then know up to where the disk has them."""
+        """Report the result of `block.write`; after a success the partitions' durable offsets advance."""
         self.has_failed = self.has_failed or error is not None
         self.is_writing = False
         for partition, tail in block.tails:
@@ -273,8 +275,8 @@ class FlushJournal:
                 partition.flushing.note_journaled(tail)
 
     def take_retired(self) -> list[Journaled]:
-        """The partitions to flush before the other file can be used again; told once, until
-        `retired_is_flushed` says how it went.
+        """The partitions to flush before the other file can be used again; returned once, until the call of
+        `retired_is_flushed`.
         """
         if self._retired is None or self._is_retired_taken:
             return []
@@ -282,8 +284,8 @@ class FlushJournal:
         return list(self._retired)
 
     def retired_is_flushed(self, failed: Sequence[Journaled]) -> None:
-        """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept, and
-        `take_retired` tells those again that have not been deleted.
+        """The partitions are flushed, except `failed`. The records of these may be only in the journal: the
+        file is kept, and `take_retired` returns those again that are not deleted.
         """
         assert self._retired is not None
         ends = self._retired
@@ -291,7 +293,7 @@ class FlushJournal:
         self._is_retired_taken = False
 
     def to_flush(self) -> list[Journaled]:
-        """The partitions for whose flushes it waits, which nobody else may ask for: it has failed, or `cut`
+        """The partitions whose flushes the journal waits for without another request: it has failed, or `cut`
         has begun the other file.
         """
         if self.has_failed and self._generation > 0:
@@ -299,13 +301,13 @@ class FlushJournal:
         return [] if self._retired is None or self._is_retired_taken else list(self._retired)
 
     def unflushed(self) -> list[Journaled]:
-        """The partitions of which the files have more than the partitions' own files have for sure."""
+        """The partitions with records in the journal that may not be on the disk in their own files."""
         holds = [*self._holds.items(), *(self._retired or {}).items()]
         return [one for one, end_offset in holds if not one.flushing.is_flushed_until(end_offset)]
 
     def emptying(self) -> Work[None]:
-        """After a failure: remove the files once all that they hold is flushed, so that no replay brings back
-        what is cut from now on. Nothing while that is not so. Raises `OSError`; then it can be tried again.
+        """After a failure: remove the files once all their records are flushed, so that no replay restores
+        records that are truncated later. No effect before that. Raises `OSError`; then it can be tried again.
         """
         has_to_go = self.has_failed and self._generation > 0
         if not has_to_go or self.is_writing or self._is_retired_taken or self.unflushed():
@@ -327,13 +329,13 @@ class FlushJournal:
 
 
 def identity_of(topic_id: bytes, name: str) -> bytes:
-    """How an entry begins: whose it is."""
+    """The partition's key in an entry."""
     encoded = name.encode()
     return _IDENTITY.pack(topic_id, len(encoded)) + encoded
 
 
 def remove_files(disk: Disk, directory: str) -> None:
-    """Let there be no flush journal in a directory, for good."""
+    """Remove the flush journal of a directory durably."""
     there = [path for name in NAMES if disk.exists(path := f"{directory}/{name}")]
     for path in there:
         disk.remove(path)
@@ -342,11 +344,10 @@ def remove_files(disk: Disk, directory: str) -> None:
 
 
 def replay(disk: Disk, directory: str, recovery_point_of: Callable[[str], int]) -> int:
-    """Put back into the partitions' files what a crash may have taken from them; see the module.
-
-    `recovery_point_of` says the recovery point of the checkpoint for a partition's directory.
-    Returns how many bytes were not there. Afterwards the disk has them, and there is no flush journal any
-    more. Raises `OSError`; then it can be tried again.
+    """Restore bytes that a crash may have removed from the partitions' files; see the module.
+    `recovery_point_of` returns the recovery point of a partition's directory. Returns the number of missing
+    bytes that were restored. The files are synced, and the flush journal is removed. Raises `OSError`; then
+    it can be tried again.
     """
     segments: dict[tuple[str, int], list[Entry]] = {}
     for entry in read_entries(disk, directory):
@@ -370,7 +371,7 @@ def replay(disk: Disk, directory: str, recovery_point_of: Callable[[str], int]) 
             try:
                 restored_bytes += _restore(disk, path, wanted)
             except SyncFailed:
-                # What lies beside it in the file may be lost with it, and is not written anew.
+                # Bytes near it in the file may be lost as well, and are not written again.
                 note_failed_sync(disk, place)
                 raise
     remove_files(disk, directory)
@@ -400,9 +401,8 @@ def _restore(disk: Disk, path: str, entries: list[Entry]) -> int:
 
 
 def _is_of_another_origin(file: File, size_bytes: int, position: int, content: bytes) -> bool:
-    """Whether a sound batch stands where another should, with the offset that belongs there.
-
-    A block that the file system gave to the file and that was never written may hold an older batch.
+    """Whether another sound batch with the right offset is at this position. An allocated block of the file
+    system that was never written may hold an older batch.
     """
     (expected,) = _OFFSET.unpack_from(content)
     for batch in scan(file.read, position, size_bytes, verify=True):
@@ -416,7 +416,7 @@ def _is_of_another_origin(file: File, size_bytes: int, position: int, content: b
 
 
 def read_entries(disk: Disk, directory: str, names: Sequence[str] = NAMES) -> Iterator[Entry]:
-    """What the files of a flush journal hold of each partition, in the order in which it was written."""
+    """The entries of a flush journal, in the order of writing."""
     files = [_read_blocks(disk, f"{directory}/{name}") for name in names]
     of_partition: dict[tuple[bytes, str], list[Entry]] = {}
     for _, blocks in sorted(files, key=lambda file: file[0]):
@@ -431,7 +431,7 @@ def read_entries(disk: Disk, directory: str, names: Sequence[str] = NAMES) -> It
 
 
 def _before(entry: Entry, end: Entry) -> Entry | None:
-    """The part of an entry that is before the end of the log."""
+    """The part of an entry before the end of a truncated log."""
     if entry.base_offset != end.base_offset:
         return entry if entry.base_offset < end.base_offset else None
     size_bytes = end.position - entry.position
@@ -443,7 +443,7 @@ def _before(entry: Entry, end: Entry) -> Entry | None:
 
 
 def _read_blocks(disk: Disk, path: str) -> tuple[int, list[memoryview]]:
-    """The generation of a file, and its blocks that count."""
+    """The generation of a file, and its valid blocks."""
     blocks: list[memoryview] = []
     first_generation = 0
     data = memoryview(read_file(disk, path)) if disk.exists(path) else memoryview(b"")

@@ -13,7 +13,7 @@ ZERO_UUID = bytes(16)
 
 
 class Flushing:
-    """See the module. `log` may become another. `flush` may run in a worker thread, all else may not."""
+    """See the module. `log` may be replaced. Only `flush` may run in a worker thread."""
 
     __slots__ = (
         "_appender",
@@ -38,28 +38,27 @@ class Flushing:
         self._availability = availability
         self.is_running = False
         self.is_being_journaled = False
-        # Held by whoever changes the files; a flush waits for it.
+        # Held while the files are changed; a flush waits for it.
         self.gate: AbstractContextManager[object] | None = None
 
     def flush(self) -> None:
-        """Return when everything committed so far will survive a loss of power. May run in a worker thread,
-        but in one thread at a time.
+        """Make all records committed so far survive a loss of power. May run in a worker thread, but in one
+        thread at a time.
 
-        After a failed sync nobody knows what the disk has: the partition is offline from then on, until a
-        rescan has looked. A flush that fails otherwise can be tried again: on a full disk, when there is
-        room.
+        After a failed sync it is not known which bytes the disk has: the partition is offline until a rescan.
+        After other errors a flush can be tried again: on a full disk, when there is space.
         """
-        # In this order: whoever needs the files alone sets the gate first, then looks at this.
+        # In this order: an operation that needs the files alone takes the gate first, then checks this flag.
         self.is_running = True
         if self.gate is not None:
             with self.gate:
-                pass  # the files are being changed, which takes a moment
+                pass  # wait while the files are being changed
         try:
             self._availability.check_serving()
             self.log.durability.flush()
         except SyncFailed as error:
             failure = self._availability.sync_failed(error)
-            # Before the report: a rescan that it starts waits for the end of the flush.
+            # Before the report, which may start a rescan: the rescan waits for the end of the flush.
             self.is_running = False
             self._availability.on_trouble(error, failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, failure) from error
@@ -68,9 +67,9 @@ class Flushing:
         finally:
             self.is_running = False
 
-    def wants_flush(self, now_ms: int, asked_ms: int) -> bool:
+    def wants_flush(self, now_ms: int, previous_ms: int) -> bool:
         """See `Durability.wants_flush`."""
-        return self.log.durability.wants_flush(now_ms, asked_ms, self.log.config.flush_ms)
+        return self.log.durability.wants_flush(now_ms, previous_ms, self.log.config.flush_ms)
 
     def tail(self, size_bytes_max: int) -> Tail | None:
         """See `AppendBuffer.tail`; None also while the partition does not serve."""
@@ -78,13 +77,13 @@ class Flushing:
 
     @property
     def identity(self) -> bytes:
-        """The partition's name in the flush journal; empty when no file on the disk names its topic."""
+        """The partition's key in the flush journal; empty if its topic id is not on the disk."""
         if self._identity is None:
             self._identity = b"" if self._topic_id == ZERO_UUID else identity_of(self._topic_id, self._name)
         return self._identity
 
     def set_topic_id(self, topic_id: bytes) -> None:
-        """`partition.metadata` has another topic id now."""
+        """Use the new topic id in `partition.metadata`."""
         self._topic_id = topic_id
         self._identity = None
         self.log.durability.invalidate_flushed_position()
@@ -116,5 +115,5 @@ class Flushing:
         return self.log.active.paths.deleted
 
     def note_journaled(self, tail: Tail) -> None:
-        """The flush journal has it: recovery will find it, whatever becomes of the files."""
+        """The flush journal has the tail: recovery will restore it."""
         self.log.buffer.note_journaled(tail)

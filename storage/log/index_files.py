@@ -1,7 +1,6 @@
-"""Reading the files of the offset index and the time index of a segment: mapped, whole, or their ends only.
+"""Reading the files of the offset index and the time index of a segment: mapped, whole, or only their ends.
 
-`DamagedIndex` where the ends of a file show that it cannot belong to its log. Each function may raise
-`OSError`.
+`DamagedIndex` if the ends of a file show that it cannot belong to its log. Each function may raise `OSError`.
 """
 
 from functools import partial
@@ -17,7 +16,7 @@ from odradek.storage.log.indexes import (
 from odradek.storage.log.segment_paths import INDEX, TIME_INDEX, SegmentPaths
 
 MAP_INDEXES_FROM_BYTES = 4096
-"""To read a smaller index costs less than to map it, and it takes little memory."""
+"""A smaller index is cheaper to read than to map, and takes little memory."""
 
 
 def open_indexes(
@@ -58,7 +57,7 @@ def _content(paths: SegmentPaths, kind: str, wanted_bytes: int | None) -> bytes 
             try:
                 return file.map(size_bytes)
             except OSError:
-                # The process has as many mappings as it may have.
+                # The process has reached its limit of mappings.
                 pass
         return file.read(0, size_bytes)
     finally:
@@ -77,8 +76,8 @@ def _read(paths: SegmentPaths, kind: str, position: int, size_bytes: int) -> byt
 
 
 def decode_indexes(paths: SegmentPaths, size_bytes: int) -> tuple[OffsetIndex | None, TimeIndex | None]:
-    """Both files in memory, every entry checked; None for one that is not in order, or where one is
-    missing.
+    """Both indexes in memory, every entry checked; None for a missing index or one whose entries are not in
+    order.
     """
     disk, base_offset = paths.disk, paths.base_offset
     try:
@@ -90,7 +89,7 @@ def decode_indexes(paths: SegmentPaths, size_bytes: int) -> tuple[OffsetIndex | 
 
 
 def truncate_files(paths: SegmentPaths, counts: tuple[int, int]) -> bool:
-    """Cut both files to so many entries; whether neither had more."""
+    """Cut both files to `counts` entries; returns whether neither had more."""
     had_no_more = True
     sizes = (counts[0] * OFFSET_ENTRY_BYTES, counts[1] * TIME_ENTRY_BYTES)
     for kind, size_bytes in zip((INDEX, TIME_INDEX), sizes, strict=True):
@@ -105,8 +104,8 @@ def truncate_files(paths: SegmentPaths, counts: tuple[int, int]) -> bool:
 
 
 def read_last_time_entry(paths: SegmentPaths) -> TimeIndex | None:
-    """A time index of the last entry alone: 12 bytes instead of the whole file. None where there is none that
-    makes sense.
+    """A time index with only the last entry: 12 bytes instead of the whole file. None if there is no valid
+    entry.
     """
     disk, path = paths.disk, paths.path(TIME_INDEX)
     if not disk.exists(path):

@@ -1,16 +1,16 @@
 """The sparse indexes beside a segment: offset to position, time to offset. Caches: they can be rebuilt from
 the log.
 
-File formats are Kafka's (`OffsetIndex.java`, `TimeIndex.java`): big-endian entries of (relative offset
-int32, position int32) and (timestamp int64, relative offset int32), appended in order. What a file has is
-searched where it is, in a mapping (`Mapped`): opening an index costs the same whatever its size. What is
-appended lives in arrays until `save` writes it, with ordinary writes behind what the file has; a start after
-a crash rebuilds what had not been saved. An index that was made anew takes the place of the file, for good: a
-start may believe the first entries of the one that was there (`scan_checkpoint.py`).
+File formats are Kafka's (`OffsetIndex.java`, `TimeIndex.java`): big-endian entries of (relative offset int32,
+position int32) and (timestamp int64, relative offset int32), appended in order. The entries of a file are
+searched in a mapping (`Mapped`): the cost of opening an index does not depend on its size. New entries are
+kept in arrays until `save` appends them to the file; a start after a crash rebuilds unsaved entries. A
+rebuilt index replaces the file durably: a start may use the first entries of the old file
+(`scan_checkpoint.py`).
 
-Nobody reads a mapped index through to see whether it is in order. A search looks at the neighbours of what
-it has found: one wrong entry can only lead astray by standing next to the place where the search ends.
-`DamagedIndex` then, and the owner goes on with what `in_memory` makes of it, or rebuilds it.
+A mapped index is not checked completely. A search checks the neighbours of the entry that it has found: a
+single wrong entry can only mislead a search that ends next to it. The search then raises `DamagedIndex`, and
+the owner uses the sound entries (`in_memory`), or rebuilds the index.
 """
 
 import struct
@@ -26,7 +26,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = _TIME_ENTRY.size
 _NEAR = 128
-"""A guess that is this many entries off or less has found the pages of the place."""
+"""A guess with this error or less, in entries, has reached the pages of the result."""
 _GUESSES = 4
 _ENTRIES_PER_LOOK = 1024
 
@@ -36,12 +36,12 @@ class DamagedIndex(Exception):
 
 
 class Mapped:
-    """The entries of an index file, read where they are looked for.
+    """The entries of an index file, read at the places of a search.
 
-    `content` is the mapped file, `read(position, size)` reads the file itself. That is done once with each
-    stretch before the mapping is touched there: what the disk cannot give is an `OSError` then, where a
-    mapping would end the process, and other threads run while it is waited for. Raises `DamagedIndex` where
-    the size is not that of whole entries, or the last two are not in order.
+    `content` is the mapped file, `read(position, size)` reads the file. Each range is read once before its
+    mapping is used: a disk error is then an `OSError`, while in a mapping it would end the process, and other
+    threads run during the wait. Raises `DamagedIndex` if the size is not a multiple of an entry, or the last
+    two entries are not in order.
     """
 
     __slots__ = ("_content", "_entry", "_first", "_last", "_read", "_was_read", "count")
@@ -75,28 +75,28 @@ class Mapped:
         position = look * look_bytes
         size_bytes = min(look_bytes, len(self._content) - position)
         if len(self._read(position, size_bytes)) < size_bytes:
-            # Somebody has cut the file. To touch the mapping would end the process.
+            # The file was cut by another process. An access to the mapping would end this process.
             raise DamagedIndex
         self._was_read[look] = True
 
     def content(self) -> bytes:
-        """All of the file. `DamagedIndex` when it is not whole any more."""
+        """The whole file. `DamagedIndex` if it has become shorter."""
         for look, was_read in enumerate(self._was_read):
             if not was_read:
                 self._look_at(look)
         return bytes(self._content)
 
     def count_until(self, column: int, wanted: int) -> int:
-        """How many entries are `wanted` or less in a column, which has to ascend.
+        """The number of entries up to `wanted` in a column, which has to ascend.
 
-        Most logs grow evenly, so the place is guessed from the ends of a range first: halving alone would
-        touch a page of the file for each step.
+        Most logs grow evenly, so the place is first guessed from the ends of a range: a binary search would
+        read a page of the file at each step.
         """
         if wanted < self._first[column]:
             return 0
         if wanted >= self._last[column]:
             return self.count
-        # From here on the entry at `low` is `wanted` or less, and that at `high` is more.
+        # From here on: entry at `low` <= `wanted` < entry at `high`.
         low, high = self._guess(column, wanted)
         unpack, content, size = self._entry.unpack_from, self._content, self._entry.size
         was_read = self._was_read
@@ -112,7 +112,7 @@ class Mapped:
         return high
 
     def _guess(self, column: int, wanted: int) -> tuple[int, int]:
-        """A narrow range around the place of `wanted`, which is between the ends; wider where the entries are
+        """A narrow range around the place of `wanted`, which is between the ends; wider if the entries are
         not spread evenly.
         """
         low, high = 0, self.count - 1
@@ -148,13 +148,13 @@ _NO_TIMES = _nothing_mapped(_TIME_ENTRY)
 
 
 class OffsetIndex:
-    """For some batches: the last offset in it and where it begins."""
+    """The last offset and the position of some batches."""
 
     __slots__ = (
         "_mapped",
         "_mapped_last",
         "base_offset",
-        "is_made_anew",
+        "is_rebuilt",
         "offsets",
         "positions",
         "saved_count",
@@ -164,19 +164,19 @@ class OffsetIndex:
         self.base_offset = base_offset
         self._mapped = mapped
         self._mapped_last = mapped[mapped.count - 1][0] if mapped.count else -1
-        # What has come behind what is mapped.
+        # Entries after the mapped ones.
         self.offsets = array("i")
         self.positions = array("i")
         self.saved_count = mapped.count
-        self.is_made_anew = False
-        """Whether the file has something else than the first `saved_count` entries."""
+        self.is_rebuilt = False
+        """Whether the file differs from the first `saved_count` entries."""
 
     @classmethod
     def of_file(
         cls, base_offset: int, content: memoryview, read: Callable[[int, int], bytes], size_bytes: int
     ) -> "OffsetIndex":
-        """Of a mapped file, for a log file of `size_bytes`. `DamagedIndex` where the ends show that it cannot
-        belong to it.
+        """From a mapped file, for a log file of `size_bytes`. `DamagedIndex` if the ends show that it belongs
+        to another log.
         """
         mapped = Mapped(_OFFSET_ENTRY, content, read)
         if mapped.count and (min(mapped[0]) < 0 or mapped[mapped.count - 1][1] >= size_bytes):
@@ -191,7 +191,7 @@ class OffsetIndex:
         return self._mapped.count + len(self.offsets)
 
     def entry(self, place: int) -> tuple[int, int]:
-        """Last offset, less the base offset, and position."""
+        """Last offset minus base offset, and position."""
         behind = place - self._mapped.count
         return (self.offsets[behind], self.positions[behind]) if behind >= 0 else self._mapped[place]
 
@@ -200,12 +200,12 @@ class OffsetIndex:
         self.positions.append(position)
 
     def has_room_for(self, offset: int) -> bool:
-        """False for an offset that no batch of this place can have: its header is damaged."""
+        """False for an offset that is impossible in this segment: the header of the batch is damaged."""
         relative = offset - self.base_offset
         return (self.offsets[-1] if self.offsets else self._mapped_last) < relative < 1 << 31
 
     def lookup(self, offset: int) -> int:
-        """The position of the last entry at or before `offset`; 0 when there is none."""
+        """The position of the last entry at or before `offset`; 0 if there is none."""
         if not self._mapped.count:
             found = bisect_right(self.offsets, offset - self.base_offset)
             return self.positions[found - 1] if found else 0
@@ -213,11 +213,11 @@ class OffsetIndex:
         return self.entry(place)[1] if place >= 0 else 0
 
     def place_of(self, offset: int) -> int:
-        """The place of the entry that `lookup` takes; -1 when there is none."""
+        """The place of the entry that `lookup` uses; -1 if there is none."""
         return self._count_until(0, self.offsets, offset - self.base_offset) - 1
 
     def count_before(self, offset: int) -> int:
-        """How many entries are of batches that end before `offset`."""
+        """The number of entries of batches that end before `offset`."""
         return self._count_until(0, self.offsets, offset - 1 - self.base_offset)
 
     def place_from(self, position: int) -> int:
@@ -231,16 +231,16 @@ class OffsetIndex:
         return mapped.count + bisect_right(rest, wanted)
 
     def forget(self, place: int) -> None:
-        """Leave out an entry that cannot be right. For an index in memory."""
+        """Remove a wrong entry. For an index in memory."""
         assert not self.is_mapped
         del self.offsets[place], self.positions[place]
         if place < self.saved_count:
             self.saved_count = place
-            self.is_made_anew = True
+            self.is_rebuilt = True
 
     def offset_before(self, position: int) -> int:
-        """The last offset of an indexed batch that begins before `position`; without one, what is just
-        before the segment.
+        """The last offset of an indexed batch that begins before `position`; without one, the offset before
+        the segment.
         """
         place = self.place_from(position) - 1
         return self.entry(place)[0] + self.base_offset if place >= 0 else self.base_offset - 1
@@ -251,7 +251,7 @@ class OffsetIndex:
         return self.entry(place)[1] if place >= 0 else 0
 
     def encode(self, start: int = 0) -> bytes:
-        """What a file has from an entry on."""
+        """The bytes of the entries from `start` on."""
         behind = start - self._mapped.count
         if behind < 0:
             return self._mapped.content()[start * OFFSET_ENTRY_BYTES :] + self.encode(self._mapped.count)
@@ -264,18 +264,18 @@ class OffsetIndex:
         return both.tobytes()
 
     def in_memory(self, size_bytes: int) -> "OffsetIndex | None":
-        """The same without a mapping, every entry looked at; None when they are not in order."""
+        """A copy without a mapping, every entry checked; None if they are not in order."""
         try:
             index = OffsetIndex.decode(self.base_offset, self.encode(), size_bytes)
         except DamagedIndex:
             return None
         if index is not None:
-            index.saved_count, index.is_made_anew = self.saved_count, self.is_made_anew
+            index.saved_count, index.is_rebuilt = self.saved_count, self.is_rebuilt
         return index
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes, size_bytes: int) -> "OffsetIndex | None":
-        """From a file's content, for a log file of `size_bytes`; None when it cannot belong to it."""
+        """From a file's content, for a log file of `size_bytes`; None if it belongs to another log."""
         if len(data) % OFFSET_ENTRY_BYTES:
             return None
         both = array("i", data)
@@ -294,10 +294,10 @@ class OffsetIndex:
         return index
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
-        """Bring the file up to date, and with `sync` safe from a loss of power."""
-        if self.is_made_anew:
+        """Write new entries to the file; with `sync` durably."""
+        if self.is_rebuilt:
             replace_file(disk, path, self.encode())
-            self.is_made_anew = False
+            self.is_rebuilt = False
         elif sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * OFFSET_ENTRY_BYTES, self.encode(self.saved_count), sync)
         self.saved_count = len(self)
@@ -312,7 +312,7 @@ class TimeIndex:
         "_mapped",
         "_mapped_last",
         "base_offset",
-        "is_made_anew",
+        "is_rebuilt",
         "offsets",
         "saved_count",
         "timestamps",
@@ -322,16 +322,16 @@ class TimeIndex:
         self.base_offset = base_offset
         self._mapped = mapped
         self._mapped_last = mapped[mapped.count - 1] if mapped.count else (-1, -1)
-        # What has come behind what is mapped.
+        # Entries after the mapped ones.
         self.timestamps = array("q")
         self.offsets = array("i")
         self.saved_count = mapped.count
-        self.is_made_anew = False
-        """Whether the file has something else than the first `saved_count` entries."""
+        self.is_rebuilt = False
+        """Whether the file differs from the first `saved_count` entries."""
 
     @classmethod
     def of_file(cls, base_offset: int, content: memoryview, read: Callable[[int, int], bytes]) -> "TimeIndex":
-        """Of a mapped file. `DamagedIndex` where the ends show that it is no index."""
+        """From a mapped file. `DamagedIndex` if the ends show that it is no index."""
         mapped = Mapped(_TIME_ENTRY, content, read)
         if mapped.count and mapped[0][1] < 0:
             raise DamagedIndex
@@ -341,7 +341,7 @@ class TimeIndex:
         return self._mapped.count + len(self.offsets)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry, unless it would not advance the index (as `TimeIndex.maybeAppend`)."""
+        """Add an entry if it advances the index (as `TimeIndex.maybeAppend`)."""
         if timestamp_ms < 0:
             return
         latest, last = (self.timestamps[-1], self.offsets[-1]) if self.timestamps else self._mapped_last
@@ -350,7 +350,7 @@ class TimeIndex:
             self.offsets.append(offset - self.base_offset)
 
     def count_before(self, offset: int) -> int:
-        """How many entries have an offset before `offset`."""
+        """The number of entries with an offset before `offset`."""
         mapped, wanted = self._mapped, offset - 1 - self.base_offset
         if mapped.count and not (self.offsets and self.offsets[0] <= wanted):
             return mapped.count_until(1, wanted)
@@ -364,7 +364,7 @@ class TimeIndex:
         return latest, max(last, 0) + self.base_offset
 
     def lookup(self, timestamp_ms: int) -> int:
-        """An offset at or after which the first record not before `timestamp_ms` is found."""
+        """An offset at or before the first record with `timestamp_ms` or later."""
         if self._mapped.count and not (self.timestamps and self.timestamps[0] < timestamp_ms):
             place = self._mapped.count_until(0, timestamp_ms - 1) - 1
             return (self._mapped[place][1] if place >= 0 else 0) + self.base_offset
@@ -372,25 +372,25 @@ class TimeIndex:
         return self.base_offset + (self.offsets[place] if place >= 0 else 0)
 
     def encode(self, start: int = 0) -> bytes:
-        """What a file has from an entry on."""
+        """The bytes of the entries from `start` on."""
         behind = start - self._mapped.count
         if behind < 0:
             return self._mapped.content()[start * TIME_ENTRY_BYTES :] + self.encode(self._mapped.count)
         return b"".join(map(_TIME_ENTRY.pack, self.timestamps[behind:], self.offsets[behind:]))
 
     def in_memory(self) -> "TimeIndex | None":
-        """The same without a mapping, every entry looked at; None when they are not in order."""
+        """A copy without a mapping, every entry checked; None if they are not in order."""
         try:
             index = TimeIndex.decode(self.base_offset, self.encode())
         except DamagedIndex:
             return None
         if index is not None:
-            index.saved_count, index.is_made_anew = self.saved_count, self.is_made_anew
+            index.saved_count, index.is_rebuilt = self.saved_count, self.is_rebuilt
         return index
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> "TimeIndex | None":
-        """From a file's content; None when it cannot be an index."""
+        """From a file's content; None if it is no index."""
         if len(data) % TIME_ENTRY_BYTES:
             return None
         index = cls(base_offset)
@@ -405,10 +405,10 @@ class TimeIndex:
         return index
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
-        """Bring the file up to date, and with `sync` safe from a loss of power."""
-        if self.is_made_anew:
+        """Write new entries to the file; with `sync` durably."""
+        if self.is_rebuilt:
             replace_file(disk, path, self.encode())
-            self.is_made_anew = False
+            self.is_rebuilt = False
         elif sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * TIME_ENTRY_BYTES, self.encode(self.saved_count), sync)
         self.saved_count = len(self)
@@ -423,7 +423,7 @@ def _save(disk: Disk, path: str, position: int, data: bytes, sync: bool) -> None
     try:
         if data:
             write_all(file, position, [data], len(data))
-        # The file may be longer: Kafka makes its index files at full size, and what follows is not ours.
+        # The file may be longer: Kafka allocates its index files at full size.
         if file.size() != position + len(data):
             file.truncate(position + len(data))
         if sync:

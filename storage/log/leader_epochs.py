@@ -1,5 +1,4 @@
-"""Which leader epoch began at which offset: the answer to OffsetForLeaderEpoch, and
-`leader-epoch-checkpoint`.
+"""The start offsets of leader epochs, for OffsetForLeaderEpoch, and `leader-epoch-checkpoint`.
 
 Semantics as in `LeaderEpochFileCache.java`; the text format is in `checkpoints.py`.
 """
@@ -10,7 +9,7 @@ UNKNOWN = (-1, -1)
 
 
 class LeaderEpochs:
-    """Epochs and where each begins, both strictly ascending. `dirty` until written to the disk."""
+    """Epochs and their start offsets, both strictly ascending. `dirty` until written to the disk."""
 
     __slots__ = ("dirty", "epochs", "starts")
 
@@ -21,18 +20,18 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch with a record, -1 when there is none."""
+        """The newest epoch with a record, -1 if there is none."""
         return self.epochs[-1] if self.epochs else -1
 
     def entries(self) -> list[tuple[int, int]]:
-        # A flush reads this in its thread: an epoch whose start is just being added comes with the next one.
+        # Called in a flush's thread: an epoch that is being added meanwhile comes with the next flush.
         return list(zip(self.epochs, self.starts, strict=False))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of `epoch` stands at `start_offset`; older epochs than the latest are passed over."""
+        """Add the epoch of a batch at `start_offset`; epochs before the latest are ignored."""
         if epoch < 0 or (self.epochs and epoch <= self.epochs[-1]):
             return
-        # An epoch without records ends where the next one begins; it is not kept.
+        # An epoch without records is not kept.
         while self.starts and self.starts[-1] >= start_offset:
             self.epochs.pop()
             self.starts.pop()
@@ -46,10 +45,10 @@ class LeaderEpochs:
         return self.epochs[found - 1] if found else -1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch not after `epoch`, and the offset at which it ended.
+        """The largest known epoch not after `epoch`, and its end offset.
 
-        The latest epoch ends at the log's end, a later one is unknown: (-1, -1). One before the first
-        known epoch is answered with itself and the start of the first.
+        The latest epoch ends at the log's end, a later one is unknown: (-1, -1). For an epoch before the
+        first known one: the epoch itself, and the start of the first one.
         """
         if epoch < 0 or not self.epochs or epoch > self.epochs[-1]:
             return UNKNOWN
@@ -61,14 +60,14 @@ class LeaderEpochs:
         return self.epochs[found - 1], self.starts[found]
 
     def truncate_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`."""
+        """Remove epochs at and after the new log end."""
         while self.starts and self.starts[-1] >= end_offset:
             self.epochs.pop()
             self.starts.pop()
             self.dirty = True
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: the epoch in force there begins there."""
+        """Remove epochs before the new log start; the epoch at `start_offset` begins there."""
         found = bisect_right(self.starts, start_offset)
         if found > 1:
             del self.epochs[: found - 1], self.starts[: found - 1]

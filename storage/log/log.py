@@ -1,8 +1,8 @@
-"""The segments of one partition, which appends fill, retention deletes and compaction replaces.
+"""The log of one partition: its segments, which appends fill, retention deletes and compaction replaces.
 
-A `Log` knows bytes, offsets and timestamps. It judges nothing: the partition decides which batches may be
-appended. Batches are staged (no I/O, no reader sees them; `staging.py`) and committed together: one write for
-each segment. When a write fails, everything staged is taken back, on the disk too, before the error goes up.
+A `Log` handles bytes, offsets and timestamps; the partition decides which batches may be appended. Batches
+are staged (no I/O, not visible to readers; `staging.py`) and committed together: one write for each segment.
+When a write fails, all staged batches are taken back, on the disk too, before the error is raised.
 
 The parts of a log: `files`, `staging`, `durability`, `reader` and `scan_checkpoints`.
 
@@ -39,8 +39,9 @@ from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.wire.work import Work
 
 READ_SOONER_BYTES = 4096
-"""A start reads a log of this size that was never rolled faster than the files about it. A stop of many logs
-leaves these files out: thirty thousand for ten thousand partitions, which takes most of its time."""
+"""A start reads a log up to this size, in one segment, faster than its indexes and snapshot. A stop of many
+logs does not write these files: they would be thirty thousand for ten thousand partitions, and take most of
+its time."""
 _OF_A_START = (INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 
 
@@ -83,16 +84,16 @@ class Log:
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.buffer = buffer = AppendBuffer(log_end_offset, producers.table, recovery_point)
-        # After a recovery a clean stop has to write indexes and a snapshot.
+        # True after a recovery: a clean stop has to write indexes and a snapshot.
         buffer.is_changed = recovery_point < log_end_offset
         self.durability = Durability(self.files, buffer, leader_epochs, recovery_point)
         self.reader = LogReader(self.files, buffer)
         self.scan_checkpoints = ScanCheckpointing(self.files, buffer, producers, self.durability)
         self.staging = Staging(self.files, buffer, producers, leader_epochs, config)
-        # The files of `write_down` are safe; the scan checkpoint that they make, if there is one.
+        # Whether the files of `write_down` are synced; and their scan checkpoint, if there is one.
         self._is_written_down = False
         self._written_checkpoint: ScanCheckpoint | None = None
-        # Of an earlier run, too: space that a crash left reserved is given back like the rest.
+        # For files of an earlier run, too: space that a crash left reserved is freed as usual.
         self.active.file.is_reserved = config.preallocate
 
     @property
@@ -105,17 +106,17 @@ class Log:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record. What is staged does not count."""
+        """The offset of the next record, without staged batches."""
         return self.buffer.log_end_offset
 
     @property
     def next_offset(self) -> int:
-        """The same, if what is staged is committed."""
+        """The offset of the next record after the staged batches."""
         return self.buffer.next_offset
 
     @property
     def durable_offset(self) -> int:
-        """Up to here the files or the flush journal have been flushed."""
+        """The offset up to which the files or the flush journal are flushed."""
         return self.buffer.durable_offset
 
     @property
@@ -123,15 +124,15 @@ class Log:
         return self.buffer.next_offset != self.buffer.log_end_offset
 
     def set_config(self, config: LogConfig) -> None:
-        """Take new settings, for the segments to come and the rolling of the current one."""
+        """Use new settings, for later segments and the rolling of the current one."""
         self.config = config
         self.staging.set_config(config)
 
     # Committing
 
     def commit(self) -> None:
-        """Write what is staged. On `OSError` the log is what it was before the staging, and so is the
-        disk.
+        """Write the staged batches. After an `OSError` the log and the disk are in the state before the
+        staging.
         """
         buffer = self.buffer
         if not self.has_staged:
@@ -159,7 +160,8 @@ class Log:
         buffer.epochs.clear()
 
     def _write_aborted(self, stage: StagedSegment) -> None:
-        """After its batches: an entry whose marker is missing would hide what is appended there later."""
+        """Called after the batches are written: an entry without its marker would hide later records at these
+        offsets."""
         aborted = self._aborted_in_stage(stage)
         if aborted:
             stage.segment.transactions.write(aborted)
@@ -168,21 +170,19 @@ class Log:
         return [aborted for place, aborted in self.buffer.aborted if place is stage]
 
     def _apply(self, stage: StagedSegment) -> None:
-        """`AppendBuffer.apply`, with the transactions that were aborted."""
+        """`AppendBuffer.apply`, with the aborted transactions."""
         self.buffer.apply(stage)
         aborted = self._aborted_in_stage(stage)
         if not aborted:
             return
         if not stage.segment.transactions.has_aborted():
-            # The name of a new file.
+            # The directory has the name of a new file.
             self.durability.directory_is_synced = False
             self.reader.transaction_index_added()
         stage.segment.transactions.commit(aborted)
 
     def _commit_with_rolls(self) -> None:
-        """Fill the active segment, make the new ones and fill them. Only then does the log know of any of
-        it.
-        """
+        """Fill the active segment, make the new segments and fill them; then add all of them to the log."""
         made: list[Segment] = []
         stages = [*self.buffer.full_segments, self.buffer.stage]
         try:
@@ -219,14 +219,14 @@ class Log:
             segment.file.reserve(self.buffer.segment_bytes)
 
     def _save_indexes_if_possible(self, segment: Segment) -> None:
-        """An index that could not be written stays in memory, and is written before the next checkpoint."""
+        """After an error the index stays in memory, and is written before the next checkpoint."""
         try:
             segment.save_indexes()
         except OSError:
             pass
 
     def rollback(self) -> None:
-        """Forget what is staged, and cut from the file what a failed commit may have written of it."""
+        """Remove the staged batches, and cut bytes of a failed commit from the file."""
         if not self.has_staged:
             return
         buffer = self.buffer
@@ -245,34 +245,34 @@ class Log:
         file = self.active.file.open()
         if file.size() != self.active.size_bytes:
             file.truncate(self.active.size_bytes)
-            # A loss of power may undo that, and whole batches of the failed commit would pass for somebody
-            # else's when the flush journal puts back what came in their place: the files have to be flushed.
+            # A loss of power may undo the cut. Then a replay of the flush journal would take batches of the
+            # failed commit for those of another broker and skip its entries: the files have to be flushed.
             self.durability.invalidate_flushed_position()
         self.active.transactions.truncate()
         self.buffer.is_cut_wanted = False
 
     def _discard(self, segment: Segment) -> None:
-        """Take back a segment that a failed commit has made."""
+        """Remove a segment of a failed commit."""
         segment.file.close()
         for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             try:
                 self.files.disk.remove(segment.paths.path(kind))
             except OSError:
-                # Left behind it is only an empty or torn segment after the end, which recovery removes.
+                # A file that remains is an empty or torn segment after the end, which recovery removes.
                 pass
-        # Its name may be on the disk, and would hide later appends: the next flush has to sync the directory.
-        # Set last: a flush that is under way may have synced it before.
+        # The name may be on the disk, and the file would hide later appends: the next flush has to sync the
+        # directory. Set last, since a flush under way may have synced it before the removal.
         self.durability.directory_is_synced = False
 
     # Segments
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment now. Nothing may be staged. No change when the active one is empty."""
+        """Begin a new segment now. Nothing may be staged. No change if the active segment is empty."""
         assert not self.has_staged
         if self.active.size_bytes == 0:
             return
         if self.buffer.is_cut_wanted:
-            # The cut is always of the active segment.
+            # `_cut` needs the active segment of the failed commit.
             self._cut()
         old = self.active
         segment = Segment.create(self.files.pool, self.files.directory, self.log_end_offset, now_ms)
@@ -291,9 +291,8 @@ class Log:
         self.buffer.stage = self.staging.new_stage(segment)
 
     def drop_segments(self, count: int, now_ms: int) -> list[Segment]:
-        """Take the oldest segments out of the log and rename their files; the caller removes them later.
-
-        Fewer than `count` where the disk fails on the way. `OSError`: none was dropped.
+        """Remove the oldest segments from the log and rename their files; the caller removes the files later.
+        Returns fewer than `count` after an error of the disk. `OSError`: no segment was removed.
         """
         if count == len(self.segments):
             self.roll(now_ms)
@@ -312,11 +311,12 @@ class Log:
     def replacing_segments(
         self, old: list[Segment], cleaned: Segment, is_current: Callable[[], bool]
     ) -> Work[list[Segment]]:
-        """Let a cleaned segment take the place of neighbours; returns those whose files are out of sight.
+        """Replace neighbouring segments with a cleaned one; returns the replaced segments, whose files are
+        renamed.
 
-        After a crash it is all or nothing: once the cleaned log is called `.swap` a restart finishes the
-        replacement; before, it takes the old segments. `is_current` says whether these are still the log's:
-        when they are not any more, the new files go and nothing is returned.
+        Atomic after a crash: once the cleaned log has the suffix `.swap`, a start finishes the replacement;
+        before, it uses the old segments. `is_current` returns whether these are still in the log; if not, the
+        new files are removed and the result is empty.
         """
         directory = self.files.directory
         cleaned.change_suffix(SWAP)
@@ -329,7 +329,8 @@ class Log:
         to_delete: list[Segment] = []
         for segment in old:
             if self.files.directory != directory:
-                # Deleted meanwhile, and the files with it; a new topic may have files of these names.
+                # The partition was deleted meanwhile with its files; a new topic may have files of these
+                # names.
                 return to_delete
             segment.paths.mark_deleted()
             to_delete.append(segment)
@@ -343,12 +344,12 @@ class Log:
 
     @property
     def is_changed(self) -> bool:
-        """Whether `close` has something to write."""
+        """Whether `close` has files to write."""
         return self.buffer.is_changed
 
     def write_down(self) -> None:
-        """Write the files of `close` without a sync, and only those that are worth it: the caller closes many
-        logs, syncs the file system, then calls `is_safe`. Forgets the staged batches.
+        """Write the files of `close` without a sync, unless the next start is faster without them: the caller
+        does this for many logs, syncs the file system, then calls `is_safe`. Removes the staged batches.
         """
         self.rollback()
         if self.buffer.is_cut_wanted:
@@ -360,19 +361,18 @@ class Log:
             self._written_checkpoint = self.scan_checkpoints.write_at_end()
         if self.leader_epochs.dirty:
             self.durability.save_leader_epochs(sync=False)
-            # Until `is_safe`: a `close` without it has to write them again, and sync them.
+            # A `close` without a call of `is_safe` has to write and sync the files again.
             self.leader_epochs.dirty = True
 
     def is_safe(self) -> None:
-        """The files of `write_down` will survive a loss of power: `close` has only the files to close."""
+        """The files of `write_down` are synced: `close` only has to close the files."""
         self.durability.mark_all_flushed()
         self.buffer.is_changed = False
         self._is_written_down = True
 
     def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
-        """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
-        producers. Returns the scan checkpoint that they make; `scan_checkpoint`, the one that there was,
-        where nothing has changed.
+        """Flush, and write the indexes and a producer snapshot for a fast start. Returns their scan
+        checkpoint, or the previous `scan_checkpoint` if nothing has changed.
         """
         self.rollback()
         if self.buffer.is_cut_wanted:
@@ -385,7 +385,7 @@ class Log:
             except SyncFailed:
                 note_failed_sync(self.files.disk, self.files.directory)
                 raise
-            # Their names, too: the recovery point is going to pass over what they index.
+            # The names of the index files, too: the recovery point will be after their batches.
             self.files.disk.sync_directory(self.files.directory)
         elif self._is_written_down:
             scan_checkpoint = self._written_checkpoint
@@ -396,10 +396,10 @@ class Log:
         return scan_checkpoint
 
     def _is_read_sooner(self) -> bool:
-        """Whether the next start can do without indexes and a snapshot: it finds them in a few batches, and
-        where the log ends in the recovery point. Those that are there already have to be brought up to date.
+        """Whether the next start needs no indexes and no snapshot: it rebuilds them from a few batches, and
+        the recovery point is the log's end. Existing files have to be updated.
         """
-        # Of a producer whose last batch is gone only a snapshot knows.
+        # A producer whose last batch was deleted is only in a snapshot.
         may_miss_batches = self.config.is_compacted and bool(self.producers.producers)
         return (
             self.bases == [0]
@@ -409,8 +409,8 @@ class Log:
         )
 
     def relocate(self, directory: str, flushed_offset: int) -> None:
-        """Go on in `directory`, which has a copy of everything that is committed, flushed up to an offset,
-        but for the name of the directory itself.
+        """Continue in `directory`, which has a copy of all committed bytes, flushed up to an offset; the name
+        of the directory is not synced.
         """
         self.files.move_to_copy(directory)
         self.durability.moved(flushed_offset)

@@ -10,7 +10,7 @@ from odradek.storage.log.segment_paths import SNAPSHOT, file_name
 
 
 class LogFiles:
-    """See the module. `segments` and `bases`, their base offsets, stay the same two lists for life."""
+    """See the module. `segments` and `bases`, their base offsets, are changed in place."""
 
     __slots__ = ("bases", "directory", "pool", "segments")
 
@@ -30,12 +30,12 @@ class LogFiles:
         return self.segments[-1]
 
     def add(self, segments: list[Segment]) -> None:
-        """New segments follow the active one."""
+        """Add new segments after the active one."""
         self.segments.extend(segments)
         self.bases.extend(segment.base_offset for segment in segments)
 
     def replace(self, place: int, count: int, segments: list[Segment]) -> None:
-        """Others take the place of `count` segments from `place` on."""
+        """Replace `count` segments from `place` on."""
         self.segments[place : place + count] = segments
         self.bases[place : place + count] = [segment.base_offset for segment in segments]
 
@@ -46,7 +46,7 @@ class LogFiles:
         return segments[max(place, 0) :]
 
     def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
-        """The facts by which retention decides, oldest segment first: each may read from the disk."""
+        """The facts for retention, oldest segment first: each may be read from the disk."""
         ends = [*self.bases[1:], log_end_offset]
         for segment, end in zip(self.segments, ends, strict=True):
             yield SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
@@ -57,7 +57,7 @@ class LogFiles:
         file = self.disk.open(path, create=True)
         try:
             write_all(file, 0, [content], len(content))
-            # Not to nothing before: ext4 then waits for the device when the file is closed.
+            # Not truncated to 0 first: ext4 would then wait for the device at the close.
             if file.size() > len(content):
                 file.truncate(len(content))
             if sync:
@@ -74,21 +74,21 @@ class LogFiles:
             segment.file.close()
 
     def move_to_deletion(self, directory: str) -> None:
-        """The directory has this name now, and will be removed."""
+        """The directory was renamed, and will be removed."""
         self.directory = directory
         for segment in self.segments:
             segment.paths.directory = directory
             segment.paths.deleted = True
 
     def move_to_copy(self, directory: str) -> None:
-        """Go on in `directory`, which has a copy of all segments but the indexes of the active one."""
+        """Continue in `directory`, which has a copy of all segments without the indexes of the active one."""
         active = self.active
-        # Before the directory changes: these are not in the new one yet, and nothing else has to be read.
+        # Loaded before the directory changes: the new directory does not have these files yet.
         active.indexes.unmap()
         active.indexes.offset_index.saved_count = active.indexes.time_index.saved_count = 0
         for segment in self.segments:
             segment.file.close()
             segment.paths.directory = directory
-            # Though compaction may just be about to take it away.
+            # Compaction may be about to remove the segment.
             segment.paths.suffix = ""
         self.directory = directory

@@ -1,4 +1,4 @@
-"""Reading a log: from an offset or a timestamp to a stretch of a segment file."""
+"""Reading a log: finds the slice of a segment file for an offset or a timestamp."""
 
 from bisect import bisect_left
 from operator import attrgetter
@@ -15,7 +15,7 @@ _base_offset_of = attrgetter("base_offset")
 
 
 class LogReader:
-    """See the module. It remembers positions that many readers ask for."""
+    """See the module. Caches positions that many readers need."""
 
     __slots__ = ("_bases", "_buffer", "_last_end", "_segments", "_with_aborted")
 
@@ -23,13 +23,13 @@ class LogReader:
         self._segments = files.segments
         self._bases = files.bases
         self._buffer = buffer
-        # Those with a transaction index, oldest first; None where nobody has looked since a change.
+        # The segments with a transaction index, oldest first; None: to be computed again after a change.
         self._with_aborted: list[Segment] | None = None
         # The last result of `_position_of`: (segment, end offset, position).
         self._last_end: tuple[Segment, int, int] | None = None
 
     def segments_changed(self) -> None:
-        """Segments were removed or replaced: forget the positions."""
+        """Clear the caches after segments were removed or replaced."""
         self._buffer.hints.clear()
         self._buffer.older_hints.clear()
         self._with_aborted = None
@@ -39,15 +39,15 @@ class LogReader:
         self._with_aborted = None
 
     def locate(self, offset: int, prompt: bool = False) -> tuple[Segment, int, int] | None:
-        """Segment, position and size of the first batch that ends at or after `offset`; None when there is
+        """Segment, position and size of the first batch that ends at or after `offset`; None if there is
         none.
 
-        The size is 0 where nothing had to be read to find the batch.
+        The size is 0 if the batch was found without a read.
         """
         hint = self._buffer.hints.get(offset) or self._buffer.older_hints.get(offset)
         if hint is not None:
             return *hint, 0
-        # Not a slice of the list: it would touch every segment of a long log.
+        # Not a slice of the list, which would copy it for a long log.
         for place in range(max(segment_holding(self._bases, offset), 0), len(self._segments)):
             segment = self._segments[place]
             found = segment.find(offset, prompt)
@@ -64,10 +64,10 @@ class LogReader:
         cut_first_batch: bool,
         prompt: bool = False,
     ) -> Slice:
-        """`max_bytes` of one segment from the batch that holds `offset`, ending before `end_offset`.
+        """Up to `max_bytes` of one segment, from the batch that holds `offset` to before `end_offset`.
 
-        As `LogSegment.read`: the end is where the limit is, be it within a batch. The first batch alone is
-        not cut, unless `cut_first_batch` is set: one that is too large comes whole or not at all.
+        As `LogSegment.read`: the result is cut at the limit, also within a batch. Only the first batch is not
+        cut, unless `cut_first_batch` is set: a larger one is returned whole or not at all.
         """
         if offset >= end_offset:
             return EMPTY
@@ -96,10 +96,10 @@ class LogReader:
         return Slice(segment.file, position, end - position)
 
     def _position_of(self, segment: Segment, end_offset: int, prompt: bool) -> int:
-        """The position in a segment where the batches before `end_offset` end."""
+        """The end position of the batches before `end_offset` in a segment."""
         last = self._last_end
         if last is not None and last[0] is segment and last[1] == end_offset:
-            # As long as a transaction is open, every READ_COMMITTED reader needs the same position.
+            # While a transaction is open, every READ_COMMITTED reader needs the same position.
             return last[2]
         found = segment.find(end_offset, prompt)
         position = segment.size_bytes if found is None else found[0]
@@ -108,8 +108,8 @@ class LogReader:
 
     def aborted_in(self, offset: int, records: Slice, prompt: bool = False) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions in `records`, which were read for `offset`,
-        in the order of their markers; some more as long as they begin before the next entry of the offset
-        index, as in Kafka (`LocalLog.addAbortedTransactions`).
+        in the order of their markers. As in Kafka (`LocalLog.addAbortedTransactions`), also later
+        transactions that begin before the next entry of the offset index.
         """
         if self._with_aborted is None:
             self._with_aborted = [segment for segment in self._segments if segment.transactions.has_aborted()]
@@ -136,10 +136,11 @@ class LogReader:
     def finding_timestamp(
         self, timestamp_ms: int, start_offset: int
     ) -> Work[tuple[Segment, StoredBatch] | None]:
-        """The first batch not wholly before `start_offset` that may hold a record of `timestamp_ms` or
+        """The first batch that ends at or after `start_offset` and may hold a record of `timestamp_ms` or
         later.
         """
-        # A copy: between the steps segments may come and go; removed ones can be read for a while.
+        # A copy: between the steps segments may be added or removed; removed ones can still be read for a
+        # while.
         for segment in list(self._segments):
             yield None if segment.indexes.knows_latest_timestamp else segment.preload_for_retention
             if segment.indexes.latest_timestamp()[0] < timestamp_ms:

@@ -1,18 +1,18 @@
-"""A partition: what may be appended to it, what has been, and what readers may see.
+"""A partition: its log, the appends to it, and the part that readers may see.
 
-Appending goes in two steps. `append` checks and stages: offsets are assigned, sequence numbers checked,
-nothing is written. `commit` writes everything staged with one system call and wakes the readers. Between
-the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
+An append has two steps. `append` checks and stages: it assigns offsets and checks sequence numbers, and
+writes nothing. `commit` writes all staged batches with one system call and wakes the readers. In between the
+caller must not change the appended buffers: large batches are written from them without a copy.
 
-A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
-out (and, in topics with LogAppendTime or with a wrong latest timestamp, that and the checksum; where a topic
-has a codec of its own, it is packed anew). The records inside are looked at, decompressed where need be: what
-is stored can be read by every consumer.
+A sound v2 batch is stored as the same bytes, except base offset and leader epoch, which are outside of its
+checksum. With LogAppendTime or a wrong latest timestamp, the timestamp and the checksum change too; a topic
+with a codec of its own compresses the batch again. The records in the batch are checked, decompressed if need
+be, so that every consumer can read the stored batches.
 
-After an error of the disk a partition is offline: everything is answered KAFKA_STORAGE_ERROR until
-`rescan.py` has made its files whole again.
+After an error of the disk a partition is offline: all requests get KAFKA_STORAGE_ERROR until `rescan.py` has
+repaired its files.
 
-READ_COMMITTED ends at the first offset of the earliest open transaction (`transactions.py`); such a read also
+A READ_COMMITTED read ends at the first offset of the earliest open transaction (`transactions.py`); it also
 lists the aborted transactions.
 """
 
@@ -37,7 +37,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 READ_LOG_END = -1
-"""What is not on all replicas, too: for coordinators, which own what they append, and for followers."""
+"""Reads up to the log end, after the high watermark: for coordinators, which own their records, and for
+followers."""
 
 
 def _unreported(partition: "Partition", error: OSError, sentence: str) -> None:
@@ -46,8 +47,8 @@ def _unreported(partition: "Partition", error: OSError, sentence: str) -> None:
 
 @dataclass(slots=True)
 class ReadResult:
-    """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
-    range; None where the first batch was over the limit, as Kafka says null there.
+    """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the range;
+    None if the first batch was over the limit, where Kafka has null.
     """
 
     records: Slice
@@ -109,9 +110,9 @@ class Partition:
         high_watermark: int | None = None,
         on_trouble: Callable[["Partition", OSError, str], None] = _unreported,
     ) -> None:
-        """A `high_watermark` is for one of several replicas; where it is not in the log, the nearer end of
-        the log takes its place. None means that there are no others (`set_replicated`). `on_trouble`: see
-        `Availability`, here with the partition.
+        """`high_watermark` is for a partition with other replicas; it is moved into the range of the log.
+        None: there are no other replicas (`set_replicated`). `on_trouble`: see `Availability`, with the
+        partition as a further argument.
         """
         self.topic = topic
         self.index = index
@@ -144,7 +145,7 @@ class Partition:
 
     @property
     def log_start_offset(self) -> int:
-        """The offset of the first record that can be read."""
+        """The offset of the first readable record."""
         return self.appender.log_start_offset
 
     @property
@@ -154,25 +155,25 @@ class Partition:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record. What is staged does not count."""
+        """The offset of the next record, without staged batches."""
         return self.appender.buffer.log_end_offset
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader that appends: every batch but a replicated one gets it."""
+        """The current leader epoch: every batch except a replicated one gets it."""
         return self.appender.leader_epoch
 
     def follow_leader_epoch(self, leader_epoch: int) -> None:
-        """The cluster's view says this epoch. No change by one that is older than ours."""
+        """Take the leader epoch of the cluster's view; an older one is ignored."""
         self.appender.leader_epoch = max(self.appender.leader_epoch, leader_epoch)
 
     @property
     def last_stable_offset(self) -> int:
-        """Where READ_COMMITTED ends: where the earliest open transaction begins, else the high watermark. A
-        transaction is open until the marker that ends it is on all replicas, as in Kafka.
+        """The end of READ_COMMITTED reads: the begin of the earliest open transaction, else the high
+        watermark. A transaction is open until its marker is on all replicas in sync, as in Kafka.
 
-        Retention and DeleteRecords may take the first records of a transaction that is open: then it is where
-        the log begins, as in Kafka.
+        If retention or DeleteRecords removed the first records of an open transaction, it is the log start,
+        as in Kafka.
         """
         first_offset = self.log.producers.first_unstable_offset
         if first_offset is None:
@@ -189,11 +190,11 @@ class Partition:
 
     @property
     def failure(self) -> str | None:
-        """Why it is offline; None while it serves."""
+        """The reason why it is offline; None while it serves."""
         return self.appender.failure
 
     def set_config(self, config: LogConfig) -> None:
-        """Take new topic settings, from the next append on."""
+        """Use new topic settings, from the next append on."""
         self.config = config
         self.appends.set_config(config)
         self.log.set_config(config)
@@ -203,17 +204,19 @@ class Partition:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, version: int
     ) -> Verification | None:
-        """Before a producer's transactional batch: the verification for `append` once the coordinator has
-        confirmed that the partition is in its transaction (from version 2 on: has put it there).
+        """Called before a producer's transactional batch. Returns the verification for `append`, to be used
+        once the coordinator has confirmed that the partition is in the transaction (from version 2 on: has
+        added it).
 
-        None: the transaction is open here already, no request is needed. Refuses with INVALID_PRODUCER_EPOCH.
+        None: the transaction is open here already, and no request is needed. Refuses with
+        INVALID_PRODUCER_EPOCH.
         """
         if self.availability.is_unreadable:
             self.availability.check_online()
         return self.log.producers.begin_verification(producer_id, producer_epoch, base_sequence, version)
 
     def producers(self) -> list[ProducerInfo]:
-        """The producers that the log knows, without the expired ones."""
+        """The producers of the log, without the expired ones."""
         self.availability.check_online()
         return [
             ProducerInfo(
@@ -228,7 +231,7 @@ class Partition:
         ]
 
     def _commit_whole(self) -> None:
-        """`commit`, with all that it may have to do."""
+        """The complete `commit`, with rolls of segments."""
         if not self.log.has_staged:
             self.availability.check_nothing_dropped()
             return
@@ -248,14 +251,14 @@ class Partition:
         return self.log.files.directory
 
     def adopt(self, topic_id: bytes) -> None:
-        """It belongs to that topic; `partition.metadata` says so."""
+        """Assign the partition to a topic, also in `partition.metadata`."""
         self.topic_id = topic_id
         self.flushing.set_topic_id(topic_id)
 
     # Life of the log
 
     def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
-        """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
+        """Flush and close; see `Log.close`. Staged batches are removed, watchers are woken."""
         self.availability.check_serving()
         self.availability.end("is closed.")
         scan_checkpoint = self.log.close(scan_checkpoint)
@@ -263,8 +266,8 @@ class Partition:
         return scan_checkpoint
 
     def replace_log(self, log: Log, log_start_offset: int) -> None:
-        """Go on with another log, which has what this one had or the beginning of it, or nothing. The high
-        watermark is moved into it; who waits for what it does not have gets an error, watchers are woken.
+        """Continue with another log, which has the same records, the first part of them, or none. The high
+        watermark is moved into its range; waits for later offsets get an error, watchers are woken.
         """
         assert not self.log.has_staged
         self.log.files.close()
@@ -275,17 +278,19 @@ class Partition:
         appender.log_start_offset = log_start_offset
         log.producers.set_replicated(appender.is_replicated)
         self.set_config(self.config)
-        # Where the log begins after it, nothing that somebody waits for is in the log.
+        # If the log begins after the high watermark, all waits fail.
         is_before_start = high_watermark.offset < log_start_offset
         high_watermark.lower(
             high_watermark.offset if is_before_start else log.log_end_offset,
-            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was cut at {log.log_end_offset}."),
+            KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was truncated at {log.log_end_offset}."
+            ),
         )
         high_watermark.advance(log_start_offset if appender.is_replicated else log.log_end_offset)
         _check_order(self)
 
     def moved_to_deletion(self, directory: str) -> None:
-        """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
+        """The partition's directory was renamed to `directory` and will be removed: refuse appends, wake the
         watchers.
         """
         self.availability.end("has been deleted.")
@@ -305,16 +310,16 @@ class Partition:
         cut_first_batch: bool = False,
         prompt: bool = False,
     ) -> ReadResult:
-        """`max_bytes` of a segment, beginning with the batch that holds `offset`; fewer where it ends.
+        """Up to `max_bytes` of a segment, from the batch that holds `offset` on.
 
-        As in Kafka the last batch is cut off where the limit is: `wire.records.iter_whole_batches` is for
-        who cannot use that. The first one comes whole or not at all: with `minimum_one_batch` even when it
-        alone is larger than the limit (KIP-74). `cut_first_batch` cuts that one, too: before Fetch 3 the
-        limit was hard. At the end the records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before
-        the log's start or after its end, and a limit below zero with UNKNOWN_SERVER_ERROR, as Kafka does.
+        As in Kafka the last batch is cut at the limit; `wire.records.iter_whole_batches` leaves it out. The
+        first batch is returned whole or not at all: with `minimum_one_batch` even if it is larger than the
+        limit (KIP-74). `cut_first_batch` cuts it, too: before Fetch 3 the limit was hard. At the end the
+        records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE an offset before the log's start or after its
+        end, and with UNKNOWN_SERVER_ERROR a limit below zero, as Kafka does.
 
-        To find them the headers of batches are read. A `prompt` question raises `WouldWait` where that would
-        have to wait for the disk.
+        The search reads headers of batches. With `prompt` it raises `WouldWait` instead of waiting for the
+        disk.
         """
         if self.availability.is_unreadable:
             raise self.availability.unavailable()
@@ -358,8 +363,8 @@ class Partition:
             return self.log.reader.aborted_in(offset, records, prompt)
 
     def is_behind_stable(self, offset: int) -> bool:
-        """Whether it is in a batch behind that of the last stable offset, or the end of the log behind that.
-        Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """Whether `offset` is in a later batch than the last stable offset, or at the log end after this
+        batch. Refuses with KAFKA_STORAGE_ERROR after an error of the disk.
         """
         stable = self.last_stable_offset
         if offset <= stable:
@@ -378,12 +383,12 @@ class Partition:
         return self.appender.is_replicated
 
     def set_replicated(self, is_replicated: bool) -> None:
-        """Whether there are other replicas. If so, only `advance_high_watermark` moves the high watermark; if
-        not, it is at the end of the log, now and after each commit.
+        """Set whether there are other replicas. If so, only `advance_high_watermark` moves the high
+        watermark; if not, it is the end of the log, now and after each commit.
         """
         if self.appender.is_replicated and not is_replicated:
-            # A start after a crash takes offsets that are missing after the recovery point for a loss, unless
-            # a leader may have sent what is there.
+            # A start after a crash takes missing offsets after the recovery point for a loss, unless the log
+            # may have batches from a leader.
             self.log.durability.want_flush()
         self.appender.is_replicated = is_replicated
         self.log.producers.set_replicated(is_replicated)
@@ -391,16 +396,16 @@ class Partition:
             self.advance_high_watermark(self.log_end_offset)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """All replicas in sync have what is before `offset`, or before the end of this log. No change where
-        it is there already. Without other replicas each commit advances it to the end of the log.
+        """Advance it to `offset`, up to which all replicas in sync have the records, at most to the end of
+        this log. It never goes back. Without other replicas each commit advances it to the end of the log.
         """
         offset = min(offset, self.log_end_offset)
         self.log.producers.replicated_until(offset)
         self.appender.high_watermark.advance(offset)
 
     def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
-        """Call `done` once the high watermark is at `offset` or after it, perhaps at once; with an error
-        where that offset has been cut off, or the partition goes away or offline.
+        """Call `done` once the high watermark is at `offset` or later, perhaps at once; with an error if the
+        offset is truncated, or the partition is closed, deleted or offline.
         """
         if self.appender.failure is not None:
             done(self.availability.unavailable())
@@ -409,10 +414,10 @@ class Partition:
 
     def watch(self, wake: Callable[[], None], *, at_log_end: bool = False) -> None:
         """Call `wake` whenever the high watermark or the last stable offset moves, or with `at_log_end` the
-        end of the log; also when the partition goes away.
+        end of the log; also when the partition is closed, deleted or offline.
         """
         self.appender.high_watermark.watch(wake, at_log_end)
 
     def unwatch(self, wake: Callable[[], None]) -> None:
-        """Stop that; no error when it was not watching."""
+        """Remove a watcher; no error if it is not there."""
         self.appender.high_watermark.unwatch(wake)

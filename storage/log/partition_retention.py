@@ -1,4 +1,4 @@
-"""What leaves a partition: segments by retention, records by DeleteRecords, silent producers."""
+"""Removal from a partition: segments by retention, records by DeleteRecords, expired producers."""
 
 from functools import partial
 
@@ -11,11 +11,11 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
 SEGMENTS_PER_STEP = 4
-"""A few tenths of a millisecond of renaming."""
+"""Segments per step: a few tenths of a millisecond of renaming."""
 
 
 class Retention:
-    """See the module. `log` may become another."""
+    """See the module. `log` may be replaced."""
 
     __slots__ = ("_appender", "_availability", "_name", "log")
 
@@ -26,13 +26,13 @@ class Retention:
         self._availability = availability
 
     def maintaining(self, now_ms: int) -> Work[list[Segment]]:
-        """Apply retention, a few segments at a step. Returns segments to remove from the disk in a while;
-        where the work is closed before its end the next start finds them.
+        """Apply retention, a few segments per step. Returns the segments to remove from the disk later; if
+        the work is closed before its end, the next start removes them.
 
-        Old segments have often left the system's memory: a worker reads what a step needs.
+        Old segments are often not in the system's memory: a worker loads the files that a step needs.
         """
         dropped: list[Segment] = []
-        # Mostly there is none to go: the first one shows that.
+        # In most calls no segment is due: the first one is enough to see that.
         count = 1
         try:
             while True:
@@ -46,13 +46,13 @@ class Retention:
                 count = SEGMENTS_PER_STEP
                 yield None
         except OSError as error:
-            # Next time it goes on with those that are left.
+            # The next call continues with the remaining segments.
             sentence = f"Retention in {self.log.files.directory} failed: {error}"
             self._availability.on_trouble(error, sentence)
         return dropped
 
     def _drop_oldest(self, now_ms: int, count_max: int) -> list[Segment]:
-        """The next segments that retention takes, renamed; none when something is staged."""
+        """Rename the next segments that retention removes; returns none while batches are staged."""
         log, appender = self.log, self._appender
         if log.has_staged or appender.failure is not None:
             return []
@@ -79,33 +79,36 @@ class Retention:
         self.log.leader_epochs.truncate_start(offset)
 
     def delete_records(self, offset: int) -> int:
-        """Let the log start at `offset` (-1: the high watermark); returns where it starts now.
+        """Move the log start to `offset` (-1: the high watermark); returns the new log start.
 
-        Whole segments before it go with the next retention. The disk does not know of it yet:
-        `Checkpointing.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
-        POLICY_VIOLATION in topics that are compacted and no more.
+        Whole segments before it are removed by the next retention. `Checkpointing.saving_starts` makes the
+        new start durable. Refuses with OFFSET_OUT_OF_RANGE an offset after the high watermark, with
+        POLICY_VIOLATION in topics that are only compacted.
         """
         self._availability.check_online()
         config, high_watermark = self.log.config, self._appender.high_watermark.offset
         if config.is_compacted and not config.is_deleted:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The cleanup.policy of {self._name} has no delete.")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"The cleanup.policy of {self._name} does not include delete."
+            )
         if offset == -1:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self._name} ends at {high_watermark}; {offset} is not in it.",
+                f"Offset {offset} is not in {self._name}, which ends at {high_watermark}.",
             )
         if offset > self._appender.log_start_offset:
             self._start_at(offset)
         return self._appender.log_start_offset
 
     def follow_start(self, offset: int) -> int:
-        """Let the log start where that of its leader does, or at the high watermark if that is before it;
-        returns where it starts now. No change where it starts later. As `delete_records` in all else.
+        """Move the log start to the leader's log start, at most to the high watermark; returns the new log
+        start. It never goes back. Otherwise as `delete_records`.
 
-        Kafka's follower fails for good where its leader's start is after its own high watermark. That is so
-        for a moment when records are deleted while the leader answers a fetch: the next answer goes on.
+        Kafka's follower fails for good if its leader's start is after its own high watermark. That happens
+        for a moment when records are deleted while the leader answers a fetch; here the next response
+        continues.
         """
         self._availability.check_online()
         offset = min(offset, self._appender.high_watermark.offset)
@@ -114,8 +117,8 @@ class Retention:
         return self._appender.log_start_offset
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> bool:
-        """Forget producers that have been silent for so long; False while something is staged, which may be
-        theirs.
+        """Remove producers without a batch for `expiration_ms`; False, without a change, while batches are
+        staged.
         """
         if self.log.has_staged:
             return False

@@ -1,11 +1,11 @@
-"""What a partition remembers of producers: epoch, the last five batches and so which are duplicates, the
-transaction that is open.
+"""The producers of a partition: epoch, the last five batches (to detect duplicates), and the open
+transaction.
 
 Rules as in `ProducerAppendInfo.java` and `ProducerStateEntry.java`; snapshots in the format of
 `ProducerStateManager.java` (version int16, CRC-32C uint32 over the rest, array of entries).
 
-Appends are recorded when they are staged. `table.commit` makes them permanent, `rollback` takes all of them
-back. Until a marker is committed its transaction counts for `first_unstable_offset`.
+Appends are recorded when they are staged. `table.commit` makes them permanent, `rollback` undoes all of them.
+A transaction counts for `first_unstable_offset` until its marker is committed.
 """
 
 import struct
@@ -25,7 +25,7 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_VERSION = -1
 VERIFICATIONS_MAX = 10_000
-"""Of one partition; whoever makes up producer ids makes the oldest void."""
+"""Producers of one partition; a client with many invented producer ids removes the oldest ones."""
 _STALE_MAX = 64
 
 _SNAPSHOT_VERSION = 1
@@ -35,8 +35,8 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class ProducerState:
-    """All producers of a partition. `table` is the part of them that the short way of an append works with;
-    `producers` is by producer id.
+    """All producers of a partition. `table` is the part that the fast append uses; `producers` is by producer
+    id.
     """
 
     __slots__ = ("_verifications", "producers", "table")
@@ -48,7 +48,8 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction begins whose end is not committed here, or not replicated."""
+        """The first offset of the earliest transaction whose marker is not committed or not replicated
+        yet."""
         table = self.table
         if not table.order and not table.ended and not table.unreplicated:
             return None
@@ -59,25 +60,27 @@ class ProducerState:
         return ended if first_offset is None else min(first_offset, ended)
 
     def set_replicated(self, is_replicated: bool) -> None:
-        """Whether a transaction counts as open until its marker is on all replicas (`replicated_until`)."""
+        """Set whether a transaction counts as open until its marker is on all replicas
+        (`replicated_until`)."""
         self.table.is_replicated = is_replicated
         if not is_replicated:
             self.table.unreplicated.clear()
 
     def replicated_until(self, high_watermark: int) -> None:
-        """All replicas in sync have the markers before it. Kafka: `removeUnreplicatedTransactions`."""
+        """All replicas in sync have the markers before the high watermark. Kafka:
+        `removeUnreplicatedTransactions`."""
         unreplicated = self.table.unreplicated
         if unreplicated and unreplicated[0][1] < high_watermark:
             unreplicated[:] = [one for one in unreplicated if one[1] >= high_watermark]
 
     def _first_open(self) -> int | None:
-        """The earliest one without a marker, be it only staged."""
+        """The first offset of the earliest transaction without a committed or staged marker."""
         order, still_open = self.table.order, self.table.open
         while order and order[0] not in still_open:
             order.popleft()
         return order[0] if order else None
 
-    # What may be appended
+    # Checks
 
     def check(
         self,
@@ -88,8 +91,7 @@ class ProducerState:
         is_transactional: bool = False,
         verified: Verified | None = None,
     ) -> BatchMemory | None:
-        """Judge a batch that a client sent: None to append it, or the memory of the same batch appended
-        before.
+        """Check a client's batch: None to append it, or the entry of the same batch, appended before.
 
         Refuses with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_TXN_STATE.
         """
@@ -102,7 +104,7 @@ class ProducerState:
             self._check_verified(producer_id, producer_epoch, verified)
             self._check_first_sequence(producer_id, first_sequence)
         if entry is None:
-            # Nothing is known, perhaps since the producer expired: any sequence will do.
+            # An unknown or expired producer may begin with any sequence.
             return None
         current_epoch = entry.producer_epoch
         if producer_epoch == current_epoch:
@@ -127,8 +129,8 @@ class ProducerState:
     def check_coordinators(
         self, producer_id: int, producer_epoch: int, is_transactional: bool, verified: Verified | None
     ) -> None:
-        """Judge a batch of a coordinator, which numbers none: that of a transaction is believed to be in it
-        unless `verified` says otherwise. Refuses with INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
+        """Check a coordinator's batch, which has no sequence. Without `verified` its transaction is not
+        verified. Refuses with INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
         """
         if is_transactional and verified is not None:
             self._check_verified(producer_id, producer_epoch, verified)
@@ -138,7 +140,7 @@ class ProducerState:
             self._check_not_open(producer_id, entry)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Refuse with INVALID_PRODUCER_EPOCH what comes from before the producer's current epoch."""
+        """Refuse with INVALID_PRODUCER_EPOCH an epoch before the producer's current one."""
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise KafkaError(
@@ -148,21 +150,21 @@ class ProducerState:
             )
 
     def check_marker(self, marker: EndMarker) -> None:
-        """Refuse with INVALID_PRODUCER_EPOCH a marker of an epoch that is over, with
-        TRANSACTION_COORDINATOR_FENCED one of a coordinator that is none any more.
+        """Refuse with INVALID_PRODUCER_EPOCH a marker of an old epoch, with TRANSACTION_COORDINATOR_FENCED a
+        marker of a former coordinator.
 
-        From version 2 on every transaction ends with an epoch of its own: a marker with the current one is
-        late, unless nothing is open; then it has been sent again and is appended again, as in Kafka. Without
-        a producer or an epoch there can be no marker, and of version -1 (`NO_VERSION`) there is none:
-        UNKNOWN_SERVER_ERROR, as in Kafka.
+        From version 2 on every transaction ends with a new epoch: a marker with the current epoch is late,
+        unless no transaction is open; then it was sent again and is appended again, as in Kafka. A marker
+        without a producer or an epoch, or of version -1 (`NO_VERSION`), is refused with UNKNOWN_SERVER_ERROR,
+        as in Kafka.
         """
         if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} ends nobody's transaction.")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} has no producer or no epoch.")
         entry = self.producers.get(marker.producer_id)
         if entry is not None:
             self._check_marker_epoch(marker, entry)
         if marker.transaction_version == NO_VERSION:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} is of no version.")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} has no version.")
         if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -188,7 +190,7 @@ class ProducerState:
             )
 
     def _check_verified(self, producer_id: int, producer_epoch: int, verified: Verified | None) -> None:
-        """A batch goes on in its producer's transaction, or begins the one that was asked about."""
+        """Refuse a batch unless it continues its producer's transaction or begins a verified one."""
         if self._has_open(producer_id, producer_epoch):
             return
         self.check_epoch(producer_id, producer_epoch)
@@ -201,7 +203,8 @@ class ProducerState:
             )
 
     def _check_first_sequence(self, producer_id: int, first_sequence: int) -> None:
-        """Of the batches that were asked about together; none were where the transaction is open already."""
+        """Refuse a batch if its verification expects one with a lower sequence first; an open transaction has
+        no verification."""
         verification = self._verifications.get(producer_id)
         if verification is None:
             return
@@ -242,12 +245,10 @@ class ProducerState:
         self._verifications[producer_id] = verification
         return verification
 
-    # What is appended
+    # Appends
 
     def stage_marker(self, marker: EndMarker, offset: int, timestamp: int) -> AbortedTransaction | None:
-        """A marker stands at `offset`, until further notice. Returns the transaction that it aborts, if there
-        was one here.
-        """
+        """Record a staged marker at `offset`. Returns the transaction that it aborts, if there is one."""
         producer_id = marker.producer_id
         self._verifications.pop(producer_id, None)
         entry = self.producers.get(producer_id)
@@ -259,7 +260,7 @@ class ProducerState:
             )
         else:
             first_offset = entry.current_txn_first_offset
-            # The batches of another epoch are forgotten.
+            # Batches of another epoch are removed.
             is_same = entry.producer_epoch == marker.producer_epoch
             self.table.undo.append((producer_id, entry, None))
             self.producers[producer_id] = ProducerEntry(
@@ -283,7 +284,7 @@ class ProducerState:
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def rollback(self) -> None:
-        """What was staged never happened."""
+        """Undo the staged batches and markers."""
         table = self.table
         while table.undo:
             producer_id, entry, memory = table.undo.pop()
@@ -301,8 +302,8 @@ class ProducerState:
         table.order = deque(sorted(table.open)) if table.open else None
 
     def replay(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> AbortedTransaction | None:
-        """Take in a batch that is in the log: no questions asked. `read(position, size)` gives bytes of its
-        file. Returns the transaction that it aborts, if that has data here.
+        """Add a batch of the log, without checks. `read(position, size)` returns bytes of its file. Returns
+        the transaction that it aborts, if that has data here.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -317,7 +318,7 @@ class ProducerState:
                 batch.base_offset,
                 batch.last_offset,
                 batch.max_timestamp,
-                # Compaction leaves such a batch of a transaction that is long decided.
+                # Compaction keeps such a batch of a transaction that has ended.
                 batch.is_transactional and batch.record_count > 0,
             )
         elif (marker := stored_marker(batch, read)) is not None:
@@ -326,8 +327,8 @@ class ProducerState:
         return aborted
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> None:
-        """Forget producers that have not written for so long, unless a transaction is open, and what has been
-        asked about transactions and was not appended. Nothing may be staged.
+        """Remove producers without a batch for `expiration_ms` and without an open transaction, and
+        verifications without an append. Nothing may be staged.
         """
         gone = [
             producer_id
@@ -343,12 +344,12 @@ class ProducerState:
                 del self._verifications[producer_id]
 
     def last_offsets(self) -> dict[int, int]:
-        """Of every producer the offset of its last record: compaction keeps these batches."""
+        """The offset of each producer's last record, by producer id: compaction keeps these batches."""
         return {producer_id: entry.last_data_offset for producer_id, entry in self.producers.items()}
 
 
 def encode_snapshot(producers: dict[int, ProducerEntry]) -> bytes:
-    """The content of a `.snapshot` file. Of each producer's batches only the last one goes in."""
+    """The content of a `.snapshot` file, with only the last batch of each producer."""
     parts = [b""]
     for producer_id, entry in producers.items():
         _, last, first_offset, last_offset, _ = entry.batches[-1] if entry.batches else _NO_BATCH
@@ -373,7 +374,7 @@ _NO_BATCH: BatchMemory = (-1, -1, -1, -1, -1)
 
 
 def decode_snapshot(data: bytes) -> dict[int, ProducerEntry] | None:
-    """The producers of a `.snapshot` file; None when it is damaged or of another version."""
+    """The producers of a `.snapshot` file; None if it is damaged or of another version."""
     if len(data) < _SNAPSHOT_HEAD.size:
         return None
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Which segments a log may let go of: those before its start, by size, and by age. Decisions only.
+"""Decides which segments of a log to delete: before its start, by size, and by age. No I/O of its own.
 
-Rules as in `UnifiedLog.deleteOldSegments`: always from the oldest on, never past the high watermark, never
-the last segment when it is empty. When even the active segment has to go, the log rolls first; by the log's
-start alone it never has to. The three rules come one after the other, each where the one before stopped.
+Rules as in `UnifiedLog.deleteOldSegments`: the oldest segments first, never after the high watermark, never
+an empty last segment. Before the active segment is deleted, the log rolls; the log's start alone never
+deletes it. The three rules apply in turn, each continues where the previous one stopped.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from odradek.storage.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What the rules look at. `end_offset` is the next segment's base offset, or the log's end;
-    `timestamp_ms` the latest timestamp in it, or, where no record has one, when the file was last written.
+    """The facts of a segment for the rules. `end_offset` is the next segment's base offset, or the log's end;
+    `timestamp_ms` is its latest timestamp, or, without timestamps, the time of the last write to the file.
     """
 
     base_offset: int
@@ -33,10 +33,9 @@ def segments_to_delete(
     high_watermark: int,
     count_max: int | None = None,
 ) -> int:
-    """How many of the segments, oldest first, are to be deleted; with `count_max` so many at most, and the
-    next call goes on where this one stopped.
+    """The number of segments to delete, from the oldest on; at most `count_max`, and the next call continues.
 
-    No more of `segments` is asked for than it takes, since a timestamp may have to be read from the disk.
+    `segments` is read only as far as needed, since a timestamp may have to be read from the disk.
     """
     surplus_bytes = log_bytes - config.retention_bytes
     count_max = segment_count if count_max is None else count_max
@@ -63,7 +62,8 @@ def segments_to_delete(
 
 
 class _Question(NamedTuple):
-    """What the rules compare a segment with. `surplus_bytes`: how much the log is over `retention.bytes`."""
+    """The values with which the rules compare a segment. `surplus_bytes`: bytes of the log over
+    `retention.bytes`."""
 
     config: LogConfig
     now_ms: int
@@ -77,7 +77,7 @@ def _is_before_start(segment: SegmentFacts, question: _Question) -> bool:
 
 
 def _is_too_much(segment: SegmentFacts, question: _Question) -> bool:
-    """Deleting a segment must leave `retention.bytes` at least."""
+    """The deletion of a segment must leave at least `retention.bytes`."""
     return question.config.retention_bytes >= 0 and question.surplus_bytes >= segment.size_bytes
 
 

@@ -1,23 +1,22 @@
-"""Where a start after a crash begins to read, in the middle of a segment.
+"""Scan checkpoints: after a crash a segment is read only from its last scan checkpoint on.
 
-What may not have been flushed is read again after a crash. All that stands before it in its segment would
-have to be read, too, for the sake of what is kept beside a log and written late: indexes, producers,
-transactions. A *scan checkpoint* spares that. It says of an active segment how things were when the log ended
-at an offset, and is made in three steps, each of which is only taken when the one before is safe from a loss
-of power:
+After a crash the unflushed part of a log is read again. Without a scan checkpoint the part before it in the
+segment would have to be read, too, to rebuild indexes, producers and transactions. A *scan checkpoint* has
+the state of an active segment at an earlier end of the log. It is made in three steps; each begins when the
+previous one is durable:
 
-1. A `PendingCheckpoint` notes how things are at the log's end, and a flush comes that far.
-2. What belongs to it is synced beside the log: both indexes and the transaction index as far as they go, and
-   a snapshot of the producers, in Kafka's format and under the name that Kafka would give it.
-3. A line of `head-checkpoint` in the data directory, which ends with a checksum like the others, says so.
+1. A `PendingCheckpoint` notes the state at the log's end, and a flush covers this end.
+2. Its files are synced: both indexes and the transaction index up to this end, and a snapshot of the
+   producers with Kafka's format and name.
+3. A line is written to `head-checkpoint` in the data directory; the file has a checksum like the others.
 
-From then on the first entries of those files are only added to: what is made anew takes another file's place
-(`indexes.py`). A start believes a line as far as it fits what it finds (`restore_segment`): the segment is as
-long, the last entry agrees with its batch, from there the batches lead to the very position and offset, the
-snapshot and the first entries of the transaction index are sound. Whatever does not fit costs the scan
-checkpoint, not the log: the segment is read whole then, and the snapshot goes.
+From then on these files only grow: a rebuilt file replaces the old one (`indexes.py`). A start uses a line
+only if it fits the files (`restore_segment`): the segment is long enough, the last entry agrees with its
+batch, the batches after it end at the position and offset of the line, the snapshot and the first entries of
+the transaction index are sound. Otherwise the scan checkpoint is dropped: the whole segment is read, and the
+snapshot is removed.
 
-Kafka passes the file over, and takes the snapshot for what it is.
+Kafka ignores the file, and may read the snapshot as its own.
 """
 
 from dataclasses import dataclass
@@ -34,21 +33,21 @@ from odradek.wire.errors import KafkaError
 
 SCAN_CHECKPOINTS = "head-checkpoint"
 SCAN_CHECKPOINT_INTERVAL_BYTES = 16 * 1024 * 1024
-"""What a log grows by until the next scan checkpoint. To read so much takes 20 ms; to make a scan checkpoint,
+"""Growth of a log until the next scan checkpoint. To read so many bytes takes 20 ms; a scan checkpoint takes
 five syncs."""
 
 
 class ScanCheckpoint(NamedTuple):
-    """What was there when the log ended at `offset`, in the segment that begins at `base_offset`."""
+    """The state of the segment `base_offset` when the log ended at `offset`."""
 
     base_offset: int
     offset: int
     position: int
-    """Where the next batch begins in the log file."""
+    """The position of the next batch in the log file."""
     index_count: int
     time_count: int
     aborted_count: int
-    """Entries of the three indexes."""
+    """Counts of entries of the three indexes."""
     bytes_since_index: int
     max_timestamp_ms: int
     max_timestamp_offset: int
@@ -56,7 +55,7 @@ class ScanCheckpoint(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class PendingCheckpoint:
-    """A scan checkpoint to be, for as long as `segment` is the active one."""
+    """A scan checkpoint before its flush; valid while `segment` is the active one."""
 
     segment: Segment
     offset: int
@@ -69,14 +68,14 @@ class PendingCheckpoint:
 
 @dataclass(slots=True, frozen=True)
 class RestoredSegment:
-    """What a start knows of a segment without having read what is before its scan checkpoint."""
+    """The restored state of a segment at its scan checkpoint."""
 
     segment: Segment
     checkpoint: ScanCheckpoint
     producers: ProducerState
     aborted: list[AbortedTransaction]
     had_nothing_else: bool
-    """Whether the index files were as the scan checkpoint says, and no longer."""
+    """Whether the index files had exactly the entries of the scan checkpoint."""
 
 
 def is_due(segment: Segment, checkpoint: ScanCheckpoint | None, interval_bytes: int) -> bool:
@@ -88,7 +87,7 @@ def is_due(segment: Segment, checkpoint: ScanCheckpoint | None, interval_bytes: 
 
 
 def restore_segment(segment: Segment, checkpoint: ScanCheckpoint) -> RestoredSegment | None:
-    """Give the segment the indexes that it had at its checkpoint; None where anything does not fit."""
+    """Restore the segment's indexes at its checkpoint; None if a file does not fit."""
     if (
         checkpoint.base_offset != segment.base_offset
         or checkpoint.offset <= checkpoint.base_offset
@@ -122,9 +121,8 @@ def restore_segment(segment: Segment, checkpoint: ScanCheckpoint) -> RestoredSeg
 
 
 def _leads_to(segment: Segment, checkpoint: ScanCheckpoint) -> bool:
-    """Whether the batches from the last index entry on end where the scan checkpoint says, with the offset
-    before.
-    """
+    """Whether the batches after the last index entry end at the position and offset of the scan
+    checkpoint."""
     index = segment.indexes.offset_index
     latest, latest_offset = segment.indexes.time_index.last()
     if latest > checkpoint.max_timestamp_ms or latest_offset >= checkpoint.offset:

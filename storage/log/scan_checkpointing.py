@@ -1,4 +1,4 @@
-"""Making the scan checkpoints of a log (`scan_checkpoint.py`): while it runs, and when it is closed."""
+"""Making the scan checkpoints of a log (`scan_checkpoint.py`), in a running log and at its close."""
 
 from odradek.storage.disk import SyncFailed, sync_file
 from odradek.storage.log._staging import AppendBuffer
@@ -39,10 +39,10 @@ class ScanCheckpointing:
         )
 
     def write(self, pending: PendingCheckpoint) -> ScanCheckpoint | None:
-        """After a flush up to the pending checkpoint: write the files that belong to it, without a sync. None
-        when the segment is not the active one any more.
+        """After a flush up to the pending checkpoint: write its files, without a sync. None if the segment is
+        not active any more.
 
-        Raises `OSError`, and KAFKA_STORAGE_ERROR where the transaction index is damaged.
+        Raises `OSError`, and KAFKA_STORAGE_ERROR if the transaction index is damaged.
         """
         segment = pending.segment
         if segment is not self._files.active:
@@ -81,8 +81,8 @@ class ScanCheckpointing:
         files.disk.sync_directory(files.directory)
 
     def write_at_end(self, *, sync: bool = False) -> ScanCheckpoint | None:
-        """Write indexes and a snapshot of the whole log; the scan checkpoint that they make where they are
-        safe. None where there is none: the active segment is empty, or its transaction index damaged.
+        """Write indexes and a snapshot at the log's end; returns their scan checkpoint, which is valid once
+        they are synced. None if the active segment is empty or its transaction index is damaged.
         """
         active, end_offset = self._files.active, self._buffer.log_end_offset
         active.indexes.seal()
@@ -106,6 +106,6 @@ class ScanCheckpointing:
         )
 
     def forget(self, scan_checkpoint: ScanCheckpoint) -> None:
-        """Remove the snapshot of a scan checkpoint that another one has followed. Raises `OSError`."""
+        """Remove the snapshot of an earlier scan checkpoint. Raises `OSError`."""
         if scan_checkpoint.offset not in self._files.bases:
             self._files.disk.remove(self._files.snapshot_path(scan_checkpoint.offset))

@@ -1,12 +1,12 @@
-"""One segment: a `.log` file of whole batches, its indexes, and what is known of it without reading it.
+"""One segment: a `.log` file of whole batches, its indexes, and its numbers.
 
 A `Segment` holds its parts, which share its `SegmentExtent` (numbers that a commit changes):
 - `paths` (`segment_paths.py`): the names of its files; renaming, removing, syncing by name.
 - `file` (`segment_file.py`): the log file while it is open.
 - `indexes` (`segment_indexes.py`): the offset index and the time index.
-- `transactions`: the transaction index. It is there where a transaction was aborted, and is not a cache like
-  the others: it is written with the batches.
-- `inherited`: batches of an earlier run are checked before they are believed.
+- `transactions`: the transaction index, which exists if a transaction was aborted. It is not a cache like the
+  others: it is written with the batches.
+- `inherited`: the check of batches of an earlier run before they are read.
 """
 
 import errno
@@ -38,11 +38,11 @@ _SEEK_WINDOW_BYTES = 8192
 _LOADS_MAX = 4
 _LOADED_AHEAD_BYTES = 1_048_576
 _STRETCHES_MAX = 16
-"""As many readers of one segment keep what each has checked."""
+"""The number of checked ranges that are kept, one for each reader of a segment."""
 
 
 class Segment:
-    """See the module. `created_ms` is for rolling by time. What reads a file raises `OSError`."""
+    """See the module. `created_ms` is for rolling by time. Methods that read a file raise `OSError`."""
 
     __slots__ = (
         "base_offset",
@@ -84,8 +84,8 @@ class Segment:
         *,
         directory_is_empty: bool = False,
     ) -> "Segment":
-        """An empty segment with its log file. Files that a crash left under its names are removed. Index
-        files are made when there is something to write into them.
+        """An empty segment with its log file. Files of these names from a crash are removed. Index files are
+        made with their first entries.
         """
         segment = cls(pool, directory, base_offset, 0, created_ms, suffix)
         segment.indexes.reset()
@@ -110,30 +110,30 @@ class Segment:
     # Files
 
     def change_suffix(self, suffix: str) -> None:
-        """Close and rename the files. `FileNotFoundError` where there is no log file."""
+        """Close and rename the files. `FileNotFoundError` if there is no log file."""
         self.file.close()
         self.paths.change_suffix(suffix)
 
     def remove(self) -> None:
-        """Close and remove the files; views that were handed out stay valid."""
+        """Close and remove the files; existing views stay valid."""
         self.file.close()
         self.paths.remove()
 
     def save_indexes(self, *, sync: bool = False) -> None:
-        """Write the new entries of all three indexes, with `sync` for good."""
+        """Write the new entries of all three indexes; with `sync` durably."""
         self.indexes.save(sync=sync)
         if sync and self.transactions.has_aborted():
             self.paths.sync(TRANSACTION_INDEX)
 
     def sync_indexes(self) -> None:
         """Make the index files of a sealed segment survive a loss of power. May run in a worker thread."""
-        # An index that is not in memory any more was saved before the pool dropped it.
+        # An index that is not in memory was saved before the pool dropped it.
         self.indexes.save()
         self.paths.sync_index_files()
 
     def preload_for_retention(self) -> None:
-        """Have the system take into its memory what retention reads of the disk: to judge this segment, and
-        to rename its files. May run in a worker thread.
+        """Load into the system's memory what retention reads of this segment, and its directory for the
+        renames. May run in a worker thread.
         """
         disk = self.paths.disk
         try:
@@ -145,11 +145,12 @@ class Segment:
             finally:
                 file.close()
         except OSError:
-            # The caller that needs it meets the error itself.
+            # The later read meets the same error.
             pass
 
     def retention_timestamp_ms(self) -> int:
-        """What retention by time compares: the latest timestamp, or the file's age when no record has one."""
+        """The timestamp for retention by time: the latest timestamp, or without timestamps the time of the
+        last write."""
         latest, _ = self.indexes.latest_timestamp()
         return latest if latest >= 0 else self.paths.modified_ms()
 
@@ -164,13 +165,13 @@ class Segment:
         )
 
     def stepping(self, position: int) -> Iterator[StoredBatch | Callable[[], None]]:
-        """The committed batches from a batch's position on. In between come functions for a worker thread,
-        after which the next batch can be had without waiting for the disk.
+        """The committed batches from a batch's position on, and between them functions for a worker thread:
+        after the call of such a function the next batch is read without waiting for the disk.
         """
         loads = 0
         while True:
             try:
-                # Bytes that are lost again as soon as they are loaded are waited for.
+                # If loaded bytes leave memory at once again, the read waits for the disk.
                 read = self.file.read_promptly if loads < _LOADS_MAX else self.file.read
                 for batch in scan(read, position, self.size_bytes):
                     yield batch
@@ -181,8 +182,8 @@ class Segment:
                 yield partial(miss.load, _LOADED_AHEAD_BYTES)
 
     def find(self, offset: int, prompt: bool = False) -> tuple[int, int] | None:
-        """Position and size of the first batch whose last offset is not before `offset`; None when the
-        segment ends before.
+        """Position and size of the first batch whose last offset is not before `offset`; None if the segment
+        ends before.
 
         `prompt`: `WouldWait` instead of waiting for the disk.
         """
@@ -217,7 +218,7 @@ class Segment:
         return window
 
     def batch_bytes(self, position: int, prompt: bool = False) -> int:
-        """The size of the batch that begins there."""
+        """The size of the batch at `position`."""
         head = (self.file.read_promptly if prompt else self.file.read)(position, EXTENT.size)
         if len(head) < EXTENT.size:
             raise self._damaged(position)
@@ -235,7 +236,7 @@ class Segment:
 class SegmentTransactions:
     """The transaction index of a segment: which transactions ended there with an abort.
 
-    An entry is written before it counts: `write`, then `commit`, or `truncate` to take it back.
+    An entry is written first: `write`, then `commit`, or `truncate` to undo it.
     """
 
     __slots__ = ("file", "is_there", "paths")
@@ -244,7 +245,7 @@ class SegmentTransactions:
         self.paths = paths
         self.file = file
         self.is_there: bool | None = None
-        """Whether the file is there; None where nobody has looked."""
+        """Whether the file exists; None if not checked yet."""
 
     def has_aborted(self) -> bool:
         """Whether a transaction was aborted in this segment."""
@@ -254,7 +255,7 @@ class SegmentTransactions:
 
     @property
     def index(self) -> TransactionIndex:
-        """Refuses with KAFKA_STORAGE_ERROR where the file is damaged; raises `OSError`."""
+        """Refuses with KAFKA_STORAGE_ERROR if the file is damaged; raises `OSError`."""
         loaded = self.file.loaded
         if loaded.aborted is None:
             if self.has_aborted():
@@ -272,23 +273,23 @@ class SegmentTransactions:
         index.write(self.paths.disk, self.paths.path(TRANSACTION_INDEX), transactions)
 
     def commit(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Count the entries that `write` wrote."""
+        """Add the entries that `write` wrote."""
         index = self.file.loaded.aborted
         assert index is not None
         index.take(transactions)
         self.is_there = True
 
     def truncate(self) -> None:
-        """Cut entries from the file that were not committed. Raises `OSError`."""
+        """Cut uncommitted entries from the file. Raises `OSError`."""
         index = self.file.loaded.aborted
         if index is not None and index.is_torn:
             index.cut(self.paths.disk, self.paths.path(TRANSACTION_INDEX))
 
 
 class InheritedBatches:
-    """The batches that an earlier run has left in a segment: which stretches of them are checked.
+    """The batches of an earlier run in a segment, and the ranges of them that are checked.
 
-    Each range is checked once. What this process has written is believed.
+    Each range is checked once. Batches of this process are not checked.
     """
 
     __slots__ = ("_limit_offset", "_stretches", "extent", "file", "indexes")
@@ -301,16 +302,16 @@ class InheritedBatches:
         self._stretches: list[Stretch] = []
 
     def begin(self, limit_offset: int) -> None:
-        """All that is in the file now is from an earlier run, and has offsets below `limit_offset`."""
+        """Mark all current batches as inherited; their offsets are below `limit_offset`."""
         self.extent.inherited_bytes = self.extent.size_bytes
         self._limit_offset = limit_offset
 
     def sound_until(self, position: int, end: int, prompt: bool = False) -> int:
-        """Up to where the batches from `position` on, where one begins, are known to be in their places.
+        """The position up to which the batches from `position` on (the begin of a batch) are sound.
 
-        This is `end` or more, or where a damaged one begins, or as far as one check goes. The checksum of a
-        batch leaves some fields out; a change in them would give its records other offsets. So they are
-        compared with index and neighbours; see `Stretch.extend`.
+        It is `end` or later, or the position of a damaged batch, or the end of one step of the check. Some
+        fields are outside of a batch's checksum; a change in them would give its records other offsets. So
+        they are compared with the index and the neighbours; see `Stretch.extend`.
         """
         stretch = next((one for one in self._stretches if one.start <= position <= one.end), None)
         if stretch is None:
@@ -331,5 +332,5 @@ class InheritedBatches:
 
 
 def segment_holding(bases: list[int], offset: int) -> int:
-    """The place of the segment in which `offset` would be; -1 when it is before the first."""
+    """The place of the segment for `offset`; -1 if it is before the first."""
     return bisect_right(bases, offset) - 1

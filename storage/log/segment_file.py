@@ -1,10 +1,10 @@
-"""The log file of a segment while it is open: reading, mapping, room that is reserved.
+"""The log file of a segment while it is open: reading, mapping, reserved space.
 
-A file is opened when it is needed. The `FilePool` bounds how many are open and may close one at any time; the
-indexes that are in memory go with it. Slices that were handed out go on working: they hold this object, which
-opens its file again, or a view of its mapping.
+A file is opened when it is needed. The `FilePool` limits the number of open files and may close one at any
+time; it then also drops the indexes in memory. Slices stay valid: they hold this object, which opens its file
+again, or a view of its mapping.
 
-`extent.size_bytes` counts what is committed. The file may be longer for a moment while a commit is under way.
+`extent.size_bytes` counts committed bytes. During a commit the file may be longer.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from odradek.storage.log.transaction_index import TransactionIndex
 
 
 class FilePool:
-    """Bounds the open segment files. It closes the file first that was opened longest ago and not used
-    since.
+    """Limits the number of open segment files. It first closes the file that was opened longest ago and not
+    used since.
     """
 
     __slots__ = ("_open", "disk", "open_max")
@@ -34,7 +34,7 @@ class FilePool:
         return len(self._open)
 
     def admit(self, file: "SegmentFile") -> None:
-        """The file has just been opened."""
+        """Add a file that was just opened."""
         self._open[file] = None
         if len(self._open) > self.open_max:
             self._evict(file)
@@ -45,7 +45,7 @@ class FilePool:
     def _evict(self, newcomer: "SegmentFile") -> None:
         for _ in range(2 * len(self._open)):
             oldest = next(iter(self._open))
-            # A worker that removes files may have been faster.
+            # A worker that removes files may have closed it already.
             self._open.pop(oldest, None)
             if oldest.used or oldest is newcomer:
                 oldest.used = False
@@ -57,7 +57,7 @@ class FilePool:
 
 
 class LoadedIndexes:
-    """The indexes of a segment that are in memory; None where one is not."""
+    """The indexes of a segment in memory; None for one that is not loaded."""
 
     __slots__ = ("aborted", "offsets", "times")
 
@@ -67,7 +67,7 @@ class LoadedIndexes:
         self.aborted: TransactionIndex | None = None
 
     def drop_saved(self) -> None:
-        """Forget those that the disk has as well."""
+        """Drop the indexes that are saved on the disk."""
         if all(index is not None and index.saved_count == len(index) for index in (self.offsets, self.times)):
             self.offsets = self.times = None
         if self.aborted is not None and not self.aborted.is_torn:
@@ -75,7 +75,7 @@ class LoadedIndexes:
 
 
 class SegmentFile:
-    """See the module. `open` and all that reads raises `OSError`."""
+    """See the module. `open` and all methods that read raise `OSError`."""
 
     __slots__ = (
         "_file",
@@ -95,9 +95,9 @@ class SegmentFile:
         self.extent = extent
         self.loaded = LoadedIndexes()
         self.used = False
-        """Whether somebody used the file since the pool last looked."""
+        """Whether the file was used since the last check of the pool."""
         self.is_reserved = False
-        """Whether the file may have room behind its end (`reserve`)."""
+        """Whether the file may have reserved space after its end (`reserve`)."""
         self.pins: list[None] = []
         self._file: File | None = None
         self._mapped = memoryview(b"")
@@ -112,7 +112,7 @@ class SegmentFile:
         return file
 
     def create(self, *, directory_is_empty: bool) -> None:
-        """Make the file, or empty the one that is there."""
+        """Make the file, or truncate an existing one."""
         file = self.pool.disk.open(self.paths.path(LOG), create=True)
         self._file = file
         try:
@@ -126,8 +126,9 @@ class SegmentFile:
 
     @contextmanager
     def pinned(self) -> Iterator[File]:
-        """The open file for use in another thread: the pool will not close it meanwhile."""
-        # The order matters: pin first, then look. `release` takes the file away first, then looks for pins.
+        """The open file for another thread: the pool does not close it meanwhile."""
+        # The order matters: first pin, then check the file. `release` first takes the file away, then checks
+        # for pins.
         self.pins.append(None)
         own: File | None = None
         try:
@@ -157,8 +158,8 @@ class SegmentFile:
         self.release()
 
     def reserve(self, size_bytes: int) -> None:
-        """Reserve room on the disk until the segment is sealed. Where the disk refuses, the file grows as it
-        is written.
+        """Reserve space on the disk until the segment is sealed. If the disk refuses, the file grows with
+        each write.
         """
         self.is_reserved = True
         try:
@@ -167,7 +168,7 @@ class SegmentFile:
             pass
 
     def release_reserved(self) -> None:
-        """Give back the reserved room that is not needed."""
+        """Free reserved space that is not needed."""
         if not self.is_reserved:
             return
         try:
@@ -180,7 +181,7 @@ class SegmentFile:
         return self.open().read(position, size_bytes)
 
     def read_now(self, position: int, size_bytes: int) -> Buffer | None:
-        """None where the disk would have to be waited for."""
+        """As `read`; None instead of waiting for the disk."""
         return self.open().read_now(position, size_bytes)
 
     def read_promptly(self, position: int, size_bytes: int) -> bytes:
@@ -191,17 +192,17 @@ class SegmentFile:
         return bytes(found)
 
     def is_resident(self, position: int, size_bytes: int) -> bool:
-        # Of a mapping the kernel says it for certain, and the caller is going to send from the mapping.
+        # For a mapping the kernel knows it exactly, and the caller will send from the mapping.
         self.view(position, size_bytes)
         return self.open().is_resident(position, size_bytes)
 
     def load(self, position: int, size_bytes: int) -> None:
-        """Wait until this stretch is in the system's memory. For a worker thread."""
+        """Wait until this range is in the system's memory. For a worker thread."""
         with self.pinned() as file:
             file.load(position, size_bytes)
 
     def view(self, position: int, size_bytes: int) -> memoryview:
-        """A view of the mapped file, which is mapped anew when it has grown."""
+        """A view of the mapped file, which is mapped again after it has grown."""
         end = position + size_bytes
         mapped = self._mapped
         if end > len(mapped):

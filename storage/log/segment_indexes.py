@@ -1,7 +1,7 @@
 """The offset index and the time index of a segment: loading, searching, repairing, saving.
 
-They are caches. An index that contradicts itself or the log is read into memory as far as it is sound, or
-made anew from the batches. `OSError` where the disk does not give the files.
+They are caches. If an index contradicts itself or the log, its sound entries are read into memory, or it is
+rebuilt from the batches. `OSError` after an error of the disk.
 """
 
 from odradek.storage.disk import read_file
@@ -22,8 +22,8 @@ from odradek.storage.log.slices import WouldWait
 class SegmentIndexes:
     """See the module.
 
-    With `prompt` a search raises `WouldWait` instead of waiting for the disk. Of what an earlier run has left
-    (`extent.inherited_bytes`) an entry is believed when it says the same as its batch.
+    With `prompt` a search raises `WouldWait` instead of waiting for the disk. An entry of an earlier run
+    (`extent.inherited_bytes`) is used only if it agrees with its batch.
     """
 
     __slots__ = ("_is_preloaded", "extent", "file", "loaded", "paths")
@@ -53,19 +53,17 @@ class SegmentIndexes:
         return self.loaded.offsets is not None and self.loaded.times is not None
 
     def preload(self) -> None:
-        """Have the system take into its memory what loading the indexes reads of the disk. For a worker
-        thread.
-        """
+        """Load the index files into the system's memory. For a worker thread."""
         disk = self.paths.disk
         try:
             read_file(disk, self.paths.path(TIME_INDEX))
             last_entry = read_file(disk, self.paths.path(INDEX))[-OFFSET_ENTRY_BYTES:]
-            # Its batch tells whether the index belongs to this log.
+            # The batch of the last entry is read to check whether the index belongs to this log.
             position = int.from_bytes(last_entry[4:])
             with self.file.pinned() as file:
                 file.read(position, EXTENT.size)
         except OSError:
-            # The caller that loads them meets the error itself.
+            # The later load meets the same error.
             pass
         self._is_preloaded = True
 
@@ -91,22 +89,23 @@ class SegmentIndexes:
         return self.loaded.offsets, self.loaded.times
 
     def truncate_to(self, index_count: int, time_count: int) -> bool:
-        """Cut both index files to so many entries and load them; whether neither had more. `DamagedIndex`,
-        also where there are fewer.
+        """Cut both index files to these counts and load them; returns whether neither had more.
+        `DamagedIndex`, also if there are fewer entries.
         """
         counts = (index_count, time_count)
         self.loaded.offsets, self.loaded.times = open_indexes(self.paths, self.extent.size_bytes, counts)
         return truncate_files(self.paths, counts)
 
     def unmap(self) -> None:
-        """Read the indexes into memory and check every entry: something is wrong with them, or their files
-        are about to be replaced.
+        """Read the indexes into memory and check every entry: an entry is damaged, or the files are about to
+        be replaced.
         """
         self._repair(self.offset_index.in_memory(self.extent.size_bytes), self.time_index.in_memory())
 
     def _repair(self, offsets: OffsetIndex | None, times: TimeIndex | None) -> None:
         if offsets is not None and not self._belongs_to_log(offsets):
-            # This entry is damaged, or its batch. If it is not this one alone, the file is another log's.
+            # This entry or its batch is damaged. If the entry before is wrong, too, the file belongs to
+            # another log.
             offsets.forget(len(offsets) - 1)
         if offsets is None or times is None or not self._belongs_to_log(offsets):
             self.rebuild()
@@ -118,13 +117,12 @@ class SegmentIndexes:
         self._know_timestamp(times)
 
     def _belongs_to_log(self, offsets: OffsetIndex) -> bool:
-        """Whether the last entry agrees with its batch: in another log's file, or a torn one, it would
-        not.
-        """
+        """Whether the last entry agrees with its batch; in a torn file, or a file of another log, it does
+        not."""
         return not len(offsets) or self._agrees(offsets, len(offsets) - 1)
 
     def _agrees(self, index: OffsetIndex, place: int, prompt: bool = False) -> bool:
-        """Whether an entry says the same as the batch that it points to."""
+        """Whether an entry agrees with the batch at its position."""
         relative, position = index.entry(place)
         extent = self.extent
         if not 0 <= position < extent.size_bytes:
@@ -138,7 +136,7 @@ class SegmentIndexes:
     # Searching
 
     def lookup(self, offset: int, prompt: bool = False) -> int:
-        """Where to begin to look for `offset`: the position of a batch that ends at it or before."""
+        """The start position of a search for `offset`: the position of a batch that ends at or before it."""
         if prompt:
             self.load_promptly()
         if self.extent.inherited_bytes:
@@ -152,8 +150,8 @@ class SegmentIndexes:
     def _lookup_inherited(self, offset: int, prompt: bool) -> int:
         """As `lookup`, by an entry that agrees with its batch.
 
-        Of one that does not, the entry or the batch is damaged. It is left out; the way from the entry before
-        shows whether it is the batch.
+        If they do not agree, one of them is damaged. The entry is left out; the walk from the entry before
+        finds a damaged batch.
         """
         inherited_bytes = self.extent.inherited_bytes
         while True:
@@ -174,7 +172,7 @@ class SegmentIndexes:
                 index.forget(place)
 
     def lookup_time(self, timestamp_ms: int) -> int:
-        """An offset at or after which the first record not before `timestamp_ms` is found."""
+        """An offset at or before the first record with `timestamp_ms` or later."""
         try:
             return self.time_index.lookup(timestamp_ms)
         except DamagedIndex:
@@ -190,8 +188,8 @@ class SegmentIndexes:
             return self.offset_index.offset_before(position)
 
     def offset_bound(self, position: int, prompt: bool = False) -> int | None:
-        """An offset that no batch before `position` has, by the next entry of the offset index; None without
-        one. As `LogSegment.fetchUpperBoundOffset`.
+        """An offset after all batches before `position`, by the next entry of the offset index; None without
+        such an entry. As `LogSegment.fetchUpperBoundOffset`.
         """
         if prompt:
             self.load_promptly()
@@ -210,7 +208,7 @@ class SegmentIndexes:
         return None
 
     def entries_before(self, offset: int) -> tuple[int, int]:
-        """How many entries of the two indexes are about batches before an offset that ends a batch."""
+        """The counts of entries of both indexes for the batches before `offset`, the end of a batch."""
         try:
             return self.offset_index.count_before(offset), self.time_index.count_before(offset)
         except DamagedIndex:
@@ -225,8 +223,8 @@ class SegmentIndexes:
         return self.extent.max_timestamp_ms is not None
 
     def latest_timestamp(self) -> tuple[int, int]:
-        """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none
-        has one.
+        """The latest timestamp and the last offset of the first batch that has it; (-1, ...) without
+        timestamps.
         """
         extent = self.extent
         if extent.max_timestamp_ms is None:
@@ -242,7 +240,7 @@ class SegmentIndexes:
     # Filling and saving
 
     def reset(self) -> None:
-        """Begin with empty indexes; `save` adds to the files that are there."""
+        """Begin with empty indexes; `save` adds to the existing files."""
         extent = self.extent
         self.loaded.offsets = OffsetIndex(extent.base_offset)
         self.loaded.times = TimeIndex(extent.base_offset)
@@ -251,17 +249,17 @@ class SegmentIndexes:
         extent.bytes_since_index = 0
 
     def rebuild(self, interval_bytes: int = 4096) -> None:
-        """Make the indexes anew from the batches."""
+        """Rebuild the indexes from the batches."""
         self.reset()
         for batch in scan(self.file.read, 0, self.extent.size_bytes):
             self.add(batch, interval_bytes)
         self.seal()
-        # Where there is no file none has to be replaced, which takes two syncs.
-        self.offset_index.is_made_anew = self.paths.exists(INDEX)
-        self.time_index.is_made_anew = self.paths.exists(TIME_INDEX)
+        # A replacement takes two syncs: without a file it is not needed.
+        self.offset_index.is_rebuilt = self.paths.exists(INDEX)
+        self.time_index.is_rebuilt = self.paths.exists(TIME_INDEX)
 
     def add(self, batch: StoredBatch, interval_bytes: int) -> None:
-        """Index a batch of the file as if it were just appended."""
+        """Index a batch of the file as at its append."""
         extent = self.extent
         last_offset = batch.base_offset + batch.last_offset_delta
         assert extent.max_timestamp_ms is not None
@@ -275,17 +273,15 @@ class SegmentIndexes:
         extent.bytes_since_index += batch.length + LOG_OVERHEAD_BYTES
 
     def seal(self) -> None:
-        """Add the latest timestamp of all as the last time entry, as in Kafka: retention and searches rely
-        on it.
-        """
+        """Add the latest timestamp as the last time entry, as in Kafka: retention and searches rely on it."""
         if self.extent.max_timestamp_ms is not None:
             self.time_index.append(self.extent.max_timestamp_ms, self.extent.max_timestamp_offset)
 
     def save(self, *, sync: bool = False) -> None:
-        """Write the new entries to the files, with `sync` for good. Nothing to do for an index that is not
-        loaded: it was saved before. May run in a worker thread.
+        """Write the new entries to the files; with `sync` durably. An index that is not loaded was saved
+        before. May run in a worker thread.
         """
-        # Each is read once: the pool may drop them meanwhile.
+        # Each field is read once: the pool may drop the indexes meanwhile.
         offsets, times = self.loaded.offsets, self.loaded.times
         if offsets is not None:
             offsets.save(self.paths.disk, self.paths.path(INDEX), sync=sync)
@@ -294,7 +290,7 @@ class SegmentIndexes:
 
 
 class _Preloading:
-    """What `WouldWait` loads: the index files."""
+    """Loads the index files for `WouldWait`."""
 
     __slots__ = ("_indexes",)
 

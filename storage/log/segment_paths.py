@@ -1,8 +1,7 @@
-"""The files of a segment by their names: what they are called, and what is done by name (rename, remove,
-sync).
+"""The names of a segment's files, and the operations by name (rename, remove, sync).
 
-The names are Kafka's. A suffix behind them says that the log does not use the files: `.cleaned` (compaction
-writes them), `.swap` (they are about to replace others), `.deleted` (they wait for their removal).
+The names are Kafka's. Files with a further suffix are not in use by the log: `.cleaned` (written by
+compaction), `.swap` (about to replace others), `.deleted` (wait for their removal).
 """
 
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ SWAP = ".swap"
 INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 ALL_KINDS = (LOG, *INDEX_KINDS, SNAPSHOT)
 SYNC_FAILED = "sync-failed"
-"""A file in a partition's directory: a sync failed, and the kernel takes pages for clean that may not be on
+"""A file in a partition's directory after a failed sync: the kernel marks pages as clean that may not be on
 the disk."""
 
 
@@ -30,7 +29,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def base_offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a segment file's name, None when it is no name of that kind."""
+    """The offset in a segment file's name; None for other names."""
     digits = name.removesuffix(suffix)
     return int(digits) if len(digits) == 20 and digits != name and digits.isdecimal() else None
 
@@ -46,8 +45,8 @@ class SegmentPaths:
         self.base_offset = base_offset
         self.suffix = suffix
         self.deleted = False
-        """Whether the log has given the files up. A flush in its thread may not find them any more."""
-        # The path of the log file after the rename that is under way.
+        """Whether the log has deleted the segment. A flush in its thread may not find the files any more."""
+        # The path of the log file after a rename that is under way.
         self._next_log_path = ""
 
     def path(self, kind: str) -> str:
@@ -57,22 +56,19 @@ class SegmentPaths:
         return self.disk.exists(self.path(kind))
 
     def modified_ms(self) -> int:
-        """When the log file was last written."""
+        """The time of the last write to the log file."""
         return self.disk.modified_ms(self.path(LOG))
 
     def open_log(self) -> File:
-        """Open the log file. For any thread: it may get its next name between the look at the name and the
-        opening.
-        """
+        """Open the log file. For any thread: tries the next name, too, since a rename may be under way."""
         try:
             return self.disk.open(self.path(LOG))
         except FileNotFoundError:
             return self.disk.open(self._next_log_path or self.path(LOG))
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files, the log last: a restart goes by its name. The caller syncs the directory.
-
-        `FileNotFoundError` where there is no log: only the other files may be missing.
+        """Rename the files, the log last: a start uses its name to find the segment. The caller syncs the
+        directory. `FileNotFoundError` if there is no log: only the other files may be missing.
         """
         with self._renaming_log(suffix):
             for kind in (*INDEX_KINDS, LOG):
@@ -82,7 +78,7 @@ class SegmentPaths:
 
     @contextmanager
     def _renaming_log(self, suffix: str) -> Iterator[None]:
-        """The suffix changes when the log file has been renamed within."""
+        """Sets the new suffix after the log file was renamed in the `with` block."""
         self._next_log_path = f"{self.directory}/{file_name(self.base_offset, LOG)}{suffix}"
         try:
             yield
@@ -93,17 +89,18 @@ class SegmentPaths:
     def mark_deleted(self) -> None:
         """Rename the files to `.deleted`. They can still be read until `remove`.
 
-        `OSError`: nothing has changed. Only the log file counts: another file that keeps its name belongs to
-        no log then, and goes at the next start.
+        `OSError`: nothing has changed. Only errors of the log file are raised: another file that keeps its
+        name has no log any more, and the next start removes it.
         """
         disk = self.disk
         paths = [self.path(kind) for kind in ALL_KINDS]
         suffix, number = DELETED, 0
-        # An earlier segment of this offset, which was compacted, may wait for its removal and have readers.
+        # An earlier segment of this offset, replaced by compaction, may still have readers and wait for its
+        # removal.
         while disk.exists(paths[0] + suffix):
             number += 1
             suffix = f".{number}{DELETED}"
-        # First: a flush in its thread that does not find the file has to know why.
+        # Set first, for a flush in its thread that does not find the file.
         self.deleted = True
         with self._renaming_log(self.suffix + suffix):
             try:
@@ -117,7 +114,7 @@ class SegmentPaths:
             try:
                 disk.rename(path, path + suffix)
             except OSError:
-                # Most segments have no transaction index. To ask first would double the calls.
+                # Most segments have no transaction index. A check for it first would double the system calls.
                 pass
 
     def remove(self) -> None:
@@ -134,9 +131,9 @@ class SegmentPaths:
             file.close()
 
     def sync_index_files(self) -> None:
-        """Sync the index files as far as they have been saved. May run in a worker thread."""
+        """Sync the saved index files. May run in a worker thread."""
         for kind in INDEX_KINDS:
-            # A missing one is made when it is needed, or there is nothing to write into it.
+            # A missing file has no entries, or is made when it is needed.
             if self.exists(kind):
                 self.sync(kind)
 
@@ -147,11 +144,11 @@ class SegmentPaths:
 
 
 def note_failed_sync(disk: Disk, directory: str) -> None:
-    """Leave a note for the next start: the disk may not have all that can be read of a partition
-    (`SYNC_FAILED`).
+    """Make the file `SYNC_FAILED` for the next start: the disk may not have all bytes that can be read of a
+    partition.
     """
     try:
         disk.open(f"{directory}/{SYNC_FAILED}", create=True).close()
     except OSError:
-        # On a disk where no file can be made no flush succeeds either.
+        # On a disk where no file can be made, no flush succeeds either.
         pass

@@ -1,9 +1,9 @@
-"""What a read hands out: a stretch of a segment file, not its bytes.
+"""The result of a read: a slice of a segment file, not its bytes.
 
-A `Slice` says its length at once and gives its bytes when they are sent: large stretches as views of a
-read-only mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment
-may be closed, replaced or deleted while answers are still going out. The bytes go to the
-client by a copy from the mapping: `sendfile` was tried and gained nothing (`docs/performance.md`).
+A `Slice` has its length at once and reads its bytes when they are sent: large slices as views of a read-only
+mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment may be closed,
+replaced or deleted while answers are being sent. The bytes are copied from the mapping to the socket:
+`sendfile` was tried and gained nothing (`docs/performance.md`).
 """
 
 import errno
@@ -12,11 +12,11 @@ from typing import Protocol
 from odradek.storage.disk import Buffer
 
 MAP_AT_LEAST_BYTES = 65_536
-"""Below this a `pread` is cheaper than the page faults of a mapping that has just grown."""
+"""Below this size a `pread` is cheaper than the page faults of a mapping that has just grown."""
 
 
 class Source(Protocol):
-    """What a slice reads from (a `SegmentFile`)."""
+    """The source of a slice (a `SegmentFile`)."""
 
     def read(self, position: int, size_bytes: int) -> bytes: ...
 
@@ -30,14 +30,14 @@ class Source(Protocol):
 
 
 class Loadable(Protocol):
-    """What a worker thread can have the system take into its memory."""
+    """A file that a worker thread can load into the system's memory."""
 
     def load(self, position: int, size_bytes: int) -> None: ...
 
 
 class WouldWait(Exception):
-    """To find records takes bytes that are not in the system's memory. After `load`, which is for a worker
-    thread, one may look again.
+    """A search needs bytes that are not in the system's memory. After `load`, in a worker thread, it can be
+    repeated.
     """
 
     def __init__(self, source: Loadable, position: int, size_bytes: int) -> None:
@@ -47,7 +47,7 @@ class WouldWait(Exception):
         self._size_bytes = size_bytes
 
     def load(self, ahead_bytes: int = 0) -> None:
-        """Wait for the bytes, and for those behind them until they are `ahead_bytes`. Raises `OSError`."""
+        """Load the bytes, and more after them up to `ahead_bytes` in all. Raises `OSError`."""
         self._source.load(self._position, max(self._size_bytes, ahead_bytes))
 
 
@@ -71,13 +71,11 @@ class Slice:
 
     @property
     def end_position(self) -> int:
-        """Where in its source it ends."""
+        """The end position in the source."""
         return self._position + self._size
 
     def buffers(self) -> list[memoryview]:
-        """The bytes, `len(self)` of them; the same objects at each call. Raises `OSError` when the disk
-        does not answer.
-        """
+        """The bytes, `len(self)` of them; the same objects at each call. Raises `OSError`."""
         if self._buffers is None:
             if self._size >= MAP_AT_LEAST_BYTES:
                 buffer = self._source.view(self._position, self._size)
@@ -87,18 +85,17 @@ class Slice:
                 self._buffers = []
                 return self._buffers
             if len(buffer) != self._size:
-                # The length has been promised to somebody: less would be taken for a part of what follows.
-                raise OSError(
-                    errno.EIO, f"the segment's file ends {self._size - len(buffer)} bytes too early"
-                )
+                # The response already has the length: with fewer bytes the client would misread the next
+                # field.
+                raise OSError(errno.EIO, f"the segment's file is {self._size - len(buffer)} bytes too short")
             self._buffers = [buffer]
         return self._buffers
 
     def would_wait(self) -> bool:
-        """Whether `buffers` would have to wait for the disk, as far as can be told. Raises `OSError` as it.
+        """Whether `buffers` would wait for the disk, as far as the system can tell. Raises `OSError`.
 
-        A page that is missing would stop whoever touches it, and with the event loop everybody: `load` is
-        for a worker thread, and then `buffers` does not wait.
+        A missing page would stop the event loop, and with it all clients: after `load`, in a worker thread,
+        `buffers` does not wait.
         """
         if self._buffers is not None or not self._size:
             return False
@@ -140,4 +137,4 @@ class _NoSource:
 EMPTY = Slice(_NoSource(), 0, 0)
 """No records."""
 FIRST_TOO_LARGE = Slice(_NoSource(), 0, 0)
-"""No records, since the first batch alone is over the limit."""
+"""No records, because the first batch is over the limit."""

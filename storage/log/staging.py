@@ -1,4 +1,4 @@
-"""Staging: the batches of a log before the commit, and where they begin a new segment."""
+"""Staging: the batches of a log before the commit, and the decision to roll."""
 
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
@@ -45,12 +45,13 @@ class Staging:
         buffer.stage = self.new_stage(files.active)
 
     def set_config(self, config: LogConfig) -> None:
-        """Take new settings, for the segments to come and the rolling of the current one."""
+        """Use new settings, for later segments and the rolling of the current one."""
         offsets_max, times_max = self._offset_entries_max, self._time_entries_max
         self._take_config(config)
         stage = self._buffer.stage
         stage.roll_after_ms = -2
-        # Not counted anew: the index may have been dropped, and very many logs change at once.
+        # The room in the indexes is not counted again: the index may not be in memory, and very many logs
+        # change at once.
         stage.index_room += min(self._offset_entries_max - offsets_max, self._time_entries_max - times_max)
         self._jitter_ms = self._jitter_of(stage.segment.base_offset)
 
@@ -59,7 +60,7 @@ class Staging:
         self._buffer.segment_bytes = config.segment_bytes
         self._buffer.index_interval_bytes = config.index_interval_bytes
         self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_BYTES
-        # One place is kept for the entry that sealing adds (as in `TimeIndex.isFull`).
+        # One entry is kept for the one that sealing adds (as in `TimeIndex.isFull`).
         self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
     def stage(
@@ -71,8 +72,8 @@ class Staging:
         now_ms: int,
         marker: EndMarker | None = None,
     ) -> None:
-        """Take one batch, from `next_offset` or later on, and note it for its producer; `marker` where it is
-        a known one. A large batch must not change until the commit.
+        """Stage one batch, at `next_offset` or later, and record it for its producer; `marker` if it is a
+        known marker. A large batch must not change until the commit.
         """
         buffer = self._buffer
         size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
@@ -83,7 +84,7 @@ class Staging:
         producer_id = header.producer_id
         if producer_id < 0:
             return
-        # After the room was made: the snapshot of a log that has rolled must not include this batch.
+        # After a possible roll, whose snapshot must not include this batch.
         if header.is_control:
             marker = read_marker(memoryview(batch), header) if marker is None else marker
             aborted = (
@@ -100,14 +101,14 @@ class Staging:
             first_offset,
             last_offset,
             max_timestamp,
-            # Compaction leaves an empty batch of a transaction that is long decided.
+            # Compaction leaves an empty batch of a transaction that has ended.
             header.is_transactional and header.record_count > 0,
         )
 
     def _make_room(
         self, size_bytes: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> None:
-        """Roll if the batch does not belong into the newest segment."""
+        """Roll if the newest segment cannot take the batch."""
         stage = self._buffer.stage
         is_too_far = last_offset - stage.base_offset > RELATIVE_OFFSET_MAX
         if is_too_far or (
@@ -121,8 +122,9 @@ class Staging:
                 )
             )
         ):
-            # The offset after the last one, though a leader's batch may begin later: a start after a crash
-            # takes what is missing between two segments for a loss, and within one for compaction.
+            # The segment begins after the last offset, even if a leader's batch begins later: a start after a
+            # crash takes missing offsets between two segments for a loss, and within a segment for
+            # compaction.
             next_offset = self._buffer.next_offset
             is_within_reach = last_offset - next_offset <= RELATIVE_OFFSET_MAX
             stage = self._stage_roll(next_offset if is_within_reach else first_offset, now_ms)
@@ -136,11 +138,11 @@ class Staging:
         return StagedSegment(segment, self._index_room(segment, []))
 
     def _index_room(self, segment: Segment, staged: list[tuple[int, int, int, int]]) -> int:
-        """How many entries fit into both indexes, besides those that are staged."""
+        """The number of entries that fit into both indexes, besides the staged ones."""
         try:
             offsets, times = segment.indexes.offset_index, segment.indexes.time_index
         except OSError:
-            # A rollback must not fail on it; an index that cannot be read does not grow either.
+            # A rollback must not fail on this error; an unreadable index does not grow either.
             return self._offset_entries_max
         time_count = len(times)
         latest = times.last()[0]
@@ -150,38 +152,34 @@ class Staging:
         return min(self._offset_entries_max - len(offsets) - len(staged), self._time_entries_max - time_count)
 
     def _indexes_are_full(self, stage: StagedSegment) -> bool:
-        """Counted anew: an entry that does not advance the time takes no room in its index."""
+        """Counts again: an entry that does not advance the time takes no room in the time index."""
         stage.index_room = self._index_room(stage.segment, stage.index_entries)
         return stage.index_room <= 0
 
     def _jitter_of(self, base_offset: int) -> int:
-        """`segment.jitter.ms` spreads the rolling of partitions; a hash does that, and
-        repeatably.
-        """
+        """`segment.jitter.ms` spreads the rolling of partitions; a hash makes it repeatable."""
         spread = min(self._config.segment_jitter_ms, self._config.roll_ms)
         return crc32c(f"{self._files.directory}/{base_offset}".encode()) % spread if spread > 0 else 0
 
     def _waited_long_enough(self, stage: StagedSegment, max_timestamp_ms: int, now_ms: int) -> bool:
-        """As `LogSegment.timeWaitedForRoll`: by the timestamps of the records where they have one, else
-        by the clock.
-        """
+        """As `LogSegment.timeWaitedForRoll`: by the timestamps of the records, without them by the clock."""
         first = stage.first_timestamp_ms
         if first is None:
             try:
                 first = stage.first_timestamp_ms = first_timestamp(stage.segment)
             except OSError:
-                # Staging never fails: use the clock; the commit fails if the disk still does.
+                # Staging must not fail: use the clock; the commit meets the error of the disk.
                 first = -1
         patience_ms = self._config.roll_ms - self._jitter_ms
         if first < 0:
             created_ms: int = stage.segment.created_ms
             return now_ms - created_ms > patience_ms
-        # `segment.ms` may be the largest long, and the compiled field has 64 bits.
+        # `segment.ms` may be the largest int64, and the compiled field has 64 bits.
         stage.roll_after_ms = min(first + patience_ms, LONG_MAX)
         return max_timestamp_ms > stage.roll_after_ms
 
     def _stage_roll(self, base_offset: int, now_ms: int) -> StagedSegment:
-        """Begin a new segment, which the commit will make."""
+        """Stage a new segment, which the commit will make."""
         files, stage = self._files, self._buffer.stage
         stage.snapshot = encode_snapshot(self._producers.producers)
         self._buffer.full_segments.append(stage)
@@ -193,7 +191,7 @@ class Staging:
 
 
 def first_timestamp(segment: Segment) -> int:
-    """The latest timestamp of a segment's first batch, -1 when it has none."""
+    """The latest timestamp of a segment's first batch, -1 if it has none."""
     for batch in scan(segment.file.read, 0, segment.size_bytes, window_bytes=HEADER_BYTES):
         return batch.max_timestamp
     return -1

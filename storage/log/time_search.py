@@ -1,9 +1,8 @@
-"""Looking for records by their timestamps: the first that is late enough, the latest of all.
+"""Searches by timestamp: the first record at or after a time, and the record with the latest timestamp.
 
-Time indexes and headers say which batch it may be; the records of that one are looked at. Each search is a
-`Work`: others go first between its steps, and large batches are looked through in a worker thread. What it
-finds may be behind the high watermark. Raises `OSError`, `FileNotFoundError` too when a segment has been
-removed meanwhile.
+Time indexes and headers lead to a batch, whose records are then read. Each search is a `Work`: other work
+runs between its steps, and large batches are read in a worker thread. The result may be after the high
+watermark. Raises `OSError`; `FileNotFoundError` if a segment was removed meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +20,14 @@ __all__ = ["Found", "TimestampSearch", "finding_first", "finding_latest"]
 
 CODEC_MASK = 0b111
 QUICK_BATCH_BYTES_MAX = 16_384
-"""Up to here it costs less to look through a batch than to have another thread do it."""
+"""Up to this size a batch is read faster in the event loop than in another thread."""
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
 
 
 class TimestampSearch:
-    """The searches of a partition, for its clients. `log` may become another."""
+    """The searches of a partition, for its clients. `log` may be replaced."""
 
     __slots__ = ("_appender", "_availability", "log")
 
@@ -38,22 +37,22 @@ class TimestampSearch:
         self._availability = availability
 
     def finding_timestamp(self, timestamp_ms: int) -> Work[Found | None]:
-        """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
+        """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None if there
         is none.
 
-        Only records that READ_UNCOMMITTED sees count. Refuses with KAFKA_STORAGE_ERROR when the disk does
-        not answer.
+        Only records that READ_UNCOMMITTED can read count. Refuses with KAFKA_STORAGE_ERROR after an error of
+        the disk.
         """
         return self._searching(lambda: finding_first(self.log, timestamp_ms, self._appender.log_start_offset))
 
     def finding_max_timestamp(self) -> Work[Found | None]:
-        """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
-        when empty. It may stand before the start of the log.
+        """(timestamp, offset, leader epoch) of the first record with the latest timestamp; None if the log is
+        empty. The offset may be before the log start.
         """
         return self._searching(lambda: finding_latest(self.log))
 
     def _searching(self, search: Callable[[], Work[Found | None]]) -> Work[Found | None]:
-        """A search that begins anew when a segment that it needs has been removed meanwhile."""
+        """Repeats a search when a segment that it needs was removed meanwhile."""
         with self._availability.reading():
             while True:
                 segments = list(self.log.segments)
@@ -68,16 +67,15 @@ class TimestampSearch:
                 return found
 
     def segments_written(self) -> list[tuple[int, int]]:
-        """(base offset, when its file was last written in ms) of every segment.
-
-        Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """(base offset, time of the last write to its file in ms) of every segment. Refuses with
+        KAFKA_STORAGE_ERROR after an error of the disk.
         """
         with self._availability.reading():
             return [(segment.base_offset, segment.paths.modified_ms()) for segment in self.log.segments]
 
 
 def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found | None]:
-    """The first record of `timestamp_ms` or later that is not before `start_offset`."""
+    """The first record at or after `start_offset` with `timestamp_ms` or later."""
     while True:
         found = yield from log.reader.finding_timestamp(timestamp_ms, start_offset)
         if found is None:
@@ -86,22 +84,22 @@ def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found 
         first = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
         if first is not None:
             return first
-        # The header promised more than its records hold: look on behind it.
+        # The timestamp of the header is later than its records: continue after this batch.
         start_offset = batch.last_offset + 1
 
 
 def finding_latest(log: Log) -> Work[Found | None]:
-    """The first record with the latest timestamp of all that are stored.
+    """The first stored record with the latest timestamp.
 
-    Also one before the start of the log, as long as its segment is there: Kafka names it, too.
+    As in Kafka also a record before the log start, while its segment exists.
     """
     bounds = []
     for segment in list(log.segments):
         yield None if segment.indexes.knows_latest_timestamp else segment.preload_for_retention
         bounds.append((-segment.indexes.latest_timestamp()[0], segment.base_offset, segment))
     latest: Found | None = None
-    # In the order of the segments' own bounds, which are too high where the latest records have been
-    # compacted away.
+    # In the order of the segments' latest timestamps, which are too high after compaction of the latest
+    # records.
     for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
         if bound > 0 or (latest is not None and -bound < latest[0]):
             break
@@ -112,7 +110,7 @@ def finding_latest(log: Log) -> Work[Found | None]:
 
 
 def _finding_latest_in(segment: Segment) -> Work[Found | None]:
-    """The same of one segment."""
+    """The first record of a segment with its latest timestamp."""
     timestamp_ms, last_offset = segment.indexes.latest_timestamp()
     start_offset = segment.base_offset
     if not segment.indexes.are_loaded:
@@ -129,7 +127,7 @@ def _finding_latest_in(segment: Segment) -> Work[Found | None]:
         if batch.base_offset > last_offset:
             break
         yield None
-    # The record that the segment thinks of is gone: look at them all.
+    # The record with this timestamp was compacted: read all batches.
     latest: Found | None = None
     for batch in segment.stepping(segment.indexes.lookup(start_offset)):
         if not isinstance(batch, StoredBatch):
@@ -148,7 +146,7 @@ def _finding_latest_in(segment: Segment) -> Work[Found | None]:
 def _looking_into(
     segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
 ) -> Work[Found | None]:
-    """The first record of a batch that is neither older nor before `start_offset`."""
+    """The first record of a batch at or after `start_offset` that is not older than `timestamp_ms`."""
     look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
     is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
     first = look() if is_quick else (yield look)
@@ -158,8 +156,8 @@ def _looking_into(
 def _first_record_at(
     segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
 ) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record in a batch that is neither older nor before `start_offset`. May
-    run in a worker thread; of a large batch nothing in it keeps the others from running.
+    """(timestamp, offset) of the first record of a batch at or after `start_offset` that is not older than
+    `timestamp_ms`. May run in a worker thread; for a large batch it releases the GIL.
     """
     for offset, timestamp in _timestamps_of(segment, batch):
         if timestamp >= timestamp_ms and offset >= start_offset:
@@ -173,7 +171,7 @@ def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]
         data = memoryview(file.read(batch.position, batch.size_bytes))
     header = read_batch_header(data)
     if header.record_count == 0:
-        return []  # compaction leaves such batches
+        return []  # compaction leaves empty batches
     section = records_section(data, header)
     table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
     timestamps: Sequence[int] = table.timestamps

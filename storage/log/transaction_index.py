@@ -1,8 +1,8 @@
-"""The `.txnindex` file beside a segment: which transactions ended there with an abort.
+"""The `.txnindex` file of a segment: the transactions that were aborted in it.
 
 Format as in `TransactionIndex.java` and `AbortedTxn.java`: entries of version int16 (0), producer id, first
 offset, last offset (the marker's) and the last stable offset after it, int64 each, in the order of their
-markers. The file is only there when it has an entry.
+markers. The file exists only if it has an entry.
 """
 
 import struct
@@ -32,24 +32,24 @@ def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """The content of a file; refuses with KAFKA_STORAGE_ERROR what is none."""
+    """The entries of a file; refuses damaged content with KAFKA_STORAGE_ERROR."""
     if len(data) % ENTRY.size:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A transaction index ends in the middle of an entry.")
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A transaction index ends within an entry.")
     entries = []
     for version, *fields in ENTRY.iter_unpack(data):
         entry = AbortedTransaction(*fields)
         if version != VERSION or not 0 <= entry.first_offset <= entry.last_offset:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"A transaction index has an entry that makes no sense: {entry}.",
+                f"A transaction index has an invalid entry: {entry}.",
             )
         entries.append(entry)
     return entries
 
 
 class TransactionIndex:
-    """What the file of a segment says, in columns. Markers come in order, and so do the last stable offsets
-    after them.
+    """The entries of a segment's file, in columns. Markers ascend, and so do the last stable offsets after
+    them.
     """
 
     __slots__ = ("_first_offsets", "_last_offsets", "_last_stable_offsets", "_producer_ids", "is_torn")
@@ -60,7 +60,7 @@ class TransactionIndex:
         self._last_offsets = array("q")
         self._last_stable_offsets = array("q")
         self.is_torn = False
-        """Whether the file may have more than is known of here, of a commit that has not come to its end."""
+        """Whether the file may have entries of an unfinished commit."""
         self.take(transactions)
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class TransactionIndex:
 
     @classmethod
     def load(cls, disk: Disk, path: str, count: int | None = None) -> "TransactionIndex":
-        """Of a file, or its first `count` entries. Refuses with KAFKA_STORAGE_ERROR what is none; raises
+        """From a file, or its first `count` entries. Refuses a damaged file with KAFKA_STORAGE_ERROR; raises
         `OSError`.
         """
         content = read_file(disk, path)
@@ -80,22 +80,22 @@ class TransactionIndex:
             content = content[: count * ENTRY.size]
         index = cls(decode_aborted(content))
         if count not in (None, len(index)):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has less than {count} entries.")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has fewer than {count} entries.")
         if not _ascends(index._last_offsets):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is not in the order of its markers.")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The markers in {path} are not in order.")
         return index
 
     def count_before(self, offset: int) -> int:
-        """How many markers stand before an offset."""
+        """The number of markers before an offset."""
         return bisect_left(self._last_offsets, offset)
 
     def is_within(self, base_offset: int, end_offset: int) -> bool:
-        """Whether all markers stand between two offsets, as those of a segment do."""
+        """Whether all markers are between two offsets, as in a segment."""
         last_offsets = self._last_offsets
         return not last_offsets or (base_offset <= last_offsets[0] and last_offsets[-1] < end_offset)
 
     def write(self, disk: Disk, path: str, transactions: Sequence[AbortedTransaction]) -> None:
-        """Put some more at the file's end; `take` them when they count. Raises `OSError`."""
+        """Append entries to the file; `take` adds them after the commit. Raises `OSError`."""
         self.is_torn = True
         content = encode_aborted(transactions)
         file = disk.open(path, create=True)
@@ -105,7 +105,7 @@ class TransactionIndex:
             file.close()
 
     def take(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """They have been written."""
+        """Add entries that were written."""
         for producer_id, first_offset, last_offset, last_stable_offset in transactions:
             self._producer_ids.append(producer_id)
             self._first_offsets.append(first_offset)
@@ -114,7 +114,7 @@ class TransactionIndex:
         self.is_torn = False
 
     def cut(self, disk: Disk, path: str) -> None:
-        """Let the file have what is known of here and no more. Raises `OSError`."""
+        """Cut the file to the known entries. Raises `OSError`."""
         if not len(self):
             disk.remove(path)
         elif disk.exists(path):
@@ -126,8 +126,8 @@ class TransactionIndex:
         self.is_torn = False
 
     def find(self, offset: int, end_offset: int) -> tuple[list[tuple[int, int]], bool]:
-        """(producer id, first offset) of those that reach into the offsets up to `end_offset`, and whether
-        there can be no more of them in later segments. As `TransactionIndex.collectAbortedTxns`.
+        """(producer id, first offset) of the transactions with offsets from `offset` to `end_offset`, and
+        whether later segments cannot have more of them. As `TransactionIndex.collectAbortedTxns`.
         """
         found: list[tuple[int, int]] = []
         for place in range(bisect_left(self._last_offsets, offset), len(self)):

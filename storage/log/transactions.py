@@ -1,8 +1,8 @@
-"""What a partition is told of transactions, and what it tells.
+"""Transactions in a partition: verification, markers, and the state of producers for DescribeProducers.
 
 A transaction begins in a partition with its producer's first batch and ends with a marker, a control batch
-that its coordinator sends; meanwhile nothing from its first offset on is stable. What is refused is decided
-in `producer_state.py`; which transactions were aborted stands in `transaction_index.py`.
+from its coordinator; meanwhile no record from its first offset on is stable. Refusals are in
+`producer_state.py`, aborted transactions in `transaction_index.py`.
 """
 
 from collections.abc import Callable
@@ -22,15 +22,16 @@ from odradek.wire.records import (
 )
 
 MARKER_BYTES_MAX = 1 << 20
-"""A control batch has some 80 bytes; one that is longer than this is damaged."""
+"""A control batch has about 80 bytes; a longer one is damaged."""
 
 
 class Verification:
-    """That a producer's transaction is being asked about, for its first batch here.
+    """A pending verification of a producer's transaction, for its first batch in this partition.
 
-    It holds until that batch has been appended, or a marker: a transaction that its coordinator has ended
-    meanwhile must not be begun anew (`VerificationGuard` of Kafka). Of the batches that wait for it the one
-    with the lowest sequence has to come first; `version` is the transaction version of the first that did.
+    It is valid until this batch or a marker is appended: a transaction that its coordinator has ended
+    meanwhile must not begin again (`VerificationGuard` of Kafka). Of the batches that wait for it, the one
+    with the lowest sequence has to be appended first; `version` is the transaction version of the first
+    waiting batch.
     """
 
     __slots__ = ("lowest_sequence", "producer_epoch", "seen_ms", "version")
@@ -40,10 +41,10 @@ class Verification:
         self.lowest_sequence = lowest_sequence
         self.version = version
         self.seen_ms: int | None = None
-        """When the expiry of producers has come by first."""
+        """The time of the first expiry of producers since its creation."""
 
     def take_in(self, producer_epoch: int, base_sequence: int) -> None:
-        """Another batch waits for it, too."""
+        """Add another batch that waits for this verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = base_sequence
@@ -52,8 +53,8 @@ class Verification:
 
 
 class Verified(NamedTuple):
-    """What comes with a transactional batch whose partition the coordinator says to be in the transaction:
-    what `Partition.begin_verification` had given, and the transaction version of the request.
+    """The confirmation for a transactional batch: the coordinator has the partition in the transaction. It
+    has the result of `Partition.begin_verification`, and the transaction version of the request.
     """
 
     verification: Verification | None
@@ -61,7 +62,7 @@ class Verified(NamedTuple):
 
 
 class ProducerInfo(NamedTuple):
-    """What DescribeProducers tells of a producer; -1 is none. `last_timestamp` in milliseconds."""
+    """A producer for DescribeProducers; -1 is none. `last_timestamp` in milliseconds."""
 
     producer_id: int
     producer_epoch: int
@@ -73,8 +74,8 @@ class ProducerInfo(NamedTuple):
 
 @lru_cache(maxsize=16)
 def marker_batch(marker: EndMarker, now_ms: int) -> Batch:
-    """The control batch that ends a transaction, but for its place (offset and leader epoch), which its
-    checksum leaves out: so one serves all partitions of a transaction."""
+    """The control batch that ends a transaction, without offset and leader epoch. These are outside of the
+    checksum, so one batch serves all partitions of a transaction."""
     content = end_txn_marker(
         committed=marker.commit,
         producer_id=marker.producer_id,
@@ -86,8 +87,8 @@ def marker_batch(marker: EndMarker, now_ms: int) -> Batch:
 
 
 def read_marker(batch: memoryview, header: BatchHeader) -> EndMarker | None:
-    """What a whole control batch says. None where it is of another kind, damaged, or has been emptied by
-    compaction. The transaction version does not stand in it.
+    """The marker in a whole control batch. None if it is of another kind, damaged, or emptied by compaction.
+    The batch does not have the transaction version.
     """
     if not header.record_count:
         return None
@@ -102,7 +103,7 @@ def read_marker(batch: memoryview, header: BatchHeader) -> EndMarker | None:
 
 
 def stored_marker(batch: StoredBatch, read: Callable[[int, int], bytes]) -> EndMarker | None:
-    """The same of a control batch in a segment file, `read(position, size)` being the file's."""
+    """The marker in a control batch of a segment file; `read(position, size)` returns bytes of the file."""
     if batch.size_bytes > MARKER_BYTES_MAX:
         return None
     content = memoryview(read(batch.position, batch.size_bytes))

@@ -1,7 +1,8 @@
-"""Why a batch is refused: the checks that `append_ordinary` makes at once, one after the other.
+"""The checks of a client's batch, one after the other, with a reason for each refusal; `append_ordinary`
+makes the same checks at once.
 
 Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and
-`LogValidator.java`. What concerns the content of a batch is in `wire/batch_validation.py`.
+`LogValidator.java`. The checks of a batch's content are in `wire/batch_validation.py`.
 """
 
 from typing import NamedTuple
@@ -31,7 +32,7 @@ class Batch(NamedTuple):
 
 
 def rules_of(config: LogConfig) -> BatchRules:
-    """What a topic's settings ask of the records in a batch."""
+    """The rules of a topic's settings for the records in a batch."""
     return BatchRules(
         compacted=config.is_compacted,
         log_append_time=config.uses_log_append_time,
@@ -49,11 +50,11 @@ def check_client_batch(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     quickly: bool = False,
 ) -> Batch:
-    """The batch to append, or the refusal that it deserves: exactly one sound batch v2 is expected.
+    """The batch to append, or a refusal: exactly one sound v2 batch is expected.
 
-    The batch is another than the one given when its records say another latest timestamp than its header, or
-    when the topic has a codec of its own. MESSAGE_TOO_LARGE, too, when it unpacks to more than `limit_bytes`.
-    With `quickly` it is `TakesLong` where the records would take long to judge.
+    The result is a new batch if the records have another latest timestamp than the header, or if the topic
+    has a codec of its own. MESSAGE_TOO_LARGE also if it decompresses to more than `limit_bytes`. With
+    `quickly` it raises `TakesLong` if the records would take long.
     """
     size_bytes = leading_batch_bytes(records)
     if size_bytes == 0:
@@ -61,12 +62,12 @@ def check_client_batch(
     if records[MAGIC_POSITION] < 2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"Produce of this version carries batches of format 2; one for {partition} says "
+            f"Produce of this version has batches of format 2; one for {partition} has "
             f"{records[MAGIC_POSITION]}.",
         )
     if leading_batch_bytes(records[size_bytes:]):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
-    # What follows is the beginning of a batch at most: Kafka cuts it off, and so do we.
+    # An incomplete batch may follow: as in Kafka it is dropped.
     records = records[:size_bytes]
     batch = Batch(records, read_batch_header(records))
     return check_batch(batch, config, rules, now_ms, partition, limit_bytes, quickly)
@@ -89,15 +90,15 @@ def check_batch(
 
 
 def leading_batch_bytes(records: memoryview) -> int:
-    """The size of the batch or old message at the start, 0 when it is not all there.
+    """The size of the batch or old message at the start, 0 if it is incomplete.
 
-    Refuses with CORRUPT_MESSAGE what can be neither. As `ByteBufferLogInputStream.java`.
+    Refuses other content with CORRUPT_MESSAGE. As `ByteBufferLogInputStream.java`.
     """
     if len(records) < LOG_OVERHEAD_BYTES:
         return 0
     length = int.from_bytes(records[8:12], "big", signed=True)
     if length < LEGACY_MESSAGE_BYTES_MIN:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A record batch claims {length} bytes.")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A record batch has the length {length}.")
     if len(records) <= MAGIC_POSITION:
         return 0
     if records[MAGIC_POSITION] > 2:
@@ -109,7 +110,7 @@ def leading_batch_bytes(records: memoryview) -> int:
 
 
 def _check_content(batch: Batch, rules: BatchRules, now_ms: int, limit_bytes: int, quickly: bool) -> Batch:
-    """Refuse what the topic does not take; see `check_client_batch` for what comes back."""
+    """Refuse records that the topic does not accept; for the result see `check_client_batch`."""
     content, header = batch
     max_timestamp = validate_batch(content, header, rules, now_ms, limit_bytes=limit_bytes, quickly=quickly)
     if max_timestamp == header.max_timestamp:
@@ -122,8 +123,8 @@ def _check_content(batch: Batch, rules: BatchRules, now_ms: int, limit_bytes: in
 def in_stored_codec(
     batch: Batch, config: LogConfig, partition: str, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Batch:
-    """The sound batch in the codec of `compression.type`. Refuses with MESSAGE_TOO_LARGE what is too large in
-    that one.
+    """The sound batch in the codec of `compression.type`. Refuses with MESSAGE_TOO_LARGE a batch that is too
+    large in this codec.
     """
     codec = config.codec
     if codec is None or codec == batch.header.compression:

@@ -1,11 +1,11 @@
-"""Walking a log file that may be damaged: every sound batch, and what stands between them.
+"""Walking a log file that may be damaged: every sound batch, and the damaged bytes between them.
 
-`scan` of `batches.py` stops at the first batch that is not sound; this goes on behind it, says why it is not,
-and sees which fault of a header can be put right: base offset, length and magic are not covered by a batch's
-checksum, but length and magic have to lead to where the next batch begins, and offsets go up without overlap.
+`scan` of `batches.py` stops at the first unsound batch; `walk` continues after it, has the fault, and finds
+headers that can be repaired: base offset, length and magic are outside of a batch's checksum, but length and
+magic have to fit the begin of the next batch, and offsets ascend without overlap.
 
-Messages of the formats v0 and v1 (from before Kafka 0.11) count as sound when their checksum is right, one
-for each message or wrapper. A file is read once, through one buffer.
+A message or wrapper of format v0 or v1 (from before Kafka 0.11) is sound if its checksum is right. A file is
+read once, through one buffer.
 """
 
 import zlib
@@ -43,8 +43,8 @@ _crc32c = cast(Callable[[memoryview, int], int], checksums.crc32c)
 
 
 class Hole(NamedTuple):
-    """Bytes that are no sound batch. The offsets from `first_offset` to before `end_offset` may have been
-    there; -1 as the end when nobody knows.
+    """Bytes that are no sound batch. They may have had the offsets from `first_offset` to before
+    `end_offset`; -1 if the end is not known.
     """
 
     position: int
@@ -59,7 +59,7 @@ class Hole(NamedTuple):
 
 
 class HeaderRepair(NamedTuple):
-    """A batch whose records are sound and whose header is not: the batch as it should be."""
+    """A batch with sound records and a damaged header: the repaired batch."""
 
     batch: StoredBatch
     what: str
@@ -75,17 +75,17 @@ def batch_of(item: StoredBatch | HeaderRepair) -> StoredBatch:
 def walk(
     read: Callable[[int, int], bytes], size_bytes: int, base_offset: int, next_base_offset: int | None = None
 ) -> Iterator[Item]:
-    """Everything in a log file of `size_bytes` whose name says `base_offset`, in its order, without a gap.
+    """The content of a log file of `size_bytes` with `base_offset` in its name, in order and without gaps.
 
-    `next_base_offset` is that of the segment behind it, or where the log is known to end. `read(position,
-    size)` gives bytes of the file.
+    `next_base_offset` is the base offset of the next segment, or the known end of the log. `read(position,
+    size)` returns bytes of the file.
     """
     window = _Window(read, size_bytes)
     return _in_order(_items(window, base_offset), base_offset, next_base_offset)
 
 
 class _Window:
-    """The bytes of a file through one buffer."""
+    """Reads a file through one buffer."""
 
     __slots__ = ("_data", "_read", "_start", "size_bytes")
 
@@ -96,7 +96,7 @@ class _Window:
         self._start = 0
 
     def at(self, position: int, size_bytes: int) -> memoryview:
-        """`size_bytes` bytes, at most a window; fewer at the end of the file."""
+        """Up to `size_bytes` bytes, at most a window; fewer at the end of the file."""
         inside = position - self._start
         if inside < 0 or inside + size_bytes > len(self._data):
             self._data = self._read(position, min(WINDOW_BYTES, self.size_bytes - position))
@@ -147,7 +147,7 @@ def _items(window: _Window, base_offset: int) -> Iterator[Item]:
 
 
 def _judge(window: _Window, position: int) -> StoredBatch | str:
-    """The batch there, or why there is none."""
+    """The batch at `position`, or the fault."""
     left = window.size_bytes - position
     head = window.at(position, HEADER_BYTES)
     if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < MAGIC_V2:
@@ -194,9 +194,9 @@ def _judge_legacy(window: _Window, position: int, head: memoryview) -> StoredBat
 
 
 def _next_sound(window: _Window, position: int, base_offset: int) -> int:
-    """Where the first sound batch behind a damaged one begins, or the end of the file.
+    """The position of the first sound batch after a damaged one, or the end of the file.
 
-    First where the damaged one says that it ends: records may hold what looks like a batch.
+    First at the end by the damaged header: records may contain bytes that look like a batch.
     """
     head = window.at(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES:
@@ -217,7 +217,7 @@ def _next_sound(window: _Window, position: int, base_offset: int) -> int:
 
 
 def _search(window: _Window, chunk: bytes, start: int, base_offset: int) -> int | None:
-    """The first place in a piece of the file where a sound batch begins."""
+    """The position of the first sound batch in a part of the file."""
     inside = 0
     while (magic := chunk.find(_MAGIC_BYTE, inside + MAGIC_POSITION)) >= 0:
         inside = magic - MAGIC_POSITION
@@ -234,7 +234,7 @@ def _search(window: _Window, chunk: bytes, start: int, base_offset: int) -> int 
 
 
 def _is_plausible(batch: StoredBatch, base_offset: int, size_bytes: int) -> bool:
-    """What can be said before the checksum, which costs more."""
+    """The checks before the checksum, which costs more."""
     return (
         batch.size_bytes >= HEADER_BYTES
         and batch.end_position <= size_bytes
@@ -246,7 +246,7 @@ def _is_plausible(batch: StoredBatch, base_offset: int, size_bytes: int) -> bool
 
 
 def _repaired(window: _Window, position: int, following: int) -> HeaderRepair | None:
-    """The batch between two places, when only its length or its magic is wrong."""
+    """The batch between two positions, if only its length or its magic is wrong."""
     if following - position < HEADER_BYTES:
         return None
     batch = StoredBatch(position, *HEADER.unpack(window.at(position, HEADER_BYTES)))
@@ -265,9 +265,9 @@ def _repaired(window: _Window, position: int, following: int) -> HeaderRepair | 
 
 
 def _in_order(items: Iterable[Item], base_offset: int, next_base_offset: int | None) -> Iterator[Item]:
-    """The same items, where a batch out of order has become a `HeaderRepair` or a `Hole`.
+    """The same items, with each batch out of order as a `HeaderRepair` or a `Hole`.
 
-    Of two batches that contradict each other, the one is wrong that leaves no room for the other.
+    Of two contradicting batches the one that leaves no offsets for the other is wrong.
     """
     limit = base_offset + _OFFSETS_IN_SEGMENT
     previous_end = base_offset

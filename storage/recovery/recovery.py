@@ -1,14 +1,14 @@
-"""Opening a partition's directory: what is there, what is sound, and what has to be made anew.
+"""Opening a partition's directory: finds its segments, checks them, and rebuilds damaged files.
 
-After a clean stop the last segment's end is enough. After any other the log is read from the segment that
-holds the recovery point (up to which it is flushed), or from the scan checkpoint of that segment
-(`scan_checkpoint.py`), and cut at the first batch that is not sound; segments after a cut go, indexes are
-rebuilt. Indexes, snapshots and checkpoints are caches: whatever of them is missing or damaged is made anew.
-So are transaction indexes, from the markers and the snapshot before them; that one is missing shows only
-where the log is read for another reason.
+After a clean stop only the last segment's end is read. After any other stop the log is read from the segment
+that holds the recovery point (up to which it is flushed), or from the scan checkpoint of that segment
+(`scan_checkpoint.py`), and cut at the first unsound batch; segments after a cut are removed, indexes are
+rebuilt. Indexes, snapshots and checkpoints are caches: missing or damaged ones are rebuilt. So are
+transaction indexes, from the markers and the snapshot before them; a missing one is noticed only if the log
+is read for another reason.
 
-What was flushed is not cut when the medium has damaged it since: it stays for those who read it, who are
-told (`InheritedBatches`), and the log goes on at the offset at which it had ended.
+Flushed batches that the medium has damaged since are not cut: their readers get an error
+(`InheritedBatches`), and the log continues at its old end offset.
 """
 
 from dataclasses import dataclass
@@ -49,17 +49,15 @@ _COPIED_BYTES = 1_048_576
 
 @dataclass(slots=True)
 class Recovered:
-    """An opened log and what it cost: bytes that were not sound and are gone, batches that were read for
-    it.
-    """
+    """An opened log, the number of unsound bytes that were cut, and the number of batches read."""
 
     log: Log
     log_start_offset: int
     cut_bytes: int = 0
     damage: str | None = None
-    """A sentence about what was found damaged and has not been cut."""
+    """A sentence about damage that was not cut."""
     scan_checkpoint: ScanCheckpoint | None = None
-    """The one that was given, unless it does not hold any more."""
+    """The given scan checkpoint; None if it is not valid any more."""
 
 
 def open_log(
@@ -79,10 +77,10 @@ def open_log(
     end_checkpoint: EndCheckpoint | None = None,
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `scan_checkpoint` and
-    `end_checkpoint` are the checkpoints', or 0 and None. Where it is not known any more what was
-    flushed, `gaps_until` says up to where offsets may be missing because of compaction. `may_skip`: the log
-    has been a follower's, so within a segment offsets may be missing anywhere, as they are at the leader.
-    `is_rescan`: what can be read of files may not be on the disk, and the log files have been written again.
+    `end_checkpoint` are from the checkpoints, or 0 and None. For an unknown recovery point, `gaps_until` is
+    the offset up to which compaction may have removed offsets. `may_skip`: the log was a follower's, so
+    within a segment any offsets may be missing, as at the leader. `is_rescan`: bytes that can be read of
+    other files may not be on the disk; the log files have been written again.
     """
     names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
     opening = _Opening(
@@ -101,7 +99,7 @@ def open_log(
     sync_has_failed = SYNC_FAILED in names
     try:
         if not clean:
-            opening.recover_from_point(believes_checkpoint=not (sync_has_failed or is_rescan))
+            opening.recover_from_point(uses_checkpoint=not (sync_has_failed or is_rescan))
             if sync_has_failed:
                 _write_again(opening.segments, recovery_point)
         opening.find_end(now_ms)
@@ -109,7 +107,7 @@ def open_log(
         opening.settle_epochs()
         producers = opening.load_producers(writes_again=sync_has_failed or is_rescan)
     except SyncFailed:
-        # The next attempt finds a log that needs no repair and would take it for safe.
+        # The next attempt would find a log without damage and take it for synced.
         note_failed_sync(pool.disk, directory)
         raise
     producers.expire(now_ms, producer_expiration_ms)
@@ -117,7 +115,7 @@ def open_log(
 
 
 class _Opening:
-    """What is known so far of a log that is being opened; `open_log` has the order of the steps."""
+    """The state of a log that is being opened; `open_log` has the order of the steps."""
 
     def __init__(
         self,
@@ -134,7 +132,7 @@ class _Opening:
     ) -> None:
         self.pool, self.directory, self.config = pool, directory, config
         self.clean = clean
-        """Whether the stop was, and what it left is as it said."""
+        """Whether the stop was clean and the files agree with its checkpoints."""
         self.recovery_point, self.gaps_until, self.scan_checkpoint = (
             recovery_point,
             gaps_until,
@@ -150,9 +148,9 @@ class _Opening:
         self.restored: RestoredSegment | None = None
         self.kept_checkpoint: ScanCheckpoint | None = None
         self.unsure_from = LONG_MAX
-        """From there on transaction indexes are not believed."""
+        """Transaction indexes from this offset on are rebuilt."""
         self.known_end: int | None = None
-        """Where the log ends by what somebody else than its last batches says."""
+        """The end of the log by its checkpoints or snapshot, not by its last batches."""
         self.cut_bytes = 0
         self.damage: str | None = None
 
@@ -166,17 +164,15 @@ class _Opening:
             self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
             self.recovery_point = min(self.recovery_point, start)
 
-    def recover_from_point(self, *, believes_checkpoint: bool) -> None:
-        """What comes after the recovery point, or after the scan checkpoint where one holds, is read and
-        judged.
-        """
+    def recover_from_point(self, *, uses_checkpoint: bool) -> None:
+        """Read and check the batches after the recovery point, or after a valid scan checkpoint."""
         first = _segment_to_recover(self.segments, self.recovery_point)
         self.unsure_from = first.base_offset
         scan_checkpoint = self.scan_checkpoint
-        # The point is the log's end then, or one before it (`Durability.recovery_checkpoint`).
+        # The recovery point is then the log's end, or an offset before it (`Durability.recovery_checkpoint`).
         if (
             scan_checkpoint is not None
-            and believes_checkpoint
+            and uses_checkpoint
             and scan_checkpoint.offset <= self.recovery_point + 1
         ):
             self.restored = restore_segment(first, scan_checkpoint)
@@ -205,13 +201,13 @@ class _Opening:
         if self.known_end is not None and _is_end_damaged(
             last, end_offset, self.known_end, certain=is_certain
         ):
-            # Whoever reads the last batches is told. What is appended from now on is out of their reach.
+            # Readers of the last batches get an error. Later appends are not affected.
             end_offset = self.known_end
             path = last.paths.path(LOG)
-            self.damage = f"The last batches of {path} are damaged; the log goes on at {end_offset}."
+            self.damage = f"The last batches of {path} are damaged; the log continues at offset {end_offset}."
             self.segments.append(Segment.create(self.pool, self.directory, end_offset, now_ms))
         if end_offset is None:
-            # Its index, or the stop that claimed to be clean, was not what it seemed.
+            # The index was damaged, or the stop was not clean.
             self.unsure_from = min(self.unsure_from, last.base_offset)
             self._recover(last.base_offset, None, takes_place=self.scan_checkpoint is not None)
             self._give_up_claims()
@@ -222,7 +218,8 @@ class _Opening:
     def find_start(self, now_ms: int) -> None:
         start = self.log_start_offset
         if self.end_offset < start:
-            # The checkpoint is ahead of what survived: all before it is deleted anyway, so begin there.
+            # The checkpoint of log starts is after the log's end: all earlier records are deleted, so the log
+            # begins there.
             _remove(self.segments)
             self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
             self.end_offset = start
@@ -239,15 +236,17 @@ class _Opening:
         if self.known_epochs is None and (self.clean or self.recovery_point > self.segments[0].base_offset):
             self.epochs = _epochs_of(self.segments)
             if self.pool.disk.exists(path):
-                self.damage = self.damage or f"{path} is damaged and is made anew."
+                self.damage = self.damage or f"{path} is damaged and is rebuilt."
         elif not self.clean and starts and starts[0] > self.log_start_offset:
-            # Deleted records are back: of the checkpoints only that of the epochs was written.
+            # Deleted records are back: the checkpoint of epochs was written, but not the checkpoint of log
+            # starts.
             self.epochs = _epochs_of(self.segments)
         self.epochs.truncate_end(self.end_offset)
         self.epochs.truncate_start(self.log_start_offset)
 
     def load_producers(self, *, writes_again: bool) -> ProducerState:
-        """From snapshots and batches; decides, too, whether the scan checkpoint still holds."""
+        """Load the producers from snapshots and batches; also checks whether the scan checkpoint is still
+        valid."""
         self.unsure_from = min(self.unsure_from, _look_at_aborted(self.segments, self.end_offset))
         scan_checkpoint = self.scan_checkpoint
         if self.restored is not None and self.unsure_from < self.restored.checkpoint.base_offset:
@@ -267,7 +266,7 @@ class _Opening:
             writes_again=writes_again,
         )
         if self.kept_checkpoint is not scan_checkpoint:
-            # The snapshot of one that does not hold any more must not come back with a loss of power.
+            # The snapshot of an invalid scan checkpoint must not come back after a loss of power.
             self.pool.disk.sync_directory(self.directory)
         return producers
 
@@ -286,7 +285,7 @@ class _Opening:
 
 
 def _segments_of(pool: FilePool, directory: str, names: list[str], now_ms: int) -> list[Segment]:
-    """Those of which there is a log file, as they lie there."""
+    """The segments with a log file in the directory."""
     bases = sorted(offset for name in names if (offset := base_offset_of(name, LOG)) is not None)
     return [
         Segment(pool, directory, base, pool.disk.size(f"{directory}/{base:020d}{LOG}"), now_ms)
@@ -295,8 +294,8 @@ def _segments_of(pool: FilePool, directory: str, names: list[str], now_ms: int) 
 
 
 def _look_at_aborted(segments: list[Segment], end_offset: int) -> int:
-    """Tells each segment whether it has a transaction index; returns the base offset of the first segment
-    whose index is not sound, LONG_MAX if all are.
+    """Notes for each segment whether it has a transaction index; returns the base offset of the first segment
+    with an unsound one, LONG_MAX if all are sound.
     """
     unsure_from = LONG_MAX
     present = set(segments[0].paths.disk.list(segments[0].paths.directory))
@@ -317,16 +316,16 @@ def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) ->
 
 
 class AfterCrash(Enum):
-    """What a look at a partition's directory shows."""
+    """The state of a partition's directory after a crash."""
 
     EMPTY = "nothing to recover"
-    """One log file without a byte in it, and nothing that a deletion or a compaction has left."""
+    """One empty log file, and no files of a deletion or compaction."""
     AS_FLUSHED = "what a flush has had, and no more"
     UNKNOWN = "to be recovered"
 
 
 def look_after_crash(disk: Disk, directory: str, end_checkpoint: EndCheckpoint | None) -> AfterCrash:
-    """One listing and one look at a file. `end_checkpoint` says where the log ended. Raises `OSError`."""
+    """One listing and one file size. `end_checkpoint` has the last known end of the log. Raises `OSError`."""
     names = disk.list(directory)
     if end_checkpoint is not None:
         return (
@@ -342,15 +341,15 @@ def look_after_crash(disk: Disk, directory: str, end_checkpoint: EndCheckpoint |
 
 
 def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Finish or take back what a crash interrupted: deletions, compactions. Returns the names that are left.
+    """Finish or undo deletions and compactions that a crash interrupted. Returns the remaining file names.
 
-    As in `LogLoader.java`: `.cleaned` files are an unfinished compaction and go; `.swap` files are a
-    finished one that replaces the segments it covers; `.deleted` files and indexes without a log go.
+    As in `LogLoader.java`: `.cleaned` files of an unfinished compaction are removed; `.swap` files of a
+    finished one replace the segments that they cover; `.deleted` files and indexes without a log are removed.
     """
     swaps = sorted(offset for name in names if (offset := base_offset_of(name, LOG + SWAP)) is not None)
     leftovers = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
     present = set(names)
-    # Indexes without a log: a deletion that came no further.
+    # Indexes without a log: left from an interrupted deletion.
     leftovers += [
         name for name in names if name.endswith(_INDEX_KINDS) and name.rpartition(".")[0] + LOG not in present
     ]
@@ -368,7 +367,7 @@ def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str
 
 
 def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Let a cleaned segment take the place of all whose records it holds."""
+    """Replace all segments whose records a cleaned segment holds."""
     swap = f"{directory}/{base_offset:020d}{LOG}{SWAP}"
     file = disk.open(swap)
     try:
@@ -392,10 +391,10 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 def _drop_left_behind(segments: list[Segment], known_end: int | None) -> None:
-    """Remove empty segments that rolls which failed have left at the end.
+    """Remove empty segments at the end, left from failed rolls.
 
-    One that has just been rolled begins where the log ends: there no record stands before it that has its
-    offset or a later one, and the snapshot of the stop says so, too.
+    The empty segment of a successful roll stays: it begins at the log's end, so no earlier segment has its
+    offset, and the snapshot of the stop has this offset, too.
     """
     while len(segments) > 1 and segments[-1].size_bytes == 0 and known_end != segments[-1].base_offset:
         end_offset = _read_end(segments[-2])
@@ -405,8 +404,8 @@ def _drop_left_behind(segments: list[Segment], known_end: int | None) -> None:
 
 
 def _end_of_stop(names: list[str], recovery_point: int) -> int:
-    """A clean stop writes a snapshot where the log ends; the recovery point is there, too, and alone says so
-    of a log that is read sooner than a snapshot. 0 when nothing is known.
+    """The log's end by a clean stop: the offset of its snapshot, or the recovery point for a small log
+    without a snapshot. 0 if it is not known.
     """
     return max(
         (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None),
@@ -415,10 +414,10 @@ def _end_of_stop(names: list[str], recovery_point: int) -> int:
 
 
 def _is_end_damaged(segment: Segment, end_offset: int | None, known_end: int, *, certain: bool) -> bool:
-    """Whether the last batches say something else than those who should know.
+    """Whether the end of the last batches differs from the known end of the log.
 
-    That is the look that has just been taken, or after a clean stop the log's end, if there is one of a file
-    of this size, or else `_end_of_stop`, which may be out of date.
+    The known end is from the check just made, or after a clean stop the end checkpoint for this file size, or
+    else `_end_of_stop`, which may be out of date.
     """
     if end_offset == known_end or known_end <= segment.base_offset:
         return False
@@ -426,8 +425,8 @@ def _is_end_damaged(segment: Segment, end_offset: int | None, known_end: int, *,
 
 
 def _counted_end(segment: Segment) -> int:
-    """Where a segment ends by the number of offsets in the batches after its last index entry."""
-    # Asked first, since it may repair the index.
+    """The end of a segment, by the offset counts of the batches after its last index entry."""
+    # Called first, since it may repair the index.
     segment.indexes.offset_before(segment.indexes.offset_index.last_position_until(segment.size_bytes))
     index = segment.indexes.offset_index
     position = index.last_position_until(segment.size_bytes)
@@ -441,7 +440,7 @@ def _counted_end(segment: Segment) -> int:
 
 
 def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
-    """From the batches, where the checkpoint is lost."""
+    """Rebuild the leader epochs from the batches, for a lost checkpoint."""
     epochs = LeaderEpochs()
     for segment in segments:
         for batch in segment.batches():
@@ -450,7 +449,7 @@ def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
 
 
 def _segment_to_recover(segments: list[Segment], recovery_point: int) -> Segment:
-    """The first one that a start after a crash reads."""
+    """The first segment that a start after a crash reads."""
     return segments[max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)]
 
 
@@ -465,19 +464,18 @@ def _recover(
     may_skip: bool = False,
     takes_place: bool = False,
 ) -> tuple[int, int | None]:
-    """Check everything after the recovery point, or after the scan checkpoint that fits; cut at the first
-    unsound batch and drop what follows. `takes_place`: a later start may believe in the index files that are
-    there, so others take their places at once and for good.
+    """Check all batches after the recovery point, or after a scan checkpoint that fits; cut the log at the
+    first unsound batch. `takes_place`: a later start may use the existing index files, so rebuilt ones
+    replace them at once and durably.
 
-    Returns how many bytes that costs, and where the log ends when its last batches are damaged and do not say
-    that.
+    Returns the number of bytes cut, and the log's end if damaged last batches do not have it.
     """
     first = segments.index(_segment_to_recover(segments, recovery_point))
     expected = segments[first].base_offset
     known_end: int | None = None
     for place in range(first, len(segments)):
         segment = segments[place]
-        # A gap before a segment: the end of the one before never reached the disk. (Compaction makes gaps
+        # A gap before a segment: the end of the previous one did not reach the disk. (Compaction makes gaps
         # too, but only before the recovery point.)
         if segment.base_offset != expected and not expected < segment.base_offset <= gaps_until:
             return _cut_from(segments, place, 0), None
@@ -498,7 +496,7 @@ def _recover(
 
 
 def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
-    """End the log in the segment at `place`; returns how many bytes that costs."""
+    """End the log in the segment at `place`; returns the number of bytes cut."""
     cut_bytes = sum(segment.size_bytes for segment in segments[place:]) - valid_bytes
     _cut(segments[place], valid_bytes)
     keep = place + 1 if valid_bytes or place == 0 else place
@@ -519,11 +517,10 @@ def _check_segment(
     takes_place: bool,
 ) -> tuple[int, int, bool]:
     """Read a segment with checksums, from its scan checkpoint on if that fits, and rebuild its indexes. With
-    `may_skip` the offset of a batch may be any later one: no loss of power takes bytes from between two
-    batches.
+    `may_skip` a batch may have any later offset: a loss of power does not remove bytes between two batches.
 
-    Returns where the part ends that stays, the offset there, and whether that had to be taken from the
-    recovery point or the scan checkpoint, since the last batch is damaged.
+    Returns the end position and the end offset of the sound part, and whether the offset is from the recovery
+    point or the scan checkpoint because the last batch is damaged.
     """
     size_bytes = segment.size_bytes
     if restored is None:
@@ -531,8 +528,7 @@ def _check_segment(
         position, expected, counted, is_known_end = 0, segment.base_offset, -1, False
     else:
         checkpoint = restored.checkpoint
-        # With nothing behind it nobody reads the last batch here: the scan checkpoint has to say where the
-        # log ends.
+        # Without later batches the last batch is not read here: the scan checkpoint has the log's end.
         position, expected, counted = checkpoint.position, checkpoint.offset, -1
         is_known_end = checkpoint.position == size_bytes
     while True:
@@ -544,8 +540,8 @@ def _check_segment(
             segment.indexes.add(batch, config.index_interval_bytes)
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
-            # The point is the end, or one before it (`Durability.recovery_checkpoint`).
-            # Where offsets may be missing, a later base offset is no damage.
+            # The recovery point is the end, or an offset before it (`Durability.recovery_checkpoint`). If
+            # offsets may be missing, a later base offset is no damage.
             is_known_end = not may_skip and counted != batch.last_offset + 1
             is_known_end = is_known_end and counted - 1 <= recovery_point <= counted
             expected = batch.last_offset + 1
@@ -554,7 +550,7 @@ def _check_segment(
             break
         following = next(scan(segment.file.read, position, size_bytes, verify=True), None)
         if following is not None and following.base_offset == counted < expected and not may_skip:
-            # It is the batch before this one whose base offset has grown.
+            # The base offset of the batch before this one is too high.
             expected = counted
             continue
         passed = _pass_damaged(segment, position, expected, recovery_point)
@@ -571,7 +567,8 @@ def _check_segment(
 def _replace_indexes(
     segment: Segment, restored: RestoredSegment | None, *, is_flushed: bool, takes_place: bool
 ) -> None:
-    """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
+    """Write the indexes of a segment that was just read; durably if the segment is before the recovery
+    point."""
     has_checkpoint = restored is not None
     disk = segment.paths.disk
     was_replaced = False
@@ -579,26 +576,26 @@ def _replace_indexes(
     for index, kind in ((segment.indexes.offset_index, INDEX), (segment.indexes.time_index, TIME_INDEX)):
         path = segment.paths.path(kind)
         if restored is not None and restored.had_nothing_else and index.saved_count == len(index):
-            # The scan checkpoint says that what is there is sound.
+            # By the scan checkpoint the existing files are sound.
             continue
         if not has_checkpoint and not takes_place:
             if is_flushed and _says(disk, path, index.encode()):
                 index.saved_count = len(index)
                 continue
             if is_flushed and is_short and not disk.exists(path):
-                # Nor did the stop write it, or will the next one.
+                # A stop does not write this file either.
                 continue
             disk.remove(path)
-        index.is_made_anew = takes_place
+        index.is_rebuilt = takes_place
         has_entries = len(segment.indexes.offset_index) > 0
         if has_entries or has_checkpoint or takes_place or (is_flushed and segment.size_bytes):
-            # Of the others a start reads the few batches again sooner than two files. But once the segment is
-            # sealed, nobody looks at it who believes in the recovery point.
+            # For an unsealed segment a start reads the few batches faster than two files. But a sealed
+            # segment before the recovery point is not read again.
             try:
                 index.save(disk, path, sync=is_flushed)
                 was_replaced = True
             except OSError:
-                # No room: written with the next flush.
+                # The disk is full: the next flush writes the indexes.
                 pass
     if is_flushed and was_replaced:
         disk.sync_directory(segment.paths.directory)
@@ -614,8 +611,8 @@ def _says(disk: Disk, path: str, content: bytes) -> bool:
 def _pass_damaged(
     segment: Segment, position: int, expected: int, recovery_point: int
 ) -> tuple[int, int] | None:
-    """Where it goes on behind a batch that was flushed and is damaged now: position and
-    offset. None when there is no such batch, or what follows it cannot be found.
+    """The position and offset after a flushed batch that is damaged now. None if there is no such batch, or
+    the next one cannot be found.
     """
     size_bytes = segment.size_bytes
     damaged = next(scan(segment.file.read, position, size_bytes, window_bytes=HEADER_BYTES), None)
@@ -631,10 +628,10 @@ def _pass_damaged(
 
 
 def _write_again(segments: list[Segment], recovery_point: int) -> None:
-    """Write what may not be flushed once more, and sync it.
+    """Write unflushed bytes again, and sync them.
 
-    After a sync that failed the kernel takes the pages for written. As long as the machine runs they can be
-    read, whatever the disk has, and a later sync would say that all is well.
+    After a failed sync the kernel marks the pages as written. While the machine runs they can be read, even
+    if the disk does not have them, and a later sync would succeed without writing.
     """
     disk, directory = segments[0].paths.disk, segments[0].paths.directory
     for segment in segments[segments.index(_segment_to_recover(segments, recovery_point)) :]:
@@ -658,7 +655,8 @@ def _cut(segment: Segment, size_bytes: int) -> None:
 
 
 def _remove(segments: list[Segment]) -> None:
-    """For good: the log goes on in their place, and they must not come back with a loss of power."""
+    """Remove segments durably: the log continues at their offsets, and they must not come back after a loss
+    of power."""
     for segment in segments:
         segment.file.close()
         for kind in (*_KINDS, SNAPSHOT):
@@ -668,9 +666,9 @@ def _remove(segments: list[Segment]) -> None:
 
 
 def _read_end(segment: Segment) -> int | None:
-    """The log's end, None when the last segment does not end with a whole batch.
+    """The log's end; None if the last segment does not end with a whole batch.
 
-    What the indexes do not know of the segment is looked up on the way.
+    Batches after the last index entry are indexed on the way.
     """
     if segment.size_bytes == 0:
         segment.indexes.reset()
@@ -696,9 +694,9 @@ def _load_producers(
     *,
     writes_again: bool,
 ) -> ProducerState:
-    """What a scan checkpoint that fits says, else the newest sound snapshot that is not behind `unsure_from`,
-    and every batch after it. Transaction indexes from `unsure_from` on, and others that are missing where
-    batches are read, are made anew; with `writes_again` also those that say the right thing.
+    """Load the producers from the snapshot of a scan checkpoint that fits, else from the newest sound
+    snapshot not after `unsure_from`, and from every batch after it. Transaction indexes from `unsure_from`
+    on, and missing ones of the batches read, are rebuilt; with `writes_again` also correct ones are written.
     """
     disk, directory = segments[0].paths.disk, segments[0].paths.directory
     state = ProducerState()
@@ -724,8 +722,8 @@ def _load_producers(
         elif scan_checkpoint is not None and offset == scan_checkpoint.offset <= end_offset:
             continue
         elif not found or offset not in bases:
-            # Damaged, of a log that went on further, or left by an earlier clean stop in the
-            # middle of a segment.
+            # The snapshot is damaged, of a longer log, or left from an earlier clean stop in the middle of a
+            # segment.
             disk.remove(path)
     if replay_from < end_offset or segments[-1].base_offset >= unsure_from:
         place = max(segment_holding([segment.base_offset for segment in segments], replay_from), 0)
@@ -749,7 +747,7 @@ def _load_producers(
 
 
 def _has_sound_aborted(segment: Segment, end_offset: int) -> bool:
-    """Whether its transaction index can be what was written. Kafka looks at each start, too."""
+    """Whether a segment's transaction index is sound. Kafka checks it at each start, too."""
     try:
         index = TransactionIndex.load(segment.paths.disk, segment.paths.path(TRANSACTION_INDEX))
     except KafkaError:
@@ -758,7 +756,7 @@ def _has_sound_aborted(segment: Segment, end_offset: int) -> bool:
 
 
 def _replace_aborted(segment: Segment, aborted: list[AbortedTransaction], *, writes_again: bool) -> None:
-    """Let the transaction index of a segment say what its batches do."""
+    """Replace the transaction index of a segment."""
     disk, path = segment.paths.disk, segment.paths.path(TRANSACTION_INDEX)
     if aborted:
         content = encode_aborted(aborted)
@@ -766,6 +764,6 @@ def _replace_aborted(segment: Segment, aborted: list[AbortedTransaction], *, wri
             replace_file(disk, path, content)
     elif segment.transactions.has_aborted():
         disk.remove(path)
-        # It must not come back beside other records.
+        # The old file must not come back beside other records.
         disk.sync_directory(segment.paths.directory)
     segment.transactions.is_there = bool(aborted)

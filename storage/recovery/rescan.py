@@ -1,27 +1,25 @@
-"""Bringing a partition back after the disk has let it down: what is there is read, written again and flushed.
+"""Bringing a partition back after a disk error: its files are read, written again and flushed.
 
-After a failed flush nobody knows what the disk has. The kernel counts the pages whose writing failed as
-clean: to ask for another flush would be answered with success, and to read them back shows what is in
-memory. So nothing that is not flushed is believed to be on the disk, however well it reads:
+After a failed flush it is not known which bytes the disk has. The kernel counts the pages whose writing
+failed as clean: another flush would succeed without writing, and a read returns the pages in memory. So
+unflushed bytes are treated as not on the disk, even if they can be read:
 
-1. What the flush journal holds of the partition is put back where it belongs.
-2. Every segment that reaches behind the recovery point is copied to a new file: as far as its batches are
-   whole, in order and right by their checksums. That reads from memory what is still there and from the disk
-   what is not, and a batch that has come to harm shows in its checksum.
-3. The copies are flushed, renamed over the segments, and the directory is flushed. They are written to other
-   blocks than those that failed. Only when all of that has succeeded does the partition come back.
+1. The entries of the partition in the flush journal are written to its files.
+2. Every segment that ends after the recovery point is copied to a new file, as far as its batches are whole,
+   in order and have right checksums. The copy reads pages from memory or from the disk; a checksum shows a
+   damaged batch.
+3. The copies are flushed, renamed over the segments, and the directory is flushed. They use other blocks than
+   those that failed. Only when all of this has succeeded does the partition come back.
 4. The log is then opened as after a crash.
 
-What is promised: after a rescan the disk has every record that the partition serves. What cannot be: that
-it serves all that it served before. Records of which memory had been given up and which the disk never got
-are gone, as after a loss of power; they and all that follow are cut off, and `Recovered.cut_bytes` says how
-much that was. Before the recovery point nothing is cut: what was flushed and the disk does not give back
-is an error of reading, and the partition stays offline.
+After a rescan the disk has every record that the partition serves. But the partition may have lost records:
+those that were neither in memory nor on the disk are cut with all later records, as after a loss of power;
+`Recovered.cut_bytes` has their size. Before the recovery point nothing is cut: if a flushed record cannot be
+read, that is an error, and the partition stays offline.
 
-What readers have in their hands stays valid: the old files live on under their mappings.
+Slices of readers stay valid: their mappings keep the old files.
 
-All that takes a worker seconds; meanwhile the topic may be deleted and made anew under the same name: see
-`DiskWhileHeld`.
+A rescan takes seconds in a worker; meanwhile the topic may be deleted and created again: see `DiskWhileHeld`.
 """
 
 import errno
@@ -41,37 +39,37 @@ from odradek.storage.log.segment_paths import LOG, file_name
 from odradek.storage.recovery.recovery import Recovered, open_log
 
 COPY = ".log.tmp"
-"""What a crash leaves under that name goes at the next start."""
+"""The next start removes files of this name that a crash left."""
 COPIED_BYTES = 1_048_576
 
 
 class DiskWhileHeld:
-    """A `Disk` for who works in a partition's directory while the thread that owns the store may delete the
-    partition: the next topic of that name has its directory at the same path.
+    """A `Disk` for a worker in a partition's directory, while the thread that owns the store may delete the
+    partition: a new topic of that name has its directory at the same path.
 
-    What it is asked of a path it asks under `gate`, and while `is_held`; from then on `OSError`. Whoever lets
-    go of the partition does it under the gate, and waits for one such question at the most. Files that are
-    open stay what they were, wherever their directory goes.
+    Each operation on a path runs under `gate`, and only while `is_held`; afterwards it raises `OSError`. The
+    partition is given up under the gate, so the owner waits for at most one such operation. Open files stay
+    valid when their directory is renamed.
     """
 
     def __init__(self, disk: Disk, gate: AbstractContextManager[Any], is_held: Callable[[], bool]) -> None:
         self._disk = disk
         self._gate = gate
         self._is_held = is_held
-        # They take long, and do no harm to whoever has the path by then.
+        # These operations take long, and do not change another topic at this path.
         self.sync_directory = disk.sync_directory
         self.sync_file_system = disk.sync_file_system
 
     def __getattr__(self, name: str) -> Any:
-        ask = getattr(self._disk, name)
+        method = getattr(self._disk, name)
 
-        def asked(path: str, *arguments: Any, **options: Any) -> Any:
+        def checked(path: str, *arguments: Any, **options: Any) -> Any:
             with self._gate:
                 if not self._is_held():
-                    raise OSError(errno.ESTALE, "its partition is not there any more", path)
-                return ask(path, *arguments, **options)
+                    raise OSError(errno.ESTALE, "its partition was deleted", path)
+                return method(path, *arguments, **options)
 
-        return asked
+        return checked
 
 
 def rescan(
@@ -86,13 +84,13 @@ def rescan(
     may_skip: bool = False,
     scan_checkpoint: ScanCheckpoint | None = None,
 ) -> Recovered:
-    """The log anew, from files that the disk has for sure. `OSError`: it has not, and nothing is lost by
-    trying again. `scan_checkpoint` is the one of the checkpoint, which does not hold any more then; for
+    """The log, opened again from files that are synced. `OSError`: the sync failed, and the rescan can be
+    tried again without a loss. `scan_checkpoint` is from the checkpoint file; it is not valid afterwards. For
     `may_skip` see `open_log`.
 
-    Nobody else may write to the partition meanwhile, nor may a block with something of it be on its way to
-    the flush journal; runs in any thread, and for seconds where segments are large. The new log opens its
-    files in `pool`: see `take_over`.
+    Meanwhile no other operation may write to the partition, and no block of the flush journal with its tail
+    may be in progress. Runs in any thread, with large segments for seconds. The new log opens its files in
+    `pool`: see `take_over`.
     """
     disk, directory = pool.disk, log.files.directory
     recovery_point = log.durability.recovery_checkpoint
@@ -106,7 +104,7 @@ def rescan(
         if file_name(segment.base_offset, LOG) not in names:
             cut_bytes += segment.size_bytes
         elif cut_bytes:
-            # Not cut but removed: somebody may have it mapped.
+            # Removed, not truncated: a reader may have the file mapped.
             disk.remove(segment.paths.path(LOG))
             cut_bytes += segment.size_bytes
         else:
@@ -130,7 +128,8 @@ def rescan(
 
 
 def _put_back(disk: Disk, directory: str, topic_id: bytes, recovery_point: int) -> None:
-    """What the flush journal has is on the disk: where memory says otherwise now, it was right."""
+    """Write the journal's entries to the files: the entries are on the disk, and bytes in memory that differ
+    are wrong."""
     home, _, name = directory.rpartition("/")
     for entry in read_entries(disk, home):
         path = f"{directory}/{file_name(entry.base_offset, LOG)}"
@@ -150,16 +149,14 @@ def _put_back(disk: Disk, directory: str, topic_id: bytes, recovery_point: int) 
 
 
 def take_over(log: Log, pool: FilePool) -> None:
-    """Let the segments of a log open their files in `pool` from now on."""
+    """Move the segments of a log to another pool of open files."""
     for segment in log.segments:
         segment.use_pool(pool)
     log.files.pool = pool
 
 
 def _copy_over(disk: Disk, segment: Segment, recovery_point: int, *, may_skip: bool) -> int:
-    """Put a flushed copy of what is sound in the place of a segment's file; returns how many bytes were
-    not.
-    """
+    """Replace a segment's file by a flushed copy of its sound part; returns the number of unsound bytes."""
     path = segment.paths.path(LOG)
     copy_path = f"{path.removesuffix(LOG)}{COPY}"
     source = disk.open(path)
@@ -187,10 +184,10 @@ def _copy_over(disk: Disk, segment: Segment, recovery_point: int, *, may_skip: b
 
 
 def _sound_bytes(file: File, segment: Segment, recovery_point: int, *, may_skip: bool) -> int:
-    """How far a segment is what it should be. What was flushed is, or cannot be read."""
+    """The size of a segment's sound part. Damage in the flushed part is an `OSError`."""
     expected, size_bytes = segment.base_offset, 0
     for batch in scan(file.read, 0, segment.size_bytes, window_bytes=COPIED_BYTES, verify=True):
-        # Only what is not flushed has no gaps of compaction, unless it came from a leader.
+        # Only the unflushed part has no gaps by compaction, unless it came from a leader.
         if batch.base_offset > max(expected, recovery_point) and not may_skip:
             break
         expected, size_bytes = batch.last_offset + 1, batch.end_position

@@ -257,7 +257,7 @@ def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
         (["log.dirs=one,two", "cordoned.log.dirs=*,one"], "means all directories"),
         (["log.roll.ms=0"], "log.roll.ms must be at least 1"),
         (["log.roll.jitter.ms=-1"], "log.roll.jitter.ms must be at least 0"),
-        (["max.connections.per.ip=0"], "lets nobody in"),
+        (["max.connections.per.ip=0"], "refuses all clients"),
         (["log.cleaner.dedupe.buffer.size=2097152", "log.cleaner.threads=2"], "more than 1 MiB"),
         (["group.share.assignment.interval.ms=15001"], "above group.share.max.assignment.interval.ms"),
     ],
@@ -370,13 +370,13 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
         (["listeners=CONTROLLER://:1", "controller.listener.names=CONTROLLER"], "none for clients"),
         (["listener.security.protocol.map=PLAINTEXT:TLS"], "NAME:PROTOCOL"),
         (["listener.security.protocol.map=PLAINTEXT:SSL,plaintext:PLAINTEXT"], "two protocols"),
-        (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "nobody can connect"),
-        (["advertised.listeners=SSL://h:1"], "which listeners lacks"),
+        (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "clients cannot connect"),
+        (["advertised.listeners=SSL://h:1"], "which is not in listeners"),
         (["advertised.listeners=PLAINTEXT://h:1,PLAINTEXT://i:2"], "PLAINTEXT twice"),
-        (["inter.broker.listener.name=OTHER"], "none of listeners"),
-        (["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"], "give one"),
+        (["inter.broker.listener.name=OTHER"], "is not in listeners"),
+        (["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"], "only one"),
         (["node.id=2", "broker.id=3"], "differ"),
-        (["log.dirs=", "log.dir="], "names no directory"),
+        (["log.dirs=", "log.dir="], "has no directory"),
         (["offsets.topic.replication.factor=3"], "set it to 1"),
         (["offsets.topic.segment.bytes=1000"], "give 1048576 or more"),
         (["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], "above group.max.session"),
@@ -405,7 +405,7 @@ def test_the_listener_among_brokers_is_none_of_controllers_and_is_named_once():
     words = refusal(sets=[*controllers, protocols, "inter.broker.listener.name=CTL"])
     assert "is a listener of controllers" in words
     words = refusal(sets=["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"])
-    assert "say the same" in words
+    assert "exclude each other" in words
 
 
 @pytest.mark.parametrize(

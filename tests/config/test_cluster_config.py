@@ -78,7 +78,7 @@ def test_a_broker_that_names_no_controllers_is_alone_and_warned():
     config = load(sets=["process.roles=broker"])
     assert config.cluster is None
     assert config.without_effect == ("process.roles",)
-    assert "this is a node alone" in config.warnings[0]
+    assert "this node runs alone" in config.warnings[0]
 
 
 def test_voters_come_with_their_ids_and_before_other_bootstrap_servers(node):
@@ -111,7 +111,7 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         ("controller.listener.names=", "controller.listener.names is missing"),
         ("controller.listener.names=CONTROLLER,CTL2", "CTL2 without a protocol"),
         ("listener.security.protocol.map=PLAINTEXT:PLAINTEXT", "CONTROLLER without a protocol"),
-        ("listeners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2", "strike it out of listeners"),
+        ("listeners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2", "remove it from listeners"),
         ("listeners=CONTROLLER://127.0.0.1:1", "none for clients"),
         ("controller.quorum.voters=7@127.0.0.1:9093", "give this node another number"),
         ("controller.quorum.voters=127.0.0.1:9093", "an entry is ID@HOST:PORT"),
@@ -124,8 +124,8 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         ("controller.quorum.bootstrap.servers=localhost:1,", "an entry is HOST:PORT"),
         ("controller.quorum.bootstrap.servers=1@localhost:9093", "an entry is HOST:PORT"),
         ("inter.broker.listener.name=CONTROLLER", "is a listener of controllers"),
-        ("inter.broker.listener.name=OTHER", "none of listeners"),
-        ("security.inter.broker.protocol=PLAINTEXT", "say the same"),
+        ("inter.broker.listener.name=OTHER", "is not in listeners"),
+        ("security.inter.broker.protocol=PLAINTEXT", "exclude each other"),
         ("listeners=PLAINTEXT://0.0.0.0:1\n-advertised.listeners", "set advertised.listeners"),
         ("-node.id", "node.id is missing"),
         ("broker.id=8", "differ"),

@@ -99,7 +99,7 @@ def test_damage_is_repaired_and_each_lost_byte_is_told(data):
     )
     assert tail == (
         f"damage orders-1/{FIRST}.log at byte {5 * size}: 4 bytes are too few for a batch; "
-        "4 bytes are no sound batch. No offset is missing for it."
+        "4 bytes are no sound batch. No offset is missing."
     )
     out = io.StringIO()
     assert check([str(data)], repair=True, as_json=True, out=out) == 0
@@ -107,7 +107,7 @@ def test_damage_is_repaired_and_each_lost_byte_is_told(data):
     repairs = [(fact["done"], fact["lost_bytes"]) for fact in facts if fact["what"] == "repair"]
     assert repairs[:2] == [
         (f"removed {size} bytes, the offsets 1 to 1 are lost", size),
-        ("removed 4 bytes, no record among them", 4),
+        ("removed 4 bytes, no records", 4),
     ]
     assert (facts[-1]["what"], facts[-1]["lost_bytes"], facts[-1]["damages"]) == ("summary", size + 4, 0)
     assert told(data) == []
@@ -119,7 +119,7 @@ def test_a_partition_alone_is_checked_by_the_checkpoints_beside_it(data):
     log.write_bytes(log.read_bytes()[:-10])
     lines = told(data / "orders-0", status=1)
     assert any(
-        "recovery-point-offset-checkpoint: it says 5 of orders-0, whose log ends at 4" in line
+        "recovery-point-offset-checkpoint: it has offset 5 for orders-0, whose log ends at 4" in line
         for line in lines
     )
     assert all("orders-1" not in line for line in lines)
@@ -164,12 +164,12 @@ def test_the_records_of_a_log_file_that_is_gone_are_told_as_lost(tmp_path, is_re
     gone.unlink()
     # A repair finishes what was interrupted before it looks.
     (partition / f"{0:020}.log.cleaned").touch()
-    lost = f"the offsets 4 to 5 are lost, {last_batch + 61} bytes at least"
+    lost = f"the offsets 4 to 5 are lost, at least {last_batch + 61} bytes"
     if not is_repaired_at_once:
         lines = told(data, status=1)
         assert (
-            f"damage orders-0/{4:020}.log: it is not there, but its indexes are, and a broker removes all "
-            f"files of a segment or none. T{lost[1:]}."
+            f"damage orders-0/{4:020}.log: it is missing, but it has indexes; a broker removes all "
+            f"files of a segment together. T{lost[1:]}."
         ) in lines
     out = io.StringIO()
     assert check([str(data)], repair=True, as_json=True, out=out) == 0
@@ -245,7 +245,7 @@ def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
         (
             "recovery-point-offset-checkpoint",
             "0\n2\norders 0 5\n",
-            "it is not a checkpoint of version 0 with as many lines as it announces. "
+            "it is not a checkpoint of version 0 with as many lines as its count. "
             "A start after a crash reads all logs, and takes gaps for losses.",
         ),
         (
@@ -257,17 +257,18 @@ def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
         (
             "recovery-point-offset-checkpoint",
             "0\n1\norders 0 9\n",
-            "it says 9 of orders-0, whose log ends at 5. They had been flushed: the offsets 5 to 8 are gone.",
+            "it has offset 9 for orders-0, whose log ends at 5. "
+            "They had been flushed: the offsets 5 to 8 are gone.",
         ),
         (
             "replication-offset-checkpoint",
             "0\n1\norders 1 9\n",
-            "it says 9 of orders-1, whose log ends at 5. The offsets 5 to 8 are gone.",
+            "it has offset 9 for orders-1, whose log ends at 5. The offsets 5 to 8 are gone.",
         ),
         (
             "cleaner-offset-checkpoint",
             "0\n1\norders 1 9\n",
-            "it says 9 of orders-1, whose log ends at 5. Compaction passes the log over.",
+            "it has offset 9 for orders-1, whose log ends at 5. Compaction skips the log.",
         ),
     ],
 )
@@ -283,7 +284,7 @@ def test_a_damaged_checkpoint_of_ours_is_found_and_removed(data, name):
     path = data / name
     path.write_text("0\n1\norders 0 0 9\n")
     assert told(data, status=1) == [
-        f"damage {name}: it is not a checkpoint of version 0 with as many lines as it announces. "
+        f"damage {name}: it is not a checkpoint of version 0 with as many lines as its count. "
         "A start after a crash reads more of the logs."
     ]
     told(data, repair=True)
@@ -294,8 +295,8 @@ def test_a_damaged_checkpoint_of_ours_is_found_and_removed(data, name):
 def test_a_log_start_behind_the_log_is_what_a_start_takes_care_of(data):
     (data / "log-start-offset-checkpoint").write_text("0\n1\norders 0 9\n")
     assert told(data) == [
-        "note log-start-offset-checkpoint: it says 9 of orders-0, whose log ends at 5. "
-        "A start begins the log anew there; all before was deleted."
+        "note log-start-offset-checkpoint: it has offset 9 for orders-0, whose log ends at 5. "
+        "A start begins the log there; all earlier records were deleted."
     ]
 
 
@@ -313,7 +314,7 @@ def test_what_can_be_read_of_a_damaged_checkpoint_is_kept(data):
 def test_a_damaged_identity_is_found_and_not_invented(data, content):
     (data / "meta.properties").write_text(content)
     line = (
-        "damage meta.properties: it does not say version, cluster.id and node.id. "
+        "damage meta.properties: version, cluster.id or node.id is missing. "
         "A broker does not start with it: restore the file from a backup."
     )
     assert told(data, status=1) == [line]
@@ -325,7 +326,8 @@ def test_directories_of_different_clusters_are_told(data, tmp_path):
     claim_directories([str(other)], node_id=2, cluster_id="BBBBBBBBBBBBBBBBBBBBBB")
     (line,) = told(data, other, status=1)
     assert (
-        "it is of cluster BBBBBBBBBBBBBBBBBBBBBB and node 2, another of AAAAAAAAAAAAAAAAAAAAAA and 1" in line
+        "it is of cluster BBBBBBBBBBBBBBBBBBBBBB and node 2, another is of AAAAAAAAAAAAAAAAAAAAAA and 1"
+        in line
     )
 
 
@@ -344,17 +346,17 @@ def change_a_row(data):
     connection.close()
 
 
-MADE_ANEW = "A start makes it anew from the readable rows, and logs the missing ones."
+REBUILT = "A start rebuilds it from the readable rows, and logs the missing ones."
 
 
 def test_a_damaged_row_of_the_metadata_is_found(data):
     change_a_row(data)
     assert told(data, status=1) == [
-        f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit. {MADE_ANEW}"
+        f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit. {REBUILT}"
     ]
     (data / FILE_NAME).write_bytes(b"no database at all" * 100)
     (line,) = told(data, status=1)
-    assert f"damage {FILE_NAME}: it cannot be read: file is not a database. {MADE_ANEW}" in line
+    assert f"damage {FILE_NAME}: it cannot be read: file is not a database. {REBUILT}" in line
 
 
 def test_damaged_metadata_are_made_anew_and_the_damaged_file_is_kept(data):
@@ -387,7 +389,7 @@ def test_what_a_kill_has_left_of_the_metadata_is_mended(data, tmp_path):
     what = "its write-ahead log is damaged at byte 32, and can be mended"
     assert line.startswith(f"damage {FILE_NAME}: {what}.")
     assert told(killed, repair=True)[1:] == [
-        f"repair {FILE_NAME}: its write-ahead log was mended and applied."
+        f"repair {FILE_NAME}: its write-ahead log was repaired and applied."
     ]
     assert told(killed) == []
 
@@ -414,8 +416,7 @@ def test_an_identity_with_one_wrong_bit_is_told(data):
     path = data / "meta.properties"
     path.write_bytes(path.read_bytes().replace(b"node.id=1", b"node.id=3"))
     assert told(data, status=1) == [
-        "damage meta.properties: its checksum does not fit. One bit of it is wrong: a start reads it as it "
-        "was written."
+        "damage meta.properties: its checksum does not fit. One bit is wrong: a start corrects it."
     ]
 
 
@@ -431,7 +432,7 @@ def test_a_directory_of_a_cluster_has_no_metadata_and_needs_its_identity(tmp_pat
     path.write_bytes(path.read_bytes().replace(b"node.id=1", b"node.id=2").replace(b"cluster", b"cloister"))
     assert told(directory, status=1) == [
         "damage meta.properties: its checksum does not fit. A node of a cluster does not start with it: "
-        "restore the file from a backup, or empty the directory so that its replicas are copied anew."
+        "restore the file from a backup, or empty the directory so that its replicas are copied again."
     ]
 
 
@@ -482,13 +483,13 @@ def test_directories_that_no_topic_has_are_noted(data):
     assert told(data) == [
         f"note gone-0.{'0' * 32}-delete: it is deleted. A start removes it.",
         f"note gone-0.{'0' * 32}-future: a copy of a move between data directories that was interrupted. "
-        "A start removes it, and begins the move anew.",
+        "A start removes it, and begins the move again.",
         f"note gone-0.{'0' * 32}-import: an import that was interrupted. "
         "The next odradek import-log removes it.",
         f"note gone-0.{'0' * 32}-stray: a partition that was set aside. "
-        "It is left alone; odradek import-log can take it in.",
-        "note bills-0: no topic has it. It is left alone; odradek import-log can take it in.",
-        "note orders-7: no topic has it. It is left alone; odradek import-log can take it in.",
+        "It is not changed; odradek import-log can import it.",
+        "note bills-0: it belongs to no topic. It is not changed; odradek import-log can import it.",
+        "note orders-7: it belongs to no topic. It is not changed; odradek import-log can import it.",
     ]
 
 
@@ -496,7 +497,7 @@ def test_digits_that_are_no_number_make_no_partition_no_segment_and_no_count(dat
     """`str.isdigit` takes a superscript for one, `int` does not."""
     (data / "notes-²").mkdir()
     (data / "orders-0" / f"²{FIRST[1:]}.log").write_bytes(b"")
-    assert told(data) == [f"note orders-0/²{FIRST[1:]}.log: is not named as a segment is. It is left alone."]
+    assert told(data) == [f"note orders-0/²{FIRST[1:]}.log: is not named like a segment. It is not changed."]
     store = LogStore(OsDisk(), [str(data)])
     store.open(NOW_MS)
     store.close(NOW_MS)
@@ -524,7 +525,7 @@ def test_an_identity_that_cannot_be_read_is_made_anew_from_the_metadata(data):
     path = data / "orders-1" / "partition.metadata"
     sound = path.read_text()
     path.write_text("?")
-    assert "it does not say the id of a topic" in told(data, status=1)[0]
+    assert "it has no topic id" in told(data, status=1)[0]
     told(data, repair=True)
     assert path.read_text() == sound
 
@@ -532,9 +533,9 @@ def test_an_identity_that_cannot_be_read_is_made_anew_from_the_metadata(data):
 def test_a_partition_that_is_not_there_is_told(data):
     shutil.rmtree(data / "orders-1")
     assert told(data, status=1) == [
-        "damage orders-1: it is not there. "
-        "A start with all of log.dirs that there were makes it anew, empty, and one without leaves it "
-        "offline: check all of them together."
+        "damage orders-1: it is missing. "
+        "A start with all log.dirs makes it again, empty; without its directory it stays offline: "
+        "check all log.dirs together."
     ]
 
 
@@ -543,10 +544,10 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     (data / FILE_NAME).unlink()
     (line,) = told(data, status=1)
     assert line == (
-        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are there. If the broker has other "
-        "log.dirs, one of those has the file: name all of them together; if none has it, a broker would "
+        f"damage {FILE_NAME}: it is missing, but there are partitions of 1 topic. If the broker has other "
+        "log.dirs, one of those has the file: check all of them together; if none has it, a broker would "
         "serve none of the topics: restore the file from a backup, or start Odradek once without it "
-        f"and take each topic in where it is (odradek import-log {data} --topic NAME --data-dir {data})."
+        f"and import each topic in place (odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)
     assert not (data / FILE_NAME).exists()
@@ -572,7 +573,7 @@ def test_metadata_of_which_nothing_is_left_are_as_good_as_gone(data):
     gone = told(data, status=1)
     (data / FILE_NAME).touch()
     for repair in (False, True):
-        assert told(data, status=1, repair=repair) == [line.replace("not there", "empty") for line in gone]
+        assert told(data, status=1, repair=repair) == [line.replace("missing", "empty") for line in gone]
     shutil.rmtree(data / "orders-0")
     shutil.rmtree(data / "orders-1")
     assert told(data) == [], "as a kill leaves the first start"
@@ -634,7 +635,7 @@ def test_a_partition_alone_whose_log_file_is_gone_is_damaged(data, left):
         if path.name not in left:
             path.unlink()
     lines = told(data / "orders-0", status=1)
-    assert any("recovery-point-offset-checkpoint: it says 5 of orders-0" in line for line in lines)
+    assert any("recovery-point-offset-checkpoint: it has offset 5 for orders-0" in line for line in lines)
 
 
 def test_what_cannot_be_listed_is_told_in_one_sentence(data, monkeypatch):
@@ -669,7 +670,7 @@ def test_of_two_directories_one_only_may_have_the_metadata(data, tmp_path):
     shutil.rmtree(data / "orders-1")
     shutil.rmtree(other / "orders-0")
     line = (
-        f"damage {{}}/{FILE_NAME}: {{}} has metadata of a cluster, too. A broker does not start with both: "
+        f"damage {{}}/{FILE_NAME}: {{}} has cluster metadata, too. A broker does not start with both: "
         "check each with the directories that belong to it."
     )
     assert line.format(other, data) in told(data, other, status=1)
@@ -682,12 +683,12 @@ def test_of_one_of_several_directories_it_is_said_first_that_the_others_must_be_
     shutil.move(data / "orders-1", other)
     (line,) = told(other, status=1)
     assert (
-        "partitions of 1 topic are there. If the broker has other log.dirs, one of those has the file: name"
+        "there are partitions of 1 topic. If the broker has other log.dirs, one of those has the file: check"
         in line
     )
     (line,) = told(data, status=1)
-    assert line.startswith("damage orders-1: it is not there. ")
-    assert line.endswith("check all of them together.")
+    assert line.startswith("damage orders-1: it is missing. ")
+    assert line.endswith("check all log.dirs together.")
 
 
 def test_of_a_stray_beside_the_partition_it_is_not_said_that_this_begins_empty(data, tmp_path):
@@ -731,10 +732,12 @@ def crashed(tmp_path):
 def test_what_waits_in_the_flush_journal_is_noted_and_put_back_by_a_repair(crashed):
     data, waiting_bytes = crashed
     assert told(data)[-1] == (
-        f"note group-log.*: {waiting_bytes} bytes of 1 partition wait in it (orders-0). "
-        "A start puts back what is missing of them: start Odradek once before Kafka gets the directory."
+        f"note group-log.*: {waiting_bytes} bytes of 1 partition wait in it for a replay (orders-0). "
+        "A start restores the missing bytes: start Odradek once before Kafka uses the directory."
     )
-    assert f"repair group-log.*: put back {waiting_bytes} bytes that only it had." in told(data, repair=True)
+    assert f"repair group-log.*: restored {waiting_bytes} bytes that were only in it." in told(
+        data, repair=True
+    )
     out = io.StringIO()
     check([str(data)], out=out)
     assert "batches=5 " in out.getvalue()
@@ -748,7 +751,7 @@ def test_a_directory_that_a_broker_has_is_left_alone(data):
     store.open(NOW_MS)
     for path in (data, data / "orders-0"):
         for repair in (False, True):
-            with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop it first, it changes"):
+            with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop the broker first"):
                 check([str(path)], repair=repair, out=io.StringIO())
     store.close(NOW_MS)
 
@@ -787,7 +790,7 @@ def test_a_link_to_a_partition_that_a_broker_has_is_left_alone(data, tmp_path):
     (tmp_path / "link").symlink_to(data / "orders-0")
     store = LogStore(OsDisk(), [str(data)])
     store.open(NOW_MS)
-    with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop it first, it changes"):
+    with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop the broker first"):
         check([str(tmp_path / "link")], repair=True, out=io.StringIO())
     store.close(NOW_MS)
     # Where a partition of a data directory is a link, the lock and the checkpoints are beside the link.
@@ -796,7 +799,7 @@ def test_a_link_to_a_partition_that_a_broker_has_is_left_alone(data, tmp_path):
     with (data / "orders-1" / f"{FIRST}.log").open("r+b") as log:
         log.truncate(0)
     lines = told(data / "orders-1", status=1)
-    assert any("recovery-point-offset-checkpoint: it says 5 of orders-1" in line for line in lines)
+    assert any("recovery-point-offset-checkpoint: it has offset 5 for orders-1" in line for line in lines)
 
 
 def run(capsys, *arguments):
@@ -815,14 +818,14 @@ def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_p
         "path": f"{data}/orders-0/{FIRST}.log",
         "position": (data / "orders-0" / f"{FIRST}.log").stat().st_size - 4,
         "finding": "4 bytes are too few for a batch; 4 bytes are no sound batch",
-        "consequence": "no offset is missing for it",
+        "consequence": "no offset is missing",
     }
     assert run(capsys, "check", str(data), "--repair")[0] == 0
     status, out, err = run(capsys, "check", str(tmp_path / "nowhere"))
     assert (status, out) == (1, "")
     assert (
         err
-        == f"odradek: {tmp_path}/nowhere is no directory: name a data directory, or that of a partition.\n"
+        == f"odradek: {tmp_path}/nowhere is no directory: name a data directory or a partition's directory.\n"
     )
 
 
@@ -838,7 +841,7 @@ def test_a_name_that_the_output_cannot_spell_is_told_all_the_same(data, encoding
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr
-    assert b".log: is not named as a segment is." in done.stdout
+    assert b".log: is not named like a segment." in done.stdout
 
 
 def test_a_long_check_shows_how_far_it_is(data):

@@ -157,10 +157,10 @@ def test_zeros_at_the_end_are_told_as_zeros(disk):
     disk.files[path].data.extend(bytes(4096))
     assert told(disk) == [
         f"damage {SECOND}.log at {end}: there are only zeros from here on; 4096 bytes are no sound batch | "
-        "no offset is missing for it"
+        "no offset is missing"
     ]
-    assert told(disk, was_clean=False)[0].endswith("what was appended from offset 21 on cannot be read")
-    assert repair(disk) == [("removed 4096 bytes, no record among them", 4096)]
+    assert told(disk, was_clean=False)[0].endswith("the records from offset 21 on cannot be read")
+    assert repair(disk) == [("removed 4096 bytes, no records", 4096)]
     assert offsets(disk) == list(range(21))
 
 
@@ -170,8 +170,8 @@ def test_garbage_between_batches_is_cut_out(disk):
     disk.files[LOG].data[place:place] = garbage
     first = told(disk)[0]
     assert first.startswith(f"damage {FIRST}.log at {place}: ")
-    assert first.endswith("1000 bytes are no sound batch | no offset is missing for it")
-    assert ("removed 1000 bytes, no record among them", 1000) in repair(disk)
+    assert first.endswith("1000 bytes are no sound batch | no offset is missing")
+    assert ("removed 1000 bytes, no records", 1000) in repair(disk)
     assert offsets(disk) == list(range(21))
 
 
@@ -197,7 +197,7 @@ def test_a_segment_without_a_sound_batch_goes_unless_it_is_the_last(disk):
         (8, (0).to_bytes(4, "big"), "a batch claims 12 bytes instead of {size}"),
         (16, b"\x03", "a batch has the magic 3 instead of 2"),
         (16, b"\x00", "a batch has the magic 0 instead of 2"),
-        (12, (9).to_bytes(4, "big"), "a batch has the leader epoch 9 where the checkpoint says 0"),
+        (12, (9).to_bytes(4, "big"), "a batch has the leader epoch 9 where the checkpoint has 0"),
     ],
 )
 def test_a_header_that_no_checksum_covers_is_put_right(disk, position, content, what):
@@ -206,7 +206,7 @@ def test_a_header_that_no_checksum_covers_is_put_right(disk, position, content, 
     change(disk, LOG, second.position + position, content)
     what = what.format(size=second.size_bytes)
     assert any(f"{FIRST}.log at {second.position}: {what}" in line for line in told(disk))
-    assert (f"put right: {what}", 0) in repair(disk)
+    assert (f"repaired: {what}", 0) in repair(disk)
     assert read_file(disk, LOG) == before
 
 
@@ -260,7 +260,7 @@ def test_messages_of_old_formats_are_told_and_kept(disk):
         )
     assert told(disk)[-1] == (
         f"damage {SECOND}.log at {end}: 2 messages have the old format v0 | "
-        "a start after a crash would cut them off; odradek import-log converts them"
+        "a start after a crash would cut them; odradek import-log converts them"
     )
     checked = check(disk)
     assert (checked.end_offset, checked.legacy_count, checked.log_damage) == (23, 2, [])
@@ -295,9 +295,9 @@ def test_messages_of_old_formats_are_told_and_kept(disk):
         (
             ".timeindex",
             struct.pack(">qi", NOW_MS + 12, 5),
-            f"the latest timestamp of the segment is {LATEST}, the last entry says {LATEST_UNTIL_5}",
+            f"the latest timestamp of the segment is {LATEST}, the last entry has {LATEST_UNTIL_5}",
         ),
-        (".timeindex", b"", f"the latest timestamp of the segment is {LATEST}, the last entry says -1"),
+        (".timeindex", b"", f"the latest timestamp of the segment is {LATEST}, the last entry has -1"),
     ],
 )
 def test_an_index_that_does_not_fit_the_log_is_found_and_made_anew(disk, kind, content, what):
@@ -392,17 +392,17 @@ def test_a_transaction_index_as_kafka_writes_it_is_sound(with_transactions):
         (encode_aborted([Aborted(8, 3, 5, 6)]), "at offset 5 is no abort marker of producer 8 (and 1 more)"),
         (
             encode_aborted([Aborted(7, 2, 4, 3)]),
-            "the aborted transaction of producer 7 from offset 0 to 4 is said to begin at 2",
+            "the aborted transaction of producer 7 from offset 0 to 4 begins at 2 by this entry",
         ),
         (
             encode_aborted([Aborted(7, 0, 4, 2**40 + 3)]),
-            "behind the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is said "
-            "to be 1099511627779, by the log it is 3",
+            "after the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is "
+            "1099511627779 by this entry, by the log it is 3",
         ),
         (
             encode_aborted([Aborted(7, 0, 4, 2)]),
-            "behind the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is said "
-            "to be 2, by the log it is 3",
+            "after the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is 2 "
+            "by this entry, by the log it is 3",
         ),
         (encode_aborted([Aborted(7, 0, 4, 3)]) + b"xx", "2 bytes follow the last whole entry"),
         (encode_aborted([Aborted(7, 0, 4, 3)] * 2), "last offset 4 comes after 4"),
@@ -420,7 +420,7 @@ def test_a_wrong_transaction_index_is_found_and_made_anew(with_transactions, con
     (line,) = told(disk)
     assert line.startswith(f"damage {FIRST}.txnindex at ")
     assert f": {what} | READ_COMMITTED would show" in line
-    assert repair(disk) == [("made anew from the log", 0)]
+    assert repair(disk) == [("rebuilt from the log", 0)]
     assert read_file(disk, path) == sound
 
 
@@ -560,13 +560,13 @@ def snapshot(producer_id: int, batch: tuple[int, int, int, int], epoch: int = 0)
     ("content", "what"),
     [
         (b"\0\x01garbage", "the checksum or the length of the snapshot does not fit"),
-        (snapshot(7, (9, 9, 11, 11)), "of producer 7 it says the sequence 9, the log 11"),
-        (snapshot(7, (6, 8, 6, 8)), "of producer 7 it says the last offset 8, the log 11"),
-        (snapshot(7, (9, 11, 9, 11), epoch=-1), "of producer 7 it says the epoch -1, the log 0"),
-        (snapshot(8, (0, 0, 5, 5)), "of producer 8 it says the last offset 5, the log none"),
+        (snapshot(7, (9, 9, 11, 11)), "producer 7: last sequence 9 in the snapshot, 11 in the log"),
+        (snapshot(7, (6, 8, 6, 8)), "producer 7: last offset 8 in the snapshot, 11 in the log"),
+        (snapshot(7, (9, 11, 9, 11), epoch=-1), "producer 7: epoch -1 in the snapshot, 0 in the log"),
+        (snapshot(8, (0, 0, 5, 5)), "producer 8: last offset 5 in the snapshot, none in the log"),
         (
             snapshot(7, (9, 11, 9, 12)),
-            "of producer 7 it says the last offset 12, which is not before its own",
+            "producer 7: the last offset 12 is not before the offset of the snapshot",
         ),
     ],
 )
@@ -576,7 +576,7 @@ def test_a_snapshot_that_a_rescan_contradicts_is_found_and_made_anew(disk, conte
     disk.files[path].data[:] = content
     (line,) = told(disk)
     assert line.startswith(f"damage {SECOND}.snapshot: {what} | ")
-    assert repair(disk) == [("made anew from the log", 0)]
+    assert repair(disk) == [("rebuilt from the log", 0)]
     if b"\x08" not in content[:20]:
         assert read_file(disk, path) == sound
 
@@ -597,11 +597,11 @@ def test_a_snapshot_behind_the_end_of_the_log_goes(disk):
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"0\n2\n0 0\n", "it is not a checkpoint of version 0 with as many lines as it announces"),
+        (b"0\n2\n0 0\n", "it is not a checkpoint of version 0 with as many lines as its count"),
         (b"0\n1\nx 0\n", "a line is not two numbers"),
         (b"0\n2\n3 0\n3 9\n", "epoch 3 from offset 9 on comes after epoch 3 from 0 on"),
-        (b"0\n1\n3 0\n", "offset 0 has the leader epoch 0, the checkpoint says 3"),
-        (b"0\n0\n", "it says no epoch"),
+        (b"0\n1\n3 0\n", "offset 0 has the leader epoch 0, the checkpoint has 3"),
+        (b"0\n0\n", "it has no epoch"),
         (None, "it is missing"),
     ],
 )
@@ -614,10 +614,9 @@ def test_a_wrong_epoch_checkpoint_is_found_and_made_anew(disk, content, what):
         disk.files[path].data[:] = content
     (line,) = told(disk)
     assert line == (
-        f"damage leader-epoch-checkpoint: {what} | "
-        "consumers that ask for the end of an epoch are misled; it can be rebuilt"
+        f"damage leader-epoch-checkpoint: {what} | consumers get a wrong end of an epoch; it can be rebuilt"
     )
-    assert repair(disk) == [("made anew from the log", 0)]
+    assert repair(disk) == [("rebuilt from the log", 0)]
     assert read_file(disk, path) == sound
 
 
@@ -629,15 +628,14 @@ def test_an_epoch_checkpoint_may_be_behind_what_is_not_flushed(disk):
 def test_a_directory_has_to_say_whose_it_is(disk):
     disk.files[f"{PATH}/partition.metadata"].data[:] = b"version: 0\ntopic_id: ??"
     assert told(disk) == [
-        "damage partition.metadata: it does not say the id of a topic | "
-        "the directory passes for one of whatever topic has its name"
+        "damage partition.metadata: it has no topic id | a start uses the directory for any topic of its name"
     ]
 
 
 # --- What the disk does not give ---
 
 
-UNREAD = "what it says was not checked, and nothing beside it is repaired"
+UNREAD = "its content was not checked, and the partition is not repaired"
 
 
 @pytest.mark.parametrize(
@@ -692,7 +690,7 @@ def test_a_gap_of_a_log_that_is_not_compacted_is_said_to_be_a_loss(disk):
     ]
 
 
-LOST = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
+LOST = "it is missing, but it has indexes; a broker removes all files of a segment together"
 
 
 def test_a_log_file_that_is_gone_is_told_by_its_indexes(disk):
@@ -703,13 +701,13 @@ def test_a_log_file_that_is_gone_is_told_by_its_indexes(disk):
     size_bytes = struct.unpack(">i", disk.files[f"{gone}.index"].data[-4:])[0] + 61
     assert 61 < size_bytes < len(disk.files[f"{gone}.log"].data)
     disk.remove(f"{gone}.log")
-    lost = f"the offsets 12 to 20 are lost, {size_bytes} bytes at least"
+    lost = f"the offsets 12 to 20 are lost, at least {size_bytes} bytes"
     assert told(disk, recovery_point=24, is_compacted=False) == [f"damage {SECOND}.log: {LOST} | {lost}"]
-    lost = f"what was there of the offsets 12 to 20 is lost, {size_bytes} bytes at least"
+    lost = f"the remaining records of the offsets 12 to 20 are lost, at least {size_bytes} bytes"
     assert told(disk, recovery_point=24) == [f"damage {SECOND}.log: {LOST} | {lost}"]
     index = read_file(disk, f"{gone}.index")
     replace_file(disk, f"{gone}.index", b"")
-    assert told(disk, recovery_point=24)[0].endswith("12 to 20 is lost, how many bytes is not known")
+    assert told(disk, recovery_point=24)[0].endswith("12 to 20 are lost, the number of bytes is not known")
     replace_file(disk, f"{gone}.index", index)
     done = repair(disk)
     assert done[0] == (f"removed its indexes; {lost}", size_bytes)
@@ -722,7 +720,9 @@ def test_a_log_file_that_is_gone_from_either_end_is_told_as_far_as_it_is_known(d
         disk.remove(f"{PATH}/{name}.snapshot")
     disk.remove(LOG)
     (line,) = told(disk)
-    assert line.startswith(f"damage {FIRST}.log: {LOST} | what was there of the offsets 0 to 11 is lost")
+    assert line.startswith(
+        f"damage {FIRST}.log: {LOST} | the remaining records of the offsets 0 to 11 are lost"
+    )
     disk.remove(f"{PATH}/{SECOND}.log")
     lines = [line for line in told(disk, is_compacted=False) if ".log: " in line]
     assert [line.rpartition(" are ")[0] for line in lines] == [
@@ -738,10 +738,10 @@ def test_what_was_cut_off_a_segment_is_told_by_its_index(disk):
     first, second, *_, last = batches(disk)
     size_bytes = last.position + 61 - second.position
     del disk.files[LOG].data[second.position :]
-    lost = f"the offsets 3 to 11 are lost, {size_bytes} bytes at least"
-    damage = f"damage {FIRST}.log at {first.end_position}: it was longer by its index | {lost}"
+    lost = f"the offsets 3 to 11 are lost, at least {size_bytes} bytes"
+    damage = f"damage {FIRST}.log at {first.end_position}: it was longer, by its index | {lost}"
     assert damage in told(disk, is_compacted=False)
-    lost = f"what was there of the offsets 3 to 11 is lost, {size_bytes} bytes at least"
+    lost = f"the remaining records of the offsets 3 to 11 are lost, at least {size_bytes} bytes"
     assert damage.replace(damage.partition(" | ")[2], lost) in told(disk)
     assert (f"it was longer: {lost}", size_bytes) in repair(disk)
     assert [line.partition(":")[0] for line in told(disk)] == [f"note {SECOND}.log"]
@@ -775,7 +775,7 @@ def test_a_segment_in_the_midst_of_another_that_has_no_batch_goes(disk, base_off
     path = f"{PATH}/{base_offset:020}.log"
     replace_file(disk, path, content)
     said = (
-        f"damage {base_offset:020}.log: the segment begins at offset {base_offset}, the one before it ends at"
+        f"damage {base_offset:020}.log: the segment begins at offset {base_offset}, the previous one ends at"
     )
     assert any(line.startswith(said) for line in told(disk))
     done = repair(disk)
@@ -790,6 +790,6 @@ def test_segments_that_overlap_are_told(disk):
     patch_batch(batch, 0, 15, 0)
     replace_file(disk, path, bytes(batch))
     assert any(
-        f"{15:020}.log: the segment begins at offset 15, the one before it ends at 21" in line
+        f"{15:020}.log: the segment begins at offset 15, the previous one ends at 21" in line
         for line in told(disk)
     )

@@ -348,4 +348,4 @@ def test_the_metadata_store_is_shown_row_by_row(tmp_path):
 def test_what_is_not_there_or_not_known_is_told(tmp_path):
     missing, unknown = shown(tmp_path / "missing", write(tmp_path / "photo.jpeg", b"x"), status=1)
     assert "No such file" in missing["why"]
-    assert "no file of a broker" in unknown["why"]
+    assert "not a known file of a broker" in unknown["why"]

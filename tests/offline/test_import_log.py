@@ -224,8 +224,8 @@ def test_the_settings_come_from_kafkas_metadata(kafka, tmp_path):
     )
     lines = take_in(kafka, data=data)
     assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
-    assert "attention: min.insync.replicas=2 is not taken over: there is one replica here." in lines
-    assert any(line.startswith("attention: segment.bytes=3 is not taken over: ") for line in lines)
+    assert "attention: min.insync.replicas=2 is not imported: there is one replica here." in lines
+    assert any(line.startswith("attention: segment.bytes=3 is not imported: ") for line in lines)
 
 
 def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path):
@@ -242,10 +242,8 @@ def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path)
     assert not topics(tmp_path / "data")["orders"].configs
 
 
-UNKNOWN = (
-    "attention: which settings orders had in Kafka is not known, since {}: it gets the defaults, and what \
---config NAME=VALUE says; name all of Kafka's log.dirs, or give its settings with --config"
-)
+UNKNOWN = "attention: the settings of orders in Kafka are not known, since {}: it gets the defaults, and the \
+values of --config NAME=VALUE; name all of Kafka's log.dirs, or give its settings with --config"
 
 
 def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tmp_path):
@@ -258,14 +256,14 @@ def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tm
     )
     write_metadata(kafka, f"{0:020}.log", 0, *topic_records("users", 1))
     lines = take_in(kafka, data=tmp_path / "two")
-    assert lines[0] == UNKNOWN.format(f"{metadata} does not say anything of it")
+    assert lines[0] == UNKNOWN.format(f"{metadata} does not have it")
     shutil.rmtree(metadata)
     lines = take_in(kafka, data=tmp_path / "three", configs={"cleanup.policy": "compact"})
     assert lines[0] == UNKNOWN.format("no __cluster_metadata-0 is in the directories given or beside them")
     assert dict(topics(tmp_path / "three")["orders"].configs) == {"cleanup.policy": "compact"}
     (kafka / "orders-0").rename(kafka / "old")
     lines = take_in(kafka / "old", data=tmp_path / "four", partitions=[0])
-    assert lines[0] == UNKNOWN.format("the names of the directories do not say what it was called")
+    assert lines[0] == UNKNOWN.format("the directory names do not have its name")
 
 
 def batches_of(*values, offset=0):
@@ -296,7 +294,7 @@ def test_metadata_that_are_damaged_in_the_middle_are_not_believed(kafka, tmp_pat
     *before, last = batches_of(*SETTINGS)
     (metadata / f"{FIRST}.log").write_bytes(b"".join(damage(before, last)))
     line, *_ = take_in(kafka, data=tmp_path / "data")
-    assert line.startswith("attention: which settings orders had in Kafka is not known, since ")
+    assert line.startswith("attention: the settings of orders in Kafka are not known, since ")
     assert f"{metadata} cannot be read ({FIRST}.log" in line
     assert what in line
     assert not topics(tmp_path / "data")["orders"].configs
@@ -588,8 +586,8 @@ def test_transactions_that_nobody_will_end_are_told(kafka, tmp_path):
     store.close(NOW_MS)
     lines = take_in(kafka, data=tmp_path / "data", topic="trades")
     assert (
-        "attention: transactions are open, and readers of committed records stop before them until somebody "
-        "aborts them with kafka-transactions.sh abort: trades-0 from offset 0 on (producer 7), trades-0 from "
+        "attention: transactions are open, and readers of committed records stop before them until they "
+        "are aborted with kafka-transactions.sh abort: trades-0 from offset 0 on (producer 7), trades-0 from "
         "offset 2 on (producer 9)"
     ) in lines
     assert not any("transactions are open" in line for line in take_in(kafka, data=tmp_path / "data"))
@@ -749,7 +747,7 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
     data = tmp_path / "data"
     assert refused(kafka, data=data, topic=None) == (
         f"{kafka} is a whole log directory: "
-        "say which topic with --topic, one at a time; it has orders, users."
+        "name the topic with --topic, one topic at a time; it has orders, users."
     )
     assert (
         refused(kafka, data=data, topic="bills")
@@ -761,27 +759,27 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
         == f"{kafka}, {tmp_path}/empty have no partition of bills: they have orders, users."
     )
     assert refused(kafka / "__cluster_metadata-0", data=data).startswith(
-        f"{kafka}/__cluster_metadata-0 is the metadata of a Kafka cluster and of no use here by itself: "
+        f"{kafka}/__cluster_metadata-0 is the metadata log of a Kafka cluster, not a topic: "
     )
     assert refused(kafka / "orders-0", kafka / "orders-2", data=data) == (
         "Partition 1 of orders is missing, 2 is there: a topic's partitions are numbered from 0 without a "
-        "gap; name all of them, or give others with --partition."
+        "gap; name all of them, or give other numbers with --partition."
     )
     assert refused(kafka / "orders-0", kafka / "orders-0", data=data) == (
         "There are two directories of partition 0 of orders."
     )
     assert refused(kafka / "orders-0", kafka / "orders-1", data=data, partitions=[0]) == (
-        "--partition says the number of each partition directory: give it once for each DIR."
+        "--partition is the number of a partition directory: give it once for each DIR."
     )
     assert refused(kafka / "orders-0", kafka / "users-0", data=data, partitions=[0, 1]).startswith(
-        "The directories belong to different topics, with the ids "
+        "The directories are of different topics, with the ids "
     )
     assert refused(tmp_path / "nowhere", data=data).startswith(f"{tmp_path}/nowhere is no directory")
     assert refused(kafka, data=kafka).startswith(f"{kafka} is a data directory of Apache Kafka itself")
     assert "Illegal topic name" in refused(kafka / "orders-0", data=data, topic="a b")
     assert "retention.ms" in refused(kafka, data=data, configs={"retention.ms": "soon"})
     assert refused(kafka / "users-0", data=data, topic="__transaction_state").startswith(
-        "__transaction_state is what Apache Kafka keeps for itself"
+        "__transaction_state is an internal topic of Apache Kafka"
     )
 
 
@@ -791,7 +789,7 @@ def test_an_existing_topic_is_refused(kafka, tmp_path):
     with pytest.raises(CannotImport) as error:
         take_in(kafka, data=data)
     assert str(error.value) == (
-        f"{data} has a topic orders already: take another name with --topic, or delete that one first."
+        f"{data} has a topic orders already: choose another name with --topic, or delete this topic first."
     )
 
 
@@ -804,7 +802,7 @@ def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
     with pytest.raises(CannotImport) as error:
         take_in(kafka, data=data)
     assert str(error.value) == (
-        f"{data / FILE_NAME} is damaged in its head. odradek check --repair {data} saves what can be saved."
+        f"{data / FILE_NAME} is damaged in its head. Repair it with odradek check --repair {data}."
     )
     assert check([str(data)], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
@@ -849,7 +847,7 @@ def test_a_directory_in_the_way_is_refused(kafka, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(kafka / "users-0", data / "orders-1")
     assert refused(kafka, data=data) == (
-        f"{data}/orders-1 is there already, and no topic has it: import it, or move it away."
+        f"{data}/orders-1 exists already and belongs to no topic: import it, or move it away."
     )
 
 
@@ -872,7 +870,7 @@ def test_a_damaged_log_is_refused_until_it_is_repaired(kafka, tmp_path):
     log.write_bytes(log.read_bytes()[:-3])
     why = refused(kafka, data=data)
     assert why.startswith(f"{log} is damaged at byte ")
-    assert why.endswith(f": odradek check --repair {kafka / 'orders-1'} saves what can be saved.")
+    assert why.endswith(f": odradek check --repair {kafka / 'orders-1'} saves the sound records.")
     assert not any(path.name.startswith("orders") for path in data.iterdir())
     assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
@@ -891,7 +889,7 @@ def test_a_log_file_that_is_gone_is_refused_as_damage(kafka, tmp_path, which, in
     log.unlink()
     with pytest.raises(CannotImport) as error:
         take_in(source, data=data)
-    assert str(error.value).startswith(f"{log} is damaged (it is not there, but its indexes are")
+    assert str(error.value).startswith(f"{log} is damaged (it is missing, but it has indexes")
     assert log.with_suffix(".index").exists()
     assert check([str(source / "orders-1")], repair=True, out=io.StringIO()) == 0
     take_in(source, data=data)
@@ -916,8 +914,8 @@ def test_a_log_that_ends_before_what_was_flushed_is_refused_as_damage(kafka, tmp
     log = sorted((kafka / "orders-1").glob("*.log"))[-1]
     log.write_bytes(b"")
     assert refused(kafka, data=data) == (
-        f"{kafka}/orders-1 is damaged (its log ends at 8, and a flush had vouched for it up to {COUNT}): "
-        f"odradek check --repair {kafka}/orders-1 saves what can be saved."
+        f"{kafka}/orders-1 is damaged (its log ends at 8, but it was flushed up to {COUNT}): "
+        f"odradek check --repair {kafka}/orders-1 saves the sound records."
     )
     assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
@@ -945,7 +943,7 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
         except CannotImport as error:
             path, _, rest = str(error).partition(": ")
             assert path.startswith(str(data))
-            assert rest == "No space left on device; nothing was taken in."
+            assert rest == "No space left on device; nothing was imported."
             assert not topics(data)
             why[count] = path
         else:
@@ -962,7 +960,7 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
     data = tmp_path / "data"
     left = 1000
     assert refused(kafka, data=data) == (
-        f"{data}: The cluster's metadata could not be written: disk is full. Nothing was taken in."
+        f"{data}: The cluster's metadata could not be written: disk is full. Nothing was imported."
     )
 
 
@@ -1048,8 +1046,8 @@ def test_what_an_interrupted_import_has_left_is_no_source(kafka, tmp_path, monke
         options = {"partitions": [0]} if source.name == "orders-1" else {}
         first = source if options else data / "orders-0"
         assert refused(source, data=data, **options) == (
-            f"{first} was left by an import that was interrupted: import from where that took it, or "
-            f"move it out of {data} first and name it there."
+            f"{first} was left by an interrupted import: import from the same source again, or "
+            f"move it out of {data} and import it from there."
         )
     assert (data / "orders-0" / f"{FIRST}.log").exists()
     take_in(kafka, data=data)
@@ -1069,7 +1067,7 @@ def test_the_command_takes_in_or_says_one_sentence(kafka, tmp_path, capsys):
     data = str(tmp_path / "data")
     status, out, err = run(capsys, "import-log", str(kafka), "--data-dir", data)
     assert (status, out) == (1, "")
-    assert err.startswith(f"odradek: {kafka} is a whole log directory: say which topic with --topic")
+    assert err.startswith(f"odradek: {kafka} is a whole log directory: name the topic with --topic")
     arguments = (str(kafka), "--topic", "orders", "--data-dir", data)
     assert (
         run(capsys, "import-log", *arguments, "--config", "x")[2]

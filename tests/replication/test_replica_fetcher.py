@@ -651,6 +651,43 @@ def test_partitions_of_a_leader_are_spread_over_its_fetchers():
     assert {len(fetcher.partitions) for fetcher in fetchers.fetchers.values()} == {4}
 
 
+def test_partitions_change_their_fetchers_with_the_number_of_these():
+    count = 1
+    fetchers = ReplicaFetchers(2, lambda: 102, Settings(), lambda: count)
+    for index in range(4):
+        fetchers.follow(("t", index), TOPIC_ID, 1, 5, log_of(4))
+    (first,) = fetchers.fetchers.values()
+    request = first.next_request(0)
+    response = FetchResponse(
+        session_id=7,
+        responses=[
+            FetchableTopicResponse(
+                topic="",
+                topic_id=TOPIC_ID,
+                partitions=[
+                    data(Batch(1, 1, 5, 8)),
+                    data(partition=1, error_code=ErrorCode.FENCED_LEADER_EPOCH),
+                ],
+            )
+        ],
+    )
+    first.fetch_answered(request, response, 0)
+    count = 4
+    assert fetchers.resize() == []
+    spread = [set(fetcher.partitions) for fetcher in fetchers.fetchers.values()]
+    # The first one is busy, the second one is fenced: they stay together, with whoever belongs there.
+    assert {("t", 0), ("t", 1)} <= spread[0]
+    assert sum(map(len, spread)) == 4
+    assert len(spread) > 2
+    count = 1
+    fetchers.done(("t", 0), None, 0)
+    assert fetchers.resize() == []
+    assert len(fetchers.take_idle()) == len(spread) - 1
+    assert set(first.partitions) == {("t", index) for index in range(4)}
+    for index in range(2, 4):
+        assert fetchers.followed(("t", index)).phase is Phase.FETCHING
+
+
 # Throttles
 
 
@@ -684,6 +721,23 @@ def test_a_throttled_partition_is_left_out_while_the_rate_is_over_its_limit():
     request = follower.next()
     assert partitions_of(follower, request) == [0, 1]
     assert follower.asked(request) == [(0, 1, 4, 5)]
+
+
+def test_time_before_the_move_gives_no_allowance():
+    """The limit is kept over windows, and these begin with the first throttled replica out of sync."""
+    follower = Follower(log_of(4), log_of(4))
+    quota = follower.fetchers.quota
+    quota.bytes_per_second_max = 100
+    for _ in range(10):
+        follower.answer(data(high_watermark=1, partition=1))
+        if follower.fetchers.followed(OTHER).is_busy:
+            follower.done(OTHER)
+        follower.now_ms += 500
+    quota.throttle("t", {0})
+    follower.answer(data(Batch(1, 1, 5, 8), Batch(2, 2, 5, 8), high_watermark=9))
+    follower.done()
+    # 122 bytes in no time are more than 100 in a second, but not than 100 in each of six.
+    assert partitions_of(follower, follower.next()) == [1]
 
 
 def test_a_partition_that_has_all_that_is_committed_is_fetched_at_any_rate():

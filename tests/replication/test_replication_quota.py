@@ -142,6 +142,13 @@ def test_a_throttle_that_is_taken_away_is_gone():
     assert quota.is_throttled(("t", 0))
     quota.throttle("t", {1})
     assert not quota.is_throttled(("t", 0))
+    assert quota.has_throttled
     quota.forget("t")
     quota.forget("t")
     assert not quota.is_throttled(("t", 1))
+    assert not quota.has_throttled
+    quota.throttle("t", throttled_partitions("*", 1))
+    assert quota.has_throttled
+    # Those of other nodes do not count.
+    quota.throttle("t", throttled_partitions("0:2", 1))
+    assert not quota.has_throttled

@@ -103,9 +103,10 @@ def test_the_receive_buffer_is_as_the_option_says():
                 asks_versions=False,
                 receive_buffer_bytes=size_bytes,
             )
-            transport = peer._transport
-            assert transport is not None
-            seen.append(transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+            assert peer.transport is not None
+            seen.append(
+                peer.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            )
             peer.close()
         server.close()
 

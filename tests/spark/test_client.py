@@ -27,7 +27,7 @@ from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.list_offsets import ListOffsetsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.spark.proxy import CUT, Peer
+from tests.spark.proxy import CUT, Peer, Proxy
 from tests.spark.topics import Transactions, create_topic, produce
 
 
@@ -122,6 +122,65 @@ def test_a_leader_that_died_is_looked_up_again(proxy, through_proxy):
     produce(through_proxy, topic, 0, [b"a"])
     assert proxy.asked[MetadataRequest] == 2
     assert through_proxy.list_offsets({(topic, 0): LATEST}) == {(topic, 0): 1}
+
+
+@pytest.fixture
+def two_proxies(broker):
+    """As two brokers of a cluster, of which the second leads everything."""
+    with Proxy(broker.port) as one, Proxy(broker.port) as other:
+        yield one, other
+
+
+def through(*proxies):
+    servers = [f"127.0.0.1:{proxy.port}" for proxy in proxies]
+    return Cluster(ClientSettings(servers, retry_ms=1, patience_ms=20_000))
+
+
+def test_who_names_a_dead_leader_for_ever_is_not_the_only_one_that_is_asked(cluster, two_proxies):
+    """As a broker that is cut off from the controllers."""
+    stale, other = two_proxies
+    topic, port = create_topic(cluster), free_port()
+
+    def at_a_dead_port(answer):
+        answer.brokers[0].port = port
+        return answer
+
+    stale.change(MetadataRequest, at_a_dead_port)
+    with through(stale, other) as client:
+        assert client.list_offsets({(topic, 0): LATEST}) == {(topic, 0): 0}
+    assert (stale.asked[MetadataRequest], other.asked[MetadataRequest]) == (1, 1)
+
+
+def test_a_leader_of_an_older_epoch_is_none(cluster, two_proxies):
+    stale, other = two_proxies
+    topic = create_topic(cluster)
+
+    def of_later_epoch(answer):
+        answer.topics[0].partitions[0].leader_epoch = 7
+        return answer
+
+    other.change(MetadataRequest, of_later_epoch)
+    with through(other, stale) as client:
+        assert client.list_offsets({(topic, 0): LATEST}) == {(topic, 0): 0}
+        other.change_once(ListOffsetsRequest, with_code(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert client.list_offsets({(topic, 0): LATEST}) == {(topic, 0): 0}
+        assert client.leader_epoch(topic, 0) == 7
+    assert stale.asked[MetadataRequest] == 1
+    assert stale.asked[ListOffsetsRequest] == 0
+
+
+def test_a_coordinator_is_asked_of_another_broker_when_one_knows_none(two_proxies):
+    stale, other = two_proxies
+
+    def nobody(answer):
+        answer.coordinators[0].error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return answer
+
+    stale.change(FindCoordinatorRequest, nobody)
+    with through(stale, other) as client:
+        answer = client.ask(coordinator_of("group", "g"), offsets_of("g"))
+    assert answer.groups[0].error_code == ErrorCode.NONE
+    assert (stale.asked[FindCoordinatorRequest], other.asked[FindCoordinatorRequest]) == (1, 1)
 
 
 def test_a_request_whose_connection_was_cut_is_asked_again(proxy, through_proxy):

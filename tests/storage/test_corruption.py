@@ -247,7 +247,7 @@ def test_every_bit_that_a_batchs_checksum_leaves_out_is_watched(is_clean):
             assert not store.open(START_MS)
             partition = store.create("t", 0, bytes(range(16)), config)
             # After a kill, and not before somebody asks for it: all of it was flushed.
-            is_cut = any("are cut" in sentence for sentence in told)
+            is_cut = any("have been cut" in sentence for sentence in told)
             assert not (is_cut and is_clean)
             reader = Reader(partition, sent)
             found = reader.read_all()

@@ -228,7 +228,7 @@ def test_a_log_that_has_become_shorter_than_its_end_gives_that_up_before_it_goes
     store = started(disk, config, listener=told)
     assert store.places.is_unopened("t", 0)
     assert partition_of(store).log_end_offset == 0
-    assert any("bytes were not sound any more and are cut" in sentence for sentence in told.sentences)
+    assert any("bytes were damaged and have been cut" in sentence for sentence in told.sentences)
     assert end_checkpoint_of(disk) is None
     assert not started(disk, config).places.is_unopened("t", 0)
 
@@ -250,7 +250,9 @@ def test_a_log_goes_on_where_a_clean_stop_says_it_ended_whatever_its_last_batch_
     store = started(disk, config, listener=told)
     partition = partition_of(store)
     assert partition.log_end_offset == offset
-    assert told.sentences == [f"The last batches of {SEGMENT}.log are damaged; the log goes on at {offset}."]
+    assert told.sentences == [
+        f"The last batches of {SEGMENT}.log are damaged; the log continues at offset {offset}."
+    ]
     append(partition, 1)
     store.close(NOW_MS)
     partition = partition_of(started(disk, config))

@@ -10,6 +10,7 @@ from memory_disk import MemoryDisk
 from stores import NOW_MS, append, offsets_of, value_at, write_checkpoints
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.failing_disks import Role
 from odradek.storage.directories.store import LogStore, StoreListener
 from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -619,41 +620,43 @@ def test_a_topic_made_anew_finds_another_place_and_stays_its_own_when_the_old_di
     assert store.listener.strays == [("t", 0)]
 
 
-def of_cluster(store, *, has_substitute, leads=True):
-    """As a node of a cluster has it, that leads the partitions or follows another node."""
+def of_cluster(store, *, leads, has_substitute):
+    """As a node of a cluster has it."""
     store.failing_disks.are_given_up = True
-    store.failing_disks.has_substitute = lambda key, only_as_leader: (
-        has_substitute and (leads or not only_as_leader)
-    )
+    store.failing_disks.role_of = lambda key: Role(leads, has_substitute)
     return store
 
 
-@pytest.mark.parametrize(
-    ("has_substitute", "leads", "is_given_up"),
-    [(True, True, True), (True, False, False), (False, True, False)],
-)
-def test_a_full_directory_is_given_up_by_a_leader_in_whose_place_another_may_lead(
-    has_substitute, leads, is_given_up
+ROLES = [(leads, has_substitute) for leads in (True, False) for has_substitute in (True, False)]
+
+
+@pytest.mark.parametrize(("leads", "has_substitute"), ROLES)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE])
+def test_a_directory_whose_disk_refuses_a_write_is_given_up_by_a_leader_in_whose_place_another_may_lead(
+    leads, has_substitute, code
 ):
+    """Also where the disk as a whole is sound. That the process has too much open is not the disk's fault."""
     disk = MemoryDisk()
-    store = of_cluster(spread(disk), has_substitute=has_substitute, leads=leads)
+    store = of_cluster(spread(disk), leads=leads, has_substitute=has_substitute)
     partition = store.get("t", 0)
-    disk.room_bytes = 0
-    assert refusal(lambda: append(partition, 1, size_bytes=1_000)) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = lambda operation, path: code if operation == "write" and path.endswith(".log") else None
+    assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
     attend(store)
+    is_given_up = leads and has_substitute and code != errno.EMFILE
     assert list(store.failing_disks.failures) == (["one"] if is_given_up else [])
-    disk.room_bytes = 1 << 30
+    disk.fail = lambda operation, path: None
     attend(store)
     assert partition.is_available is not is_given_up
     assert store.failing_disks.may_return(("t", 0)) is not is_given_up
     assert not store.failing_disks.needs_attention
 
 
-@pytest.mark.parametrize("has_substitute", [True, False])
-def test_records_that_were_promised_and_are_gone_cost_a_node_of_a_cluster_its_directory(has_substitute):
-    """It is in the ISR, or counts as eligible: it must not lead before it has fetched them again."""
+@pytest.mark.parametrize(("leads", "has_substitute"), ROLES)
+def test_records_that_a_node_of_a_cluster_has_promised_and_lost_cost_it_the_directory(leads, has_substitute):
+    """Until its next start: as a leader it would give their offsets, in the same epoch, to other records; and
+    it must not lead before it has fetched them again."""
     disk = MemoryDisk()
-    store = of_cluster(spread(disk), has_substitute=has_substitute, leads=False)
+    store = of_cluster(spread(disk), leads=leads, has_substitute=has_substitute)
     partition = store.get("t", 0)
     partition.flush()
     end_offset = partition.log_end_offset
@@ -662,9 +665,10 @@ def test_records_that_were_promised_and_are_gone_cost_a_node_of_a_cluster_its_di
     data = disk.files[f"{partition.directory}/00000000000000000000.log"].data
     data[-3] ^= 1
     attend(store)
-    assert list(store.failing_disks.failures) == (["one"] if has_substitute else [])
-    if not has_substitute:
+    is_given_up = leads or has_substitute
+    assert list(store.failing_disks.failures) == (["one"] if is_given_up else [])
+    if not is_given_up:
         assert offsets_of(partition) == list(range(end_offset + 1))
     store.close(NOW_MS)
     assert disk.exists("two/.kafka_cleanshutdown")
-    assert disk.exists("one/.kafka_cleanshutdown") is not has_substitute
+    assert disk.exists("one/.kafka_cleanshutdown") is not is_given_up

@@ -483,7 +483,7 @@ def test_two_directories_with_other_records_are_both_kept(counts):
     assert store.get("t", 0).directory == f"{stays}/t-0"
     assert store.get("t", 0).log_end_offset == max(counts)
     (sentence,) = told
-    assert sentence.startswith(f"{goes}/t-0 and {stays}/t-0 are the same partition with other records")
+    assert sentence.startswith(f"{goes}/t-0 and {stays}/t-0 are the same partition with different records")
     (kept,) = [path for path in disk.directories if path.endswith("-stray")]
     assert kept in sentence
     store.close(NOW_MS)

@@ -237,7 +237,7 @@ def test_a_known_tag_of_another_version_is_malformed():
 
 def test_a_tag_whose_size_is_wrong_is_malformed():
     data = encode_message(FetchRequest(), 12)
-    with pytest.raises(MalformedMessage, match="cluster_id has not the size"):
+    with pytest.raises(MalformedMessage, match="cluster_id does not have the size"):
         decode_message(FetchRequest, 12, data[:-1] + bytes.fromhex("01 00 04 02 61 00 00"))
 
 

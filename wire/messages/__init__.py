@@ -1,6 +1,6 @@
 """Every message of the protocol, declared once for all of its versions; one module per API.
 
-Nothing is imported before it is asked for: `find` brings in the one module that an API needs.
+A module is imported on first use: `find` imports the module of an API.
 
 Classes have the protocol's own names, fields these names in snake_case. A module is a name space: two modules
 may both have a `NodeEndpoint`.

@@ -27,6 +27,6 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions=(0, 4), flexible_sinc
 @dataclass(slots=True, kw_only=True)
 class AddOffsetsToTxnResponse(Message, api_key=25, versions=(0, 4), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: make partitions part of a transaction.
 
-Up to version 3 a client asks for one transaction, from 4 on brokers ask for several.
+Up to version 3 a client sends one transaction, from 4 on brokers send several.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     partition_error_code: int = on_wire(INT16)
-    """0 or the code of the error for this partition."""
+    """Error code of the partition, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class AddPartitionsToTxnTopicResult(Struct):
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = on_wire(
         Array(AddPartitionsToTxnPartitionResult)
     )
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,18 +77,18 @@ class AddPartitionsToTxnResult(Struct):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
     topic_results: list[AddPartitionsToTxnTopicResult] = on_wire(Array(AddPartitionsToTxnTopicResult))
-    """One answer for each topic."""
+    """One result for each topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AddPartitionsToTxnResponse(Message, api_key=24, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16, since=4, ignorable=True)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     results_by_transaction: list[AddPartitionsToTxnResult] = on_wire(Array(AddPartitionsToTxnResult), since=4)
-    """One answer for each transaction of a broker's request."""
+    """One result for each transaction of a broker's request."""
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = on_wire(
         Array(AddPartitionsToTxnTopicResult), until=3
     )
-    """One answer for each topic, for a client's request."""
+    """One result for each topic, for a client's request."""

@@ -32,13 +32,13 @@ class AddRaftVoterRequest(Message, api_key=80, versions=(0, 1), flexible_since=0
     cluster_id: str | None = on_wire(STRING, nullable=ALL)
     """Id of the cluster."""
     timeout_ms: int = on_wire(INT32)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
     voter_id: int = on_wire(INT32)
     """Id of the voter."""
     voter_directory_id: bytes = on_wire(UUID)
     """Id of the voter's log directory."""
     listeners: list[Listener] = on_wire(Array(Listener))
-    """Where the node can be reached."""
+    """Addresses of the node."""
     ack_when_committed: bool = on_wire(BOOL, since=1, default=True)
     """Whether to answer only once the new set of voters is committed."""
 
@@ -46,8 +46,8 @@ class AddRaftVoterRequest(Message, api_key=80, versions=(0, 1), flexible_since=0
 @dataclass(slots=True, kw_only=True)
 class AddRaftVoterResponse(Message, api_key=80, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""

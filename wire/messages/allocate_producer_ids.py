@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker asks the controller for a block of producer ids (KIP-730)."""
+"""AllocateProducerIds: a broker requests a block of producer ids from the controller (KIP-730)."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from odradek.wire.schema import INT16, INT32, INT64, Message, on_wire
 @dataclass(slots=True, kw_only=True)
 class AllocateProducerIdsRequest(Message, api_key=67, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
-    """Broker that asks."""
+    """Id of the requesting broker."""
     broker_epoch: int = on_wire(INT64, default=-1)
-    """Epoch of that broker."""
+    """Epoch of this broker."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AllocateProducerIdsResponse(Message, api_key=67, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the broker is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     producer_id_start: int = on_wire(INT64)
     """First id of the block."""
     producer_id_len: int = on_wire(INT32)
-    """How many ids the block has."""
+    """Number of ids in the block."""

@@ -21,7 +21,7 @@ class EntityData(Struct):
     entity_type: str = on_wire(STRING)
     """Such as user, client-id or ip."""
     entity_name: str | None = on_wire(STRING, nullable=ALL)
-    """Its name; null is the default for all of its type."""
+    """Its name; null for the default of its type."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class OpData(Struct):
     key: str = on_wire(STRING)
     """Name of the quota, such as producer_byte_rate."""
     value: float = on_wire(FLOAT64)
-    """New limit; of no meaning when it is removed."""
+    """New limit; ignored for a removal."""
     remove: bool = on_wire(BOOL)
     """True to remove the quota, false to set it."""
 
@@ -37,7 +37,7 @@ class OpData(Struct):
 @dataclass(slots=True, kw_only=True)
 class EntryData(Struct):
     entity: list[EntityData] = on_wire(Array(EntityData))
-    """What the quota is for: a user, a client id, an address, or a pair of them."""
+    """The entity of the quota: a user, a client id, an address, or a pair of them."""
     ops: list[OpData] = on_wire(Array(OpData))
     """Quotas to set or to remove."""
 
@@ -47,22 +47,22 @@ class AlterClientQuotasRequest(Message, api_key=49, versions=(0, 1), flexible_si
     entries: list[EntryData] = on_wire(Array(EntryData))
     """The entities, each with its quotas."""
     validate_only: bool = on_wire(BOOL)
-    """Whether to check only, and change nothing."""
+    """Whether to validate only, without a change."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EntryDataResult(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     entity: list[EntityData] = on_wire(Array(EntityData))
-    """What the quota is for: a user, a client id, an address, or a pair of them."""
+    """The entity of the quota: a user, a client id, an address, or a pair of them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterClientQuotasResponse(Message, api_key=49, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     entries: list[EntryDataResult] = on_wire(Array(EntryDataResult))
     """The entities, each with its quotas."""

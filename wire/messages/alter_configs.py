@@ -31,7 +31,7 @@ class AlterConfigsResource(Struct):
     resource_name: str = on_wire(STRING)
     """Name of the resource."""
     configs: list[AlterableConfig] = on_wire(Array(AlterableConfig))
-    """All settings that the resource shall have; what is left out goes back to its default."""
+    """All settings of the resource; others return to their defaults."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,15 +39,15 @@ class AlterConfigsRequest(Message, api_key=33, versions=(0, 2), flexible_since=2
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
     """Resources to change."""
     validate_only: bool = on_wire(BOOL)
-    """Whether to check only, and change nothing."""
+    """Whether to validate only, without a change."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
@@ -57,6 +57,6 @@ class AlterConfigsResourceResponse(Struct):
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResponse(Message, api_key=33, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     responses: list[AlterConfigsResourceResponse] = on_wire(Array(AlterConfigsResourceResponse))
-    """One answer for each topic."""
+    """One result for each topic."""

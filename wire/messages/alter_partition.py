@@ -1,7 +1,7 @@
-"""AlterPartition: the leader of partitions asks the controller for new sets of in-sync replicas.
+"""AlterPartition: the leader of partitions requests new sets of in-sync replicas from the controller.
 
-A leader sends it, the controller answers. Version 2 names topics by id and lets the controller say that a
-replica may not join (KIP-841), 3 sends the epoch of each broker with it (KIP-903).
+A leader sends it to the controller. Version 2 has topic ids, and an error for a replica that may not join
+(KIP-841), 3 has broker epochs (KIP-903).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class BrokerState(Struct):
     broker_id: int = on_wire(INT32)
     """A broker of the new set."""
     broker_epoch: int = on_wire(INT64, default=-1)
-    """Epoch of that broker as its last fetch said it, -1 to have it not compared."""
+    """Epoch of this broker in its last fetch, -1 to skip the comparison."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     leader_epoch: int = on_wire(INT32)
-    """Leader epoch of the asking leader; an older or newer one is refused."""
+    """Leader epoch of the requesting leader; an older or newer one is refused."""
     new_isr: list[int] = on_wire(Array(INT32), until=2)
     """Wanted in-sync replicas; from version 3 on they come with their epochs."""
     new_isr_with_epochs: list[BrokerState] = on_wire(Array(BrokerState), since=3)
@@ -44,9 +44,9 @@ class TopicData(Struct):
 @dataclass(slots=True, kw_only=True)
 class AlterPartitionRequest(Message, api_key=56, versions=(2, 3), flexible_since=0):
     broker_id: int = on_wire(INT32)
-    """Broker that asks."""
+    """Id of the requesting broker."""
     broker_epoch: int = on_wire(INT64, default=-1)
-    """Epoch of that broker."""
+    """Epoch of this broker."""
     topics: list[TopicData] = on_wire(Array(TopicData))
     """Topics with the partitions to change."""
 
@@ -56,11 +56,11 @@ class AlteredPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     leader_id: int = on_wire(INT32)
     """Broker that leads now, -1 for none."""
     leader_epoch: int = on_wire(INT32)
-    """Epoch of that leader."""
+    """Epoch of this leader."""
     isr: list[int] = on_wire(Array(INT32))
     """In-sync replicas after the change."""
     leader_recovery_state: int = on_wire(INT8, ignorable=True)
@@ -74,14 +74,14 @@ class AlteredTopic(Struct):
     topic_id: bytes = on_wire(UUID, ignorable=True)
     """Id of the topic."""
     partitions: list[AlteredPartition] = on_wire(Array(AlteredPartition))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterPartitionResponse(Message, api_key=56, versions=(2, 3), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the broker is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
     """An error of the whole request, such as an old broker epoch."""
     topics: list[AlteredTopic] = on_wire(Array(AlteredTopic))
-    """One answer for each topic."""
+    """One result for each topic."""

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move partitions to other brokers, or call a move off."""
+"""AlterPartitionReassignments: move partitions to other brokers, or cancel a move."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class ReassignablePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL)
-    """Brokers that shall have a replica; null calls a running move off."""
+    """Brokers of the new replicas; null cancels a reassignment."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ReassignableTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class AlterPartitionReassignmentsRequest(Message, api_key=45, versions=(0, 1), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
     allow_replication_factor_change: bool = on_wire(BOOL, since=1, default=True)
     """Whether a partition may end with another number of replicas."""
     topics: list[ReassignableTopic] = on_wire(Array(ReassignableTopic))
@@ -46,9 +46,9 @@ class ReassignablePartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,18 +56,18 @@ class ReassignableTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ReassignablePartitionResponse] = on_wire(Array(ReassignablePartitionResponse))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterPartitionReassignmentsResponse(Message, api_key=45, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     allow_replication_factor_change: bool = on_wire(BOOL, since=1, default=True, ignorable=True)
     """Whether a partition may end with another number of replicas."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     responses: list[ReassignableTopicResponse] = on_wire(Array(ReassignableTopicResponse))
-    """One answer for each topic."""
+    """One result for each topic."""

@@ -32,7 +32,7 @@ class AlterReplicaLogDir(Struct):
 @dataclass(slots=True, kw_only=True)
 class AlterReplicaLogDirsRequest(Message, api_key=34, versions=(0, 2), flexible_since=2):
     dirs: list[AlterReplicaLogDir] = on_wire(Array(AlterReplicaLogDir))
-    """Log directories with what shall move into them."""
+    """Target log directories, with the partitions to move."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class AlterReplicaLogDirPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,12 +48,12 @@ class AlterReplicaLogDirTopicResult(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[AlterReplicaLogDirPartitionResult] = on_wire(Array(AlterReplicaLogDirPartitionResult))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterReplicaLogDirsResponse(Message, api_key=34, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[AlterReplicaLogDirTopicResult] = on_wire(Array(AlterReplicaLogDirTopicResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: set where a share group stands (KIP-932)."""
+"""AlterShareGroupOffsets: set the start offsets of a share group (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     start_offset: int = on_wire(INT64)
-    """First offset that is not yet done with."""
+    """First offset that is not completely acknowledged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,16 +61,16 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     partitions: list[AlterShareGroupOffsetsResponsePartition] = on_wire(
         Array(AlterShareGroupOffsetsResponsePartition)
     )
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsResponse(Message, api_key=91, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     responses: list[AlterShareGroupOffsetsResponseTopic] = on_wire(Array(AlterShareGroupOffsetsResponseTopic))
-    """One answer for each topic."""
+    """One result for each topic."""

@@ -31,7 +31,7 @@ class ScramCredentialUpsertion(Struct):
     mechanism: int = on_wire(INT8)
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     iterations: int = on_wire(INT32)
-    """How many rounds the password was hashed."""
+    """Iterations of the password hash."""
     salt: bytes = on_wire(BYTES)
     """Random bytes that were hashed with the password."""
     salted_password: bytes = on_wire(BYTES)
@@ -51,14 +51,14 @@ class AlterUserScramCredentialsResult(Struct):
     user: str = on_wire(STRING)
     """Name of the user."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterUserScramCredentialsResponse(Message, api_key=51, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[AlterUserScramCredentialsResult] = on_wire(Array(AlterUserScramCredentialsResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

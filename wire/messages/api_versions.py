@@ -1,7 +1,7 @@
-"""ApiVersions: what the broker serves, asked first on a connection.
+"""ApiVersions: the APIs of the broker; the first request on a connection.
 
-Its answer has header 0 in every version. A version that the broker does not know is answered in version 0
-with UNSUPPORTED_VERSION, so that a newer client can try again.
+The response has header 0 in every version. An unknown version gets a response in version 0 with
+UNSUPPORTED_VERSION, so that a newer client can try again with a supported version.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class ApiVersionsRequest(Message, api_key=18, versions=(0, 4), flexible_since=3)
 @dataclass(slots=True, kw_only=True)
 class ApiVersion(Struct):
     api_key: int = on_wire(INT16)
-    """Which API."""
+    """API key."""
     min_version: int = on_wire(INT16)
     """Lowest version."""
     max_version: int = on_wire(INT16)
@@ -60,20 +60,20 @@ class FinalizedFeatureKey(Struct):
 @dataclass(slots=True, kw_only=True)
 class ApiVersionsResponse(Message, api_key=18, versions=(0, 4), flexible_since=3):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     api_keys: list[ApiVersion] = on_wire(Array(ApiVersion))
     """Every API that the broker serves, with its versions."""
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     supported_features: list[SupportedFeatureKey] = on_wire(
         Array(SupportedFeatureKey), since=3, tag=0, ignorable=True
     )
-    """Features that this broker could run."""
+    """Features with the levels that this broker supports."""
     finalized_features_epoch: int = on_wire(INT64, since=3, default=-1, tag=1, ignorable=True)
     """Counts up when finalized features change; -1 while they are not known."""
     finalized_features: list[FinalizedFeatureKey] = on_wire(
         Array(FinalizedFeatureKey), since=3, tag=2, ignorable=True
     )
-    """Features as all brokers of the cluster have them now."""
+    """Finalized features of the cluster."""
     zk_migration_ready: bool = on_wire(BOOL, since=3, tag=3, ignorable=True)
-    """Whether the move away from ZooKeeper could begin; of no meaning any more."""
+    """Whether the migration from ZooKeeper could begin; not used any more."""

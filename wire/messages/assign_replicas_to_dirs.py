@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells the controller in which log directories its replicas are (KIP-858)."""
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas to the controller (KIP-858)."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class AssignReplicasToDirsRequest(Message, api_key=73, versions=(0, 0), flexible
     broker_id: int = on_wire(INT32)
     """Broker that has the directories."""
     broker_epoch: int = on_wire(INT64, default=-1)
-    """Epoch of that broker."""
+    """Epoch of this broker."""
     directories: list[DirectoryData] = on_wire(Array(DirectoryData))
     """Directories with the replicas in them."""
 
@@ -42,7 +42,7 @@ class AssignedPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class AssignedTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
     partitions: list[AssignedPartition] = on_wire(Array(AssignedPartition))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,14 +58,14 @@ class AssignedDirectory(Struct):
     id: bytes = on_wire(UUID)
     """Id of the directory."""
     topics: list[AssignedTopic] = on_wire(Array(AssignedTopic))
-    """One answer for each topic."""
+    """One result for each topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AssignReplicasToDirsResponse(Message, api_key=73, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the broker is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
     """An error of the whole request, such as an old broker epoch."""
     directories: list[AssignedDirectory] = on_wire(Array(AssignedDirectory))
-    """One answer for each directory."""
+    """One result for each directory."""

@@ -1,6 +1,6 @@
-"""BrokerHeartbeat: a broker tells the controller that it lives, and what it wants (KIP-631).
+"""BrokerHeartbeat: a broker reports its state and its requests to the controller (KIP-631).
 
-Version 1 names log directories that have failed (KIP-858), 2 those that take no new replicas (KIP-1066).
+Version 1 has failed log directories (KIP-858), 2 those that take no new replicas (KIP-1066).
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class BrokerHeartbeatRequest(Message, api_key=63, versions=(0, 2), flexible_sinc
 @dataclass(slots=True, kw_only=True)
 class BrokerHeartbeatResponse(Message, api_key=63, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the broker is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     is_caught_up: bool = on_wire(BOOL)
     """Whether the broker has applied its own registration."""
     is_fenced: bool = on_wire(BOOL, default=True)

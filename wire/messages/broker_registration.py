@@ -1,6 +1,6 @@
-"""BrokerRegistration: a broker that starts makes itself known to the controller (KIP-631).
+"""BrokerRegistration: a starting broker registers with the controller (KIP-631).
 
-Version 1 says whether the broker comes from ZooKeeper, 2 names its log directories (KIP-858), 3 the broker
+Version 1 has the migration from ZooKeeper, 2 the log directories (KIP-858), 3 the broker
 epoch before a clean shutdown (KIP-966), 4 also has features whose lowest level is 0.
 """
 
@@ -53,24 +53,24 @@ class BrokerRegistrationRequest(Message, api_key=62, versions=(0, 4), flexible_s
     incarnation_id: bytes = on_wire(UUID)
     """Id of this process of the broker; each start makes a new one."""
     listeners: list[Listener] = on_wire(Array(Listener))
-    """Where the broker can be reached."""
+    """Addresses of the broker."""
     features: list[Feature] = on_wire(Array(Feature))
-    """What the broker supports."""
+    """Feature levels that the broker supports."""
     rack: str | None = on_wire(STRING, nullable=ALL)
     """Rack of the broker, null if it has none."""
     is_migrating_zk_broker: bool = on_wire(BOOL, since=1)
-    """Whether the broker is on its way from ZooKeeper."""
+    """Whether the broker migrates from ZooKeeper."""
     log_dirs: list[bytes] = on_wire(Array(UUID), since=2, ignorable=True)
     """Ids of the log directories that can be used."""
     previous_broker_epoch: int = on_wire(INT64, since=3, default=-1, ignorable=True)
-    """Broker epoch that the last clean shutdown noted, -1 if there is none."""
+    """Broker epoch of the last clean shutdown, -1 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BrokerRegistrationResponse(Message, api_key=62, versions=(0, 4), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the broker is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     broker_epoch: int = on_wire(INT64, default=-1)
     """Epoch that the broker has now, -1 after an error."""

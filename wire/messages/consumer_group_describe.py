@@ -22,7 +22,7 @@ class ConsumerGroupDescribeRequest(Message, api_key=69, versions=(0, 1), flexibl
     group_ids: list[str] = on_wire(Array(STRING))
     """Ids of the groups to describe."""
     include_authorized_operations: bool = on_wire(BOOL)
-    """Whether to say what the caller may do."""
+    """Whether to return the operations for which the caller is authorised."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,23 +46,23 @@ class Member(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
     instance_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Name of a static member; null for a dynamic one."""
+    """Instance id of a static member; null for a dynamic member."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Rack of the client, for reading from replicas near to it."""
+    """Rack of the client, to read from near replicas."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     client_id: str = on_wire(STRING)
-    """Client id from the member's header."""
+    """Client id of the member's requests."""
     client_host: str = on_wire(STRING)
-    """Address from which the member came."""
+    """Host of the member."""
     subscribed_topic_names: list[str] = on_wire(Array(STRING))
-    """Topics of the subscription by name; null in a heartbeat says that nothing changed."""
+    """Topics of the subscription by name; null in a heartbeat: no change."""
     subscribed_topic_regex: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Pattern of the subscribed topics; null in a heartbeat says that nothing changed."""
+    """Pattern of the subscribed topics; null in a heartbeat: no change."""
     assignment: Assignment = on_wire(Assignment)
-    """What the member has now."""
+    """The current assignment of the member."""
     target_assignment: Assignment = on_wire(Assignment)
-    """What the member shall have in the end."""
+    """The target assignment of the member."""
     member_type: int = on_wire(INT8, since=1, default=-1, ignorable=True)
     """0 classic, 1 consumer, -1 not known."""
 
@@ -70,13 +70,13 @@ class Member(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     group_id: str = on_wire(STRING)
     """Id of the group."""
     group_state: str = on_wire(STRING)
-    """State by name, such as Stable; Dead for a group that is not there."""
+    """State by name, such as Stable; Dead for a group that does not exist."""
     group_epoch: int = on_wire(INT32)
     """Counts up when members or their subscriptions change."""
     assignment_epoch: int = on_wire(INT32)
@@ -86,12 +86,12 @@ class DescribedGroup(Struct):
     members: list[Member] = on_wire(Array(Member))
     """Members of the group."""
     authorized_operations: int = on_wire(INT32, default=-(2**31))
-    """Bit set of the operations that the caller may do; the lowest number when not asked for."""
+    """Bit set of the caller's authorised operations; the lowest int32 if not requested."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupDescribeResponse(Message, api_key=69, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
     """One description for each group."""

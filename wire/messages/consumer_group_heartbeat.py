@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: all of the membership in a group of the consumer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat: membership in a group of the consumer protocol (KIP-848)."""
 
 from dataclasses import dataclass
 
@@ -30,19 +30,19 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions=(0, 1), flexib
     member_id: str = on_wire(STRING)
     """Id of the member."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     instance_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Name of a static member; null for a dynamic one, or if it has not changed."""
+    """Instance id of a static member; null for a dynamic member, or if it has not changed."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Rack of the client; null if it has none or it has not changed."""
+    """Rack of the client; null if it has none, or no change."""
     rebalance_timeout_ms: int = on_wire(INT32, default=-1)
-    """How long the member may take to give up partitions; -1 if that has not changed."""
+    """Rebalance time-out of the member in ms; -1: no change."""
     subscribed_topic_names: list[str] | None = on_wire(Array(STRING), default=None, nullable=ALL)
-    """Topics of the subscription by name; null in a heartbeat says that nothing changed."""
+    """Topics of the subscription by name; null in a heartbeat: no change."""
     subscribed_topic_regex: str | None = on_wire(STRING, since=1, default=None, nullable=ALL)
-    """Pattern of the subscribed topics; null in a heartbeat says that nothing changed."""
+    """Pattern of the subscribed topics; null in a heartbeat: no change."""
     server_assignor: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """The assignor that the member would like the broker to use; null for the broker's choice."""
+    """The member's preferred assignor; null for the broker's choice."""
     topic_partitions: list[TopicPartitions] | None = on_wire(
         Array(TopicPartitions), default=None, nullable=ALL
     )
@@ -58,16 +58,16 @@ class Assignment(Struct):
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     member_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Id of the member, in answer to a first heartbeat."""
+    """Id of the member, in the response to the first heartbeat."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     heartbeat_interval_ms: int = on_wire(INT32)
-    """How often the member should send heartbeats."""
+    """Interval of the member's heartbeats in ms."""
     assignment: Assignment | None = on_wire(Assignment, default=None, nullable=ALL)
-    """Partitions that the member shall have; null if nothing changed."""
+    """The member's new assignment; null: no change."""

@@ -1,7 +1,7 @@
-"""What consumers put inside of JoinGroup and SyncGroup, when the group is of type "consumer".
+"""The metadata and assignments of consumers in JoinGroup and SyncGroup, for groups of type "consumer".
 
-A classic group's coordinator passes these bytes on unread; describing a group and expiring its offsets
-need to know the topics in them. All versions are without compact forms and tags.
+The coordinator of a classic group reads them only to describe the group and to expire its offsets, which need
+the topics. All versions are without compact forms and tags.
 """
 
 import struct
@@ -42,7 +42,7 @@ class ConsumerProtocolSubscription(Versioned, versions=(0, 3)):
     owned_partitions: list[TopicPartition] = on_wire(Array(TopicPartition), since=1, ignorable=True)
     """Partitions that the member had before the rebalance."""
     generation_id: int = on_wire(INT32, since=2, default=-1, ignorable=True)
-    """Generation in which the member had them, -1 if not known."""
+    """Generation of these partitions, -1 if not known."""
     rack_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL, ignorable=True)
     """Rack of the consumer, null if it has none."""
 
@@ -64,12 +64,12 @@ class ConsumerProtocolAssignment(Versioned, versions=(0, 3)):
 
 
 def encode(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int) -> bytes:
-    """The bytes that travel inside of JoinGroup and SyncGroup: int16 version, then the message."""
+    """The bytes in JoinGroup and SyncGroup: int16 version, then the message."""
     return struct.pack(">h", version) + encode_message(message, version)
 
 
 def decode_subscription(buffer: Buffer) -> ConsumerProtocolSubscription:
-    """What a member of a consumer group subscribes to, from the metadata of its JoinGroup."""
+    """The topics of a consumer group's member, from the metadata of its JoinGroup."""
     return _decode(ConsumerProtocolSubscription, buffer)
 
 

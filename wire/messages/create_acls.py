@@ -22,7 +22,7 @@ class AclCreation(Struct):
     resource_name: str = on_wire(STRING)
     """Name of the resource."""
     resource_pattern_type: int = on_wire(INT8, since=1, default=3)
-    """How the resource name is meant: 3 literally, 4 as a prefix."""
+    """Pattern type of the resource name: 3 literal, 4 prefix."""
     principal: str = on_wire(STRING)
     """Such as User:alice."""
     host: str = on_wire(STRING)
@@ -42,14 +42,14 @@ class CreateAclsRequest(Message, api_key=30, versions=(0, 3), flexible_since=2):
 @dataclass(slots=True, kw_only=True)
 class AclCreationResult(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CreateAclsResponse(Message, api_key=30, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[AclCreationResult] = on_wire(Array(AclCreationResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

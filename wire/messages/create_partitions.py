@@ -1,4 +1,4 @@
-"""CreatePartitions: give topics more partitions."""
+"""CreatePartitions: add partitions to topics."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class CreatePartitionsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     count: int = on_wire(INT32)
-    """How many partitions the topic shall have afterwards."""
+    """New number of partitions."""
     assignments: list[CreatePartitionsAssignment] | None = on_wire(
         Array(CreatePartitionsAssignment), nullable=ALL
     )
@@ -38,9 +38,9 @@ class CreatePartitionsRequest(Message, api_key=37, versions=(0, 3), flexible_sin
     topics: list[CreatePartitionsTopic] = on_wire(Array(CreatePartitionsTopic))
     """Topics to grow."""
     timeout_ms: int = on_wire(INT32)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
     validate_only: bool = on_wire(BOOL)
-    """Whether to check only, and change nothing."""
+    """Whether to validate only, without a change."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class CreatePartitionsTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CreatePartitionsResponse(Message, api_key=37, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[CreatePartitionsTopicResult] = on_wire(Array(CreatePartitionsTopicResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

@@ -1,4 +1,4 @@
-"""CreateTopics: create topics; version 5 tells the settings of what was created, 7 its id."""
+"""CreateTopics: create topics; version 5 returns the settings of the new topics, 7 their ids."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class CreatableTopic(Struct):
     replication_factor: int = on_wire(INT16)
     """Number of replicas; -1 takes the broker's default."""
     assignments: list[CreatableReplicaAssignment] = on_wire(Array(CreatableReplicaAssignment))
-    """Brokers for each partition, when the client chooses; else the numbers of partitions and replicas count.
+    """Brokers for each partition, chosen by the client; else the numbers of partitions and replicas count.
     """
     configs: list[CreatableTopicConfig] = on_wire(Array(CreatableTopicConfig))
     """Settings that differ from the broker's."""
@@ -53,9 +53,9 @@ class CreateTopicsRequest(Message, api_key=19, versions=(0, 7), flexible_since=5
     topics: list[CreatableTopic] = on_wire(Array(CreatableTopic))
     """Topics to create."""
     timeout_ms: int = on_wire(INT32, default=60000)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
     validate_only: bool = on_wire(BOOL, since=1)
-    """Whether to check only, and change nothing."""
+    """Whether to validate only, without a change."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class CreatableTopicConfigs(Struct):
     read_only: bool = on_wire(BOOL)
     """Whether the value cannot be altered while the broker runs."""
     config_source: int = on_wire(INT8, default=-1, ignorable=True)
-    """Where the value comes from, numbered as in DescribeConfigs."""
+    """Source of the value, numbered as in DescribeConfigs."""
     is_sensitive: bool = on_wire(BOOL)
-    """Whether the value is a secret, which is not told."""
+    """Whether the value is a secret, which is not returned."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,15 +79,15 @@ class CreatableTopicResult(Struct):
     topic_id: bytes = on_wire(UUID, since=7, ignorable=True)
     """Id of the topic, zero if not known."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, since=1, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     topic_config_error_code: int = on_wire(INT16, since=5, tag=0, ignorable=True)
-    """Why the settings are not told, while the topic was created all the same."""
+    """Error code why the settings are not returned, although the topic was created."""
     num_partitions: int = on_wire(INT32, since=5, default=-1, ignorable=True)
-    """Number of partitions, -1 if not told."""
+    """Number of partitions, -1 if not known."""
     replication_factor: int = on_wire(INT16, since=5, default=-1, ignorable=True)
-    """Number of replicas, -1 if not told."""
+    """Number of replicas, -1 if not known."""
     configs: list[CreatableTopicConfigs] | None = on_wire(
         Array(CreatableTopicConfigs), since=5, nullable=ALL, ignorable=True
     )
@@ -97,6 +97,6 @@ class CreatableTopicResult(Struct):
 @dataclass(slots=True, kw_only=True)
 class CreateTopicsResponse(Message, api_key=19, versions=(0, 7), flexible_since=5):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[CreatableTopicResult] = on_wire(Array(CreatableTopicResult))
-    """One answer for each topic."""
+    """One result for each topic."""

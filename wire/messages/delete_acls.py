@@ -42,15 +42,15 @@ class DeleteAclsRequest(Message, api_key=31, versions=(0, 3), flexible_since=2):
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsMatchingAcl(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
     """Name of the resource."""
     pattern_type: int = on_wire(INT8, since=1, default=3)
-    """How the resource name is meant: 3 literally, 4 as a prefix."""
+    """Pattern type of the resource name: 3 literal, 4 prefix."""
     principal: str = on_wire(STRING)
     """Such as User:alice."""
     host: str = on_wire(STRING)
@@ -64,16 +64,16 @@ class DeleteAclsMatchingAcl(Struct):
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsFilterResult(Struct):
     error_code: int = on_wire(INT16)
-    """Why the filter was not applied, or 0."""
+    """Error code of the filter, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     matching_acls: list[DeleteAclsMatchingAcl] = on_wire(Array(DeleteAclsMatchingAcl))
-    """The bindings that met the filter and were deleted."""
+    """The bindings that matched the filter and were deleted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsResponse(Message, api_key=31, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     filter_results: list[DeleteAclsFilterResult] = on_wire(Array(DeleteAclsFilterResult))
-    """One answer for each filter."""
+    """One result for each filter."""

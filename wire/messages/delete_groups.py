@@ -24,12 +24,12 @@ class DeletableGroupResult(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteGroupsResponse(Message, api_key=42, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[DeletableGroupResult] = on_wire(Array(DeletableGroupResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

@@ -1,4 +1,4 @@
-"""DeleteRecords: drop everything before an offset."""
+"""DeleteRecords: delete records before an offset."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class DeleteRecordsPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     offset: int = on_wire(INT64)
-    """Everything before this offset goes; -1 stands for the high watermark."""
+    """Records before this offset are deleted; -1 means the high watermark."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class DeleteRecordsRequest(Message, api_key=21, versions=(0, 2), flexible_since=
     topics: list[DeleteRecordsTopic] = on_wire(Array(DeleteRecordsTopic))
     """Topics with the partitions to cut."""
     timeout_ms: int = on_wire(INT32)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class DeleteRecordsPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     low_watermark: int = on_wire(INT64)
-    """First offset that is left, -1 after an error."""
+    """New log start offset, -1 after an error."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,12 +53,12 @@ class DeleteRecordsTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[DeleteRecordsPartitionResult] = on_wire(Array(DeleteRecordsPartitionResult))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsResponse(Message, api_key=21, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[DeleteRecordsTopicResult] = on_wire(Array(DeleteRecordsTopicResult))
-    """One answer for each topic."""
+    """One result for each topic."""

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: forget where a share group stands (KIP-932)."""
+"""DeleteShareGroupOffsets: delete the offsets of a share group (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions=(0, 0), flexi
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[DeleteShareGroupOffsetsRequestTopic] = on_wire(Array(DeleteShareGroupOffsetsRequestTopic))
-    """Topics with the partitions to forget."""
+    """Topics with the partitions to remove."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,20 +36,20 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteShareGroupOffsetsResponse(Message, api_key=92, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     responses: list[DeleteShareGroupOffsetsResponseTopic] = on_wire(
         Array(DeleteShareGroupOffsetsResponseTopic)
     )
-    """One answer for each topic."""
+    """One result for each topic."""

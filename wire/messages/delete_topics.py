@@ -30,7 +30,7 @@ class DeleteTopicsRequest(Message, api_key=20, versions=(0, 6), flexible_since=4
     topic_names: list[str] = on_wire(Array(STRING), until=5, ignorable=True)
     """Names of the topics."""
     timeout_ms: int = on_wire(INT32)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,14 +40,14 @@ class DeletableTopicResult(Struct):
     topic_id: bytes = on_wire(UUID, since=6, ignorable=True)
     """Id of the topic, zero if not known."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, since=5, default=None, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteTopicsResponse(Message, api_key=20, versions=(0, 6), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     responses: list[DeletableTopicResult] = on_wire(Array(DeletableTopicResult))
-    """One answer for each topic."""
+    """One result for each topic."""

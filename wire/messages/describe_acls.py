@@ -52,7 +52,7 @@ class DescribeAclsResource(Struct):
     resource_name: str = on_wire(STRING)
     """Name of the resource."""
     pattern_type: int = on_wire(INT8, since=1, default=3)
-    """How the resource name is meant: 3 literally, 4 as a prefix."""
+    """Pattern type of the resource name: 3 literal, 4 prefix."""
     acls: list[AclDescription] = on_wire(Array(AclDescription))
     """The bindings of this resource."""
 
@@ -60,10 +60,10 @@ class DescribeAclsResource(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeAclsResponse(Message, api_key=29, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     resources: list[DescribeAclsResource] = on_wire(Array(DescribeAclsResource))
-    """Resources with bindings that pass the filter."""
+    """Resources with bindings that match the filter."""

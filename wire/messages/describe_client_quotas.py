@@ -30,7 +30,7 @@ class ComponentData(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeClientQuotasRequest(Message, api_key=48, versions=(0, 1), flexible_since=1):
     components: list[ComponentData] = on_wire(Array(ComponentData))
-    """Filters that an entity must meet."""
+    """Filters that an entity must match."""
     strict: bool = on_wire(BOOL)
     """Whether entities with more parts than the filter names are left out."""
 
@@ -40,7 +40,7 @@ class EntityData(Struct):
     entity_type: str = on_wire(STRING)
     """Such as user, client-id or ip."""
     entity_name: str | None = on_wire(STRING, nullable=ALL)
-    """Its name; null is the default for all of its type."""
+    """Its name; null for the default of its type."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ValueData(Struct):
 @dataclass(slots=True, kw_only=True)
 class EntryData(Struct):
     entity: list[EntityData] = on_wire(Array(EntityData))
-    """What the quota is for: a user, a client id, an address, or a pair of them."""
+    """The entity of the quota: a user, a client id, an address, or a pair of them."""
     values: list[ValueData] = on_wire(Array(ValueData))
     """Quotas by name."""
 
@@ -62,10 +62,10 @@ class EntryData(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeClientQuotasResponse(Message, api_key=48, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     entries: list[EntryData] | None = on_wire(Array(EntryData), nullable=ALL)
     """The entities, each with its quotas."""

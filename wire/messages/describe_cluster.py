@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers and controller; version 1 can ask for controllers, 2 for fenced brokers."""
+"""DescribeCluster: brokers and controller; version 1 can request controllers, 2 fenced brokers."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DescribeClusterRequest(Message, api_key=60, versions=(0, 2), flexible_since=0):
     include_cluster_authorized_operations: bool = on_wire(BOOL)
-    """Whether to say what the caller may do with the cluster."""
+    """Whether to return the caller's authorised operations on the cluster."""
     endpoint_type: int = on_wire(INT8, since=1, default=1)
     """1 for brokers, 2 for controllers."""
     include_fenced_brokers: bool = on_wire(BOOL, since=2)
@@ -43,11 +43,11 @@ class DescribeClusterBroker(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeClusterResponse(Message, api_key=60, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     endpoint_type: int = on_wire(INT8, since=1, default=1)
     """1 for brokers, 2 for controllers."""
     cluster_id: str = on_wire(STRING)
@@ -55,6 +55,6 @@ class DescribeClusterResponse(Message, api_key=60, versions=(0, 2), flexible_sin
     controller_id: int = on_wire(INT32, default=-1)
     """Broker to which administrative requests go, -1 for none."""
     brokers: list[DescribeClusterBroker] = on_wire(Array(DescribeClusterBroker))
-    """Every live broker, with the address for the listener that was asked."""
+    """Every live broker, with its address of the client's listener."""
     cluster_authorized_operations: int = on_wire(INT32, default=-(2**31))
-    """Bit set of what the caller may do with the cluster; the lowest number when not asked for."""
+    """Bit set of the caller's authorised operations on the cluster; the lowest int32 if not requested."""

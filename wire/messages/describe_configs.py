@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings of topics, brokers and others, with where each value comes from."""
+"""DescribeConfigs: settings of topics, brokers and others, with the source of each value."""
 
 from dataclasses import dataclass
 
@@ -29,11 +29,11 @@ class DescribeConfigsResource(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsRequest(Message, api_key=32, versions=(0, 4), flexible_since=4):
     resources: list[DescribeConfigsResource] = on_wire(Array(DescribeConfigsResource))
-    """Resources to tell of."""
+    """Resources to describe."""
     include_synonyms: bool = on_wire(BOOL, since=1)
-    """Whether to add every place that could set the value."""
+    """Whether to return the synonyms of each setting."""
     include_documentation: bool = on_wire(BOOL, since=3)
-    """Whether to add what each setting does."""
+    """Whether to return the documentation of each setting."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class DescribeConfigsSynonym(Struct):
     value: str | None = on_wire(STRING, nullable=ALL)
     """Value there, null if it is a secret."""
     source: int = on_wire(INT8)
-    """Where the value comes from, numbered as config_source."""
+    """Source of the value, numbered as config_source."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,28 +55,28 @@ class DescribeConfigsResourceResult(Struct):
     read_only: bool = on_wire(BOOL)
     """Whether the value cannot be altered while the broker runs."""
     is_default: bool = on_wire(BOOL, until=0)
-    """Whether the value is the default one; later versions say the source."""
+    """Whether the value is the default one; later versions have the source."""
     config_source: int = on_wire(INT8, since=1, default=-1, ignorable=True)
-    """Where the value comes from: 1 topic, 2 this broker, 3 all brokers, 4 server.properties, 5 default, 8
+    """Source of the value: 1 topic, 2 this broker, 3 all brokers, 4 server.properties, 5 default, 8
     group.
     """
     is_sensitive: bool = on_wire(BOOL)
-    """Whether the value is a secret, which is not told."""
+    """Whether the value is a secret, which is not returned."""
     synonyms: list[DescribeConfigsSynonym] = on_wire(Array(DescribeConfigsSynonym), since=1, ignorable=True)
-    """Every place that could set the value, the one in effect first."""
+    """Synonyms of the setting, the effective one first."""
     config_type: int = on_wire(INT8, since=3, ignorable=True)
     """Type of the value: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.
     """
     documentation: str | None = on_wire(STRING, since=3, nullable=ALL, ignorable=True)
-    """What the setting does."""
+    """Documentation of the setting."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsResult(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
@@ -88,6 +88,6 @@ class DescribeConfigsResult(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsResponse(Message, api_key=32, versions=(0, 4), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[DescribeConfigsResult] = on_wire(Array(DescribeConfigsResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

@@ -47,28 +47,28 @@ class DescribedDelegationToken(Struct):
     principal_name: str = on_wire(STRING)
     """Name of the principal."""
     token_requester_principal_type: str = on_wire(STRING, since=3)
-    """Type of who asked for the token."""
+    """Type of the principal that requested the token."""
     token_requester_principal_name: str = on_wire(STRING, since=3)
-    """Who asked for the token."""
+    """Name of the principal that requested the token."""
     issue_timestamp: int = on_wire(INT64)
-    """When the token was made."""
+    """Time of the token's creation."""
     expiry_timestamp: int = on_wire(INT64)
-    """When the token ends unless it is renewed."""
+    """Expiry time of the token without a renewal."""
     max_timestamp: int = on_wire(INT64)
-    """When the token ends for good."""
+    """Largest lifetime of the token, as a time."""
     token_id: str = on_wire(STRING)
     """Id of the token."""
     hmac: bytes = on_wire(BYTES)
     """Secret of the delegation token."""
     renewers: list[DescribedDelegationTokenRenewer] = on_wire(Array(DescribedDelegationTokenRenewer))
-    """Who may renew the token besides its owner."""
+    """Principals besides the owner that may renew the token."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeDelegationTokenResponse(Message, api_key=41, versions=(0, 3), flexible_since=2):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     tokens: list[DescribedDelegationToken] = on_wire(Array(DescribedDelegationToken))
     """The tokens."""
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in the log directories of a broker, and how big it is."""
+"""DescribeLogDirs: the partitions in the log directories of a broker, with their sizes."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class DescribableLogDirTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeLogDirsRequest(Message, api_key=35, versions=(0, 5), flexible_since=2):
     topics: list[DescribableLogDirTopic] | None = on_wire(Array(DescribableLogDirTopic), nullable=ALL)
-    """Partitions to tell of, null for all."""
+    """Partitions to describe, null for all."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class DescribeLogDirsPartition(Struct):
     partition_size: int = on_wire(INT64)
     """Bytes on disk."""
     offset_lag: int = on_wire(INT64)
-    """How far the replica is behind; for a future one, behind the present one."""
+    """Lag of the replica in offsets; of a future replica, behind the current one."""
     is_future_key: bool = on_wire(BOOL)
     """True for a replica that is being moved here from another directory."""
 
@@ -53,7 +53,7 @@ class DescribeLogDirsTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeLogDirsResult(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     log_dir: str = on_wire(STRING)
     """Absolute path of the directory."""
     topics: list[DescribeLogDirsTopic] = on_wire(Array(DescribeLogDirsTopic))
@@ -69,8 +69,8 @@ class DescribeLogDirsResult(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeLogDirsResponse(Message, api_key=35, versions=(0, 5), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16, since=3, ignorable=True)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     results: list[DescribeLogDirsResult] = on_wire(Array(DescribeLogDirsResult))
-    """One answer for each log directory."""
+    """One result for each log directory."""

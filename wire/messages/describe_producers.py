@@ -1,4 +1,4 @@
-"""DescribeProducers: producers that a partition remembers."""
+"""DescribeProducers: the producers of a partition."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class TopicRequest(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeProducersRequest(Message, api_key=61, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
-    """Topics with the partitions to tell of."""
+    """Topics with the partitions to describe."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class ProducerState(Struct):
     last_sequence: int = on_wire(INT32, default=-1)
     """Sequence number of the producer's last record."""
     last_timestamp: int = on_wire(INT64, default=-1)
-    """When the producer last wrote."""
+    """Time of the producer's last record."""
     coordinator_epoch: int = on_wire(INT32)
     """Epoch of the coordinator that last wrote a marker, -1 for none."""
     current_txn_start_offset: int = on_wire(INT64, default=-1)
@@ -50,11 +50,11 @@ class PartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     active_producers: list[ProducerState] = on_wire(Array(ProducerState))
-    """Producers that the log remembers."""
+    """Producers of the log."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,6 +68,6 @@ class TopicResponse(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeProducersResponse(Message, api_key=61, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[TopicResponse] = on_wire(Array(TopicResponse))
     """Topics with their partitions."""

@@ -28,27 +28,27 @@ class TopicData(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """Partitions to tell of."""
+    """Partitions to describe."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumRequest(Message, api_key=55, versions=(0, 2), flexible_since=0):
     topics: list[TopicData] = on_wire(Array(TopicData))
-    """Topics with the partitions to tell of."""
+    """Topics with the partitions to describe."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaState(Struct):
     replica_id: int = on_wire(INT32)
-    """Broker that asks, -1 for a consumer."""
+    """Id of the requesting broker, -1 for a consumer."""
     replica_directory_id: bytes = on_wire(UUID, since=2)
     """Id of the log directory of the replica."""
     log_end_offset: int = on_wire(INT64)
     """Offset after the last record that the replica has."""
     last_fetch_timestamp: int = on_wire(INT64, since=1, default=-1, ignorable=True)
-    """When the replica last fetched, -1 if not known."""
+    """Time of the replica's last fetch, -1 if not known."""
     last_caught_up_timestamp: int = on_wire(INT64, since=1, default=-1, ignorable=True)
-    """When the replica had last caught up, -1 if not known."""
+    """Time at which the replica had last caught up, -1 if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class PartitionQuorumData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     leader_id: int = on_wire(INT32)
     """Broker that leads, -1 for none."""
     leader_epoch: int = on_wire(INT32)
@@ -94,15 +94,15 @@ class Node(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
     listeners: list[Listener] = on_wire(Array(Listener))
-    """Where the node can be reached."""
+    """Addresses of the node."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumResponse(Message, api_key=55, versions=(0, 2), flexible_since=0):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     topics: list[TopicQuorumData] = on_wire(Array(TopicQuorumData))
     """Topics with their partitions."""
     nodes: list[Node] = on_wire(Array(Node), since=2)

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups stand (KIP-932)."""
+"""DescribeShareGroupOffsets: the start offsets of share groups (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = on_wire(
         Array(DescribeShareGroupOffsetsRequestTopic), nullable=ALL
     )
-    """Topics with the partitions to tell of."""
+    """Topics with the partitions to describe."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions=(0, 1), fle
     groups: list[DescribeShareGroupOffsetsRequestGroup] = on_wire(
         Array(DescribeShareGroupOffsetsRequestGroup)
     )
-    """Groups to tell of."""
+    """Groups to describe."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,15 +47,15 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     start_offset: int = on_wire(INT64)
-    """First offset that is not yet done with."""
+    """First offset that is not completely acknowledged."""
     leader_epoch: int = on_wire(INT32)
     """Epoch of the leader, -1 if not known."""
     lag: int = on_wire(INT64, since=1, default=-1, ignorable=True)
-    """How many records are left to consume, -1 if not known."""
+    """Number of records left to consume, -1 if not known."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = on_wire(
         Array(DescribeShareGroupOffsetsResponsePartition)
     )
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,17 +77,17 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     topics: list[DescribeShareGroupOffsetsResponseTopic] = on_wire(
         Array(DescribeShareGroupOffsetsResponseTopic)
     )
-    """One answer for each topic."""
+    """One result for each topic."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     groups: list[DescribeShareGroupOffsetsResponseGroup] = on_wire(
         Array(DescribeShareGroupOffsetsResponseGroup)
     )

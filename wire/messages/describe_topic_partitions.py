@@ -33,17 +33,17 @@ class Cursor(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
-    """Topics to tell of."""
+    """Topics to describe."""
     response_partition_limit: int = on_wire(INT32, default=2000)
-    """How many partitions to return at most; the cursor leads on."""
+    """Limit of returned partitions; the cursor is the begin of the next page."""
     cursor: Cursor | None = on_wire(Cursor, default=None, nullable=ALL)
-    """Where the answer shall begin; null for the first topic."""
+    """The begin of the page; null for the first topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponsePartition(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     partition_index: int = on_wire(INT32)
     """Partition number."""
     leader_id: int = on_wire(INT32)
@@ -65,7 +65,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponseTopic(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     name: str | None = on_wire(STRING, nullable=ALL)
     """Name of the topic."""
     topic_id: bytes = on_wire(UUID, ignorable=True)
@@ -77,14 +77,14 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     )
     """Partitions of the topic."""
     topic_authorized_operations: int = on_wire(INT32, default=-(2**31))
-    """Bit set of what the caller may do with the topic; the lowest number when not asked for."""
+    """Bit set of the caller's authorised operations on the topic; the lowest int32 if not requested."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponse(Message, api_key=75, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[DescribeTopicPartitionsResponseTopic] = on_wire(Array(DescribeTopicPartitionsResponseTopic))
     """Topics with their partitions."""
     next_cursor: Cursor | None = on_wire(Cursor, default=None, nullable=ALL)
-    """Where to go on; null when everything has been said."""
+    """The begin of the next page; null after the last one."""

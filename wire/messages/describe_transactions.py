@@ -31,7 +31,7 @@ class TopicData(Struct):
 @dataclass(slots=True, kw_only=True)
 class TransactionState(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
     transaction_state: str = on_wire(STRING)
@@ -39,7 +39,7 @@ class TransactionState(Struct):
     transaction_timeout_ms: int = on_wire(INT32)
     """The coordinator aborts a transaction that takes longer."""
     transaction_start_time_ms: int = on_wire(INT64)
-    """When the transaction began, -1 if none is open."""
+    """Begin of the transaction, -1 if none is open."""
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
     producer_epoch: int = on_wire(INT16)
@@ -51,6 +51,6 @@ class TransactionState(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeTransactionsResponse(Message, api_key=65, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     transaction_states: list[TransactionState] = on_wire(Array(TransactionState))
     """The transactions."""

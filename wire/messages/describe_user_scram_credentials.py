@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users have SCRAM credentials."""
+"""DescribeUserScramCredentials: list users with SCRAM credentials."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class CredentialInfo(Struct):
     mechanism: int = on_wire(INT8)
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     iterations: int = on_wire(INT32)
-    """How many rounds the password was hashed."""
+    """Iterations of the password hash."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class DescribeUserScramCredentialsResult(Struct):
     user: str = on_wire(STRING)
     """Name of the user."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     credential_infos: list[CredentialInfo] = on_wire(Array(CredentialInfo))
     """The mechanisms for which the user has a credential."""
 
@@ -50,10 +50,10 @@ class DescribeUserScramCredentialsResult(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeUserScramCredentialsResponse(Message, api_key=50, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     results: list[DescribeUserScramCredentialsResult] = on_wire(Array(DescribeUserScramCredentialsResult))
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort a transaction; from version 5 on the answer holds the epoch of the next one."""
+"""EndTxn: commit or abort a transaction; from version 5 on the response has the epoch of the next one."""
 
 from dataclasses import dataclass
 
@@ -28,10 +28,10 @@ class EndTxnRequest(Message, api_key=26, versions=(0, 5), flexible_since=3):
 @dataclass(slots=True, kw_only=True)
 class EndTxnResponse(Message, api_key=26, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     producer_id: int = on_wire(INT64, since=5, default=-1, ignorable=True)
-    """Id for the next transaction, -1 for the present one."""
+    """Producer id of the next transaction, -1 for the current one."""
     producer_epoch: int = on_wire(INT16, since=5, default=-1, ignorable=True)
     """Epoch for the next transaction."""

@@ -1,4 +1,4 @@
-"""Envelope: a broker forwards a client's request to the controller, in the client's name (KIP-590)."""
+"""Envelope: a broker forwards a client's request to the controller, with the client's principal (KIP-590)."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from odradek.wire.schema import ALL, BOOL, BYTES, INT16, STRING, Buffer, Message
 @dataclass(slots=True, kw_only=True)
 class EnvelopeRequest(Message, api_key=58, versions=(0, 0), flexible_since=0):
     request_data: Buffer = on_wire(BYTES)
-    """The client's request: its header and its body, without the size in front."""
+    """The client's request: its header and its body, without the size before it."""
     request_principal: Buffer | None = on_wire(BYTES, nullable=ALL)
-    """Who the client is, as `encode_principal` writes it; null where the broker does not know."""
+    """The client's principal in the format of `encode_principal`; null if the broker does not know it."""
     client_host_address: Buffer = on_wire(BYTES)
     """Address of the client: the 4 or 16 bytes of an IP address."""
 
@@ -21,12 +21,12 @@ class EnvelopeResponse(Message, api_key=58, versions=(0, 0), flexible_since=0):
     response_data: Buffer | None = on_wire(BYTES, default=None, nullable=ALL)
     """The controller's answer to the client: header and body; null after an error of the envelope itself."""
     error_code: int = on_wire(INT16)
-    """0 or the code of an error of the envelope, such as NOT_CONTROLLER."""
+    """Error code of the envelope, such as NOT_CONTROLLER; 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DefaultPrincipalData(Versioned, versions=(0, 0), flexible_since=0):
-    """A client's principal. In an envelope an int16 with the version stands before it."""
+    """A client's principal. In an envelope an int16 with the version is before it."""
 
     type: str = on_wire(STRING)
     """Type of the principal, such as User."""

@@ -1,6 +1,6 @@
-"""FetchSnapshot: read a snapshot of the metadata log, piece by piece (KIP-630).
+"""FetchSnapshot: read a snapshot of the metadata log in parts (KIP-630).
 
-Version 1 brings the directory of the replica that fetches, and addresses of leaders in the answer (KIP-853).
+Version 1 adds the directory of the fetching replica, and addresses of leaders (KIP-853).
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ class PartitionSnapshot(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
     current_leader_epoch: int = on_wire(INT32)
-    """Epoch of the leader that the replica believes in, -1 if not known."""
+    """The replica's leader epoch, -1 if not known."""
     snapshot_id: SnapshotId = on_wire(SnapshotId)
     """Snapshot to read."""
     position: int = on_wire(INT64)
-    """First byte of the snapshot that is wanted."""
+    """Position of the first requested byte of the snapshot."""
     replica_directory_id: bytes = on_wire(UUID, since=1, tag=0, ignorable=True)
     """Id of the log directory of the replica."""
 
@@ -55,11 +55,11 @@ class TopicSnapshot(Struct):
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotRequest(Message, api_key=59, versions=(0, 1), flexible_since=0):
     cluster_id: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
-    """Cluster that the replica belongs to, null if it does not know."""
+    """Cluster of the replica, null if not known."""
     replica_id: int = on_wire(INT32, default=-1)
-    """Node that asks."""
+    """Id of the requesting node."""
     max_bytes: int = on_wire(INT32, default=0x7FFFFFFF)
-    """The answer should hold no more than this of all snapshots."""
+    """The limit of bytes of all snapshots in the response."""
     topics: list[TopicSnapshot] = on_wire(Array(TopicSnapshot))
     """Topics with the partitions to read snapshots of."""
 
@@ -69,7 +69,7 @@ class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32)
     """Node that leads, -1 if not known."""
     leader_epoch: int = on_wire(INT32)
-    """Newest leader epoch that the answering node knows."""
+    """Newest leader epoch of the responding node."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,15 +77,15 @@ class SnapshotPiece(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     snapshot_id: SnapshotId = on_wire(SnapshotId)
     """Snapshot that was read."""
     current_leader: LeaderIdAndEpoch | None = on_wire(LeaderIdAndEpoch, tag=0)
-    """Leader to turn to; absent while the answering node is it."""
+    """The current leader; absent if the responding node leads."""
     size: int = on_wire(INT64)
     """Size of the whole snapshot in bytes."""
     position: int = on_wire(INT64)
-    """Where in the snapshot the bytes begin."""
+    """Position of the bytes in the snapshot."""
     unaligned_records: Records = on_wire(RECORDS)
     """Bytes of the snapshot. They may begin and end in the middle of a batch."""
 
@@ -95,7 +95,7 @@ class TopicSnapshotPieces(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[SnapshotPiece] = on_wire(Array(SnapshotPiece))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,10 +111,10 @@ class NodeEndpoint(Struct):
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotResponse(Message, api_key=59, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
-    """How long the replica is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
     """An error of the whole request, such as another cluster's id."""
     topics: list[TopicSnapshotPieces] = on_wire(Array(TopicSnapshotPieces))
-    """One answer for each topic."""
+    """One result for each topic."""
     node_endpoints: list[NodeEndpoint] = on_wire(Array(NodeEndpoint), since=1, tag=0)
-    """Addresses of the leaders that the answer names."""
+    """Addresses of the leaders in this response."""

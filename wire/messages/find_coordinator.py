@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
 Version 4 looks up many keys at once.
 """
@@ -39,19 +39,19 @@ class Coordinator(Struct):
     port: int = on_wire(INT32)
     """Port number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FindCoordinatorResponse(Message, api_key=10, versions=(0, 6), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16, until=3)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, since=1, until=3, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     node_id: int = on_wire(INT32, until=3)
     """Id of the coordinator, -1 if there is none."""
     host: str = on_wire(STRING, until=3)
@@ -59,4 +59,4 @@ class FindCoordinatorResponse(Message, api_key=10, versions=(0, 6), flexible_sin
     port: int = on_wire(INT32, until=3)
     """Port number."""
     coordinators: list[Coordinator] = on_wire(Array(Coordinator), since=4)
-    """One answer for each key."""
+    """One result for each key."""

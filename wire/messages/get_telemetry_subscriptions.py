@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics the broker wants from a client (KIP-714)."""
+"""GetTelemetrySubscriptions: the metrics that the broker requests from a client (KIP-714)."""
 
 from dataclasses import dataclass
 
@@ -18,25 +18,25 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class GetTelemetrySubscriptionsRequest(Message, api_key=71, versions=(0, 0), flexible_since=0):
     client_instance_id: bytes = on_wire(UUID)
-    """Id under which the client sends its metrics; zero asks for a new one."""
+    """Id of the client for its metrics; zero requests a new id."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     client_instance_id: bytes = on_wire(UUID)
-    """Id under which the client sends its metrics; zero asks for a new one."""
+    """Id of the client for its metrics; zero requests a new id."""
     subscription_id: int = on_wire(INT32)
     """Changes when the broker wants other metrics."""
     accepted_compression_types: list[int] = on_wire(Array(INT8))
     """Compression types for the pushed metrics, best first."""
     push_interval_ms: int = on_wire(INT32)
-    """How often to push."""
+    """Interval of the pushes in ms."""
     telemetry_max_bytes: int = on_wire(INT32)
-    """The largest push that the broker takes."""
+    """The largest size of a push in bytes."""
     delta_temporality: bool = on_wire(BOOL)
     """True for differences since the last push, false for totals."""
     requested_metrics: list[str] = on_wire(Array(STRING))

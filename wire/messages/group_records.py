@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`, as Kafka writes them.
+"""Keys and values of `__consumer_offsets` in Kafka's format.
 
 Types 0 and 1 are committed offsets (0 is an old form of the key that is only read), 2 is a classic group,
 3 to 8 and 16 are groups of the consumer protocol, 17 and 19 to 23 groups of the streams protocol (18 was
@@ -52,11 +52,11 @@ class OffsetCommitValue(LogRecord, record_type=1, versions=(0, 4), flexible_sinc
     leader_epoch: int = on_wire(INT32, since=3, default=-1, ignorable=True)
     """Leader epoch of the last consumed record, -1 if not known."""
     metadata: str = on_wire(STRING)
-    """The text that was committed with the offset."""
+    """The metadata text of the commit."""
     commit_timestamp: int = on_wire(INT64)
-    """When the offset was committed."""
+    """Time of the commit."""
     expire_timestamp: int = on_wire(INT64, since=1, until=1, default=-1, ignorable=True)
-    """When the offset may go, for commits with a retention time of their own; -1 for the broker's rule."""
+    """Expiry time of a commit with its own retention time; -1 for the broker's setting."""
     topic_id: bytes = on_wire(UUID, since=4, tag=0, ignorable=True)
     """Id of the topic, zero if not known."""
 
@@ -72,19 +72,19 @@ class MemberMetadata(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL, ignorable=True)
-    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
+    """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
     client_id: str = on_wire(STRING)
-    """Client id from the member's header."""
+    """Client id of the member's requests."""
     client_host: str = on_wire(STRING)
-    """Address from which the member came."""
+    """Host of the member."""
     rebalance_timeout: int = on_wire(INT32, since=1, default=-1, ignorable=True)
-    """How long the member may take to join again, in ms; -1 where it equals the session timeout."""
+    """Rebalance time-out of the member in ms; -1: the session time-out."""
     session_timeout: int = on_wire(INT32)
-    """A member that sends no heartbeat for so many ms is taken for dead."""
+    """Session time-out in ms: without a heartbeat the member is removed."""
     subscription: bytes = on_wire(BYTES)
-    """What the member said when it joined, for the chosen strategy."""
+    """The member's metadata from its join, for the chosen strategy."""
     assignment: bytes = on_wire(BYTES)
-    """What the leader assigned to the member."""
+    """The leader's assignment of the member."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,13 +92,13 @@ class GroupMetadataValue(LogRecord, record_type=2, versions=(0, 4), flexible_sin
     protocol_type: str = on_wire(STRING)
     """Kind of group, such as consumer or connect."""
     generation: int = on_wire(INT32)
-    """Present generation."""
+    """Current generation."""
     protocol: str | None = on_wire(STRING, nullable=ALL)
     """The assignment strategy that the group chose, null while it has none."""
     leader: str | None = on_wire(STRING, nullable=ALL)
     """Member id of the leader, null while there is none."""
     current_state_timestamp: int = on_wire(INT64, since=2, default=-1, ignorable=True)
-    """When the group came into its present state, -1 if not known."""
+    """Time of the last change of the group's state, -1 if not known."""
     members: list[MemberMetadata] = on_wire(Array(MemberMetadata))
     """Members of the group."""
 
@@ -146,7 +146,7 @@ class TopicMetadata(Struct):
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataValue(LogRecord, record_type=4, versions=(0, 0), flexible_since=0):
     topics: list[TopicMetadata] = on_wire(Array(TopicMetadata))
-    """What the group knows of its topics."""
+    """The topics of the group's metadata."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,13 +162,13 @@ class ClassicProtocol(Struct):
     name: str = on_wire(STRING)
     """Name of the assignment strategy."""
     metadata: bytes = on_wire(BYTES)
-    """What the strategy needs to know of the member."""
+    """Metadata of the member for the strategy."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMemberMetadata(Struct):
     session_timeout_ms: int = on_wire(INT32)
-    """A member that sends no heartbeat for so long is taken for dead."""
+    """Session time-out in ms: without a heartbeat the member is removed."""
     supported_protocols: list[ClassicProtocol] = on_wire(Array(ClassicProtocol))
     """The member's assignment strategies, most wanted first."""
 
@@ -176,25 +176,25 @@ class ClassicMemberMetadata(Struct):
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue(LogRecord, record_type=5, versions=(0, 0), flexible_since=0):
     instance_id: str | None = on_wire(STRING, nullable=ALL)
-    """Name of a static member; null for a dynamic one."""
+    """Instance id of a static member; null for a dynamic member."""
     rack_id: str | None = on_wire(STRING, nullable=ALL)
-    """Rack of the client, for reading from replicas near to it."""
+    """Rack of the client, to read from near replicas."""
     client_id: str = on_wire(STRING)
-    """Client id from the member's header."""
+    """Client id of the member's requests."""
     client_host: str = on_wire(STRING)
-    """Address from which the member came."""
+    """Host of the member."""
     subscribed_topic_names: list[str] = on_wire(Array(STRING))
-    """Topics of the subscription by name; null in a heartbeat says that nothing changed."""
+    """Topics of the subscription by name; null in a heartbeat: no change."""
     subscribed_topic_regex: str | None = on_wire(STRING, nullable=ALL)
-    """Pattern of the subscribed topics; null in a heartbeat says that nothing changed."""
+    """Pattern of the subscribed topics; null in a heartbeat: no change."""
     rebalance_timeout_ms: int = on_wire(INT32, default=-1)
-    """How long the member may take to give up partitions, -1 if not known."""
+    """Rebalance time-out of the member in ms, -1 if not known."""
     server_assignor: str | None = on_wire(STRING, nullable=ALL)
-    """The assignor that the member would like the broker to use; null for the broker's choice."""
+    """The member's preferred assignor; null for the broker's choice."""
     classic_member_metadata: ClassicMemberMetadata | None = on_wire(
         ClassicMemberMetadata, nullable=ALL, tag=0
     )
-    """What a member of the classic protocol has in addition; null for others."""
+    """Additional fields of a member with the classic protocol; null for others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord, record_type=6, versi
     assignment_epoch: int = on_wire(INT32)
     """The epoch of the target assignment."""
     assignment_timestamp: int = on_wire(INT64, tag=0, ignorable=True)
-    """When the assignment was made, 0 if not known."""
+    """Time of the assignment, 0 if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,7 +254,7 @@ class TopicPartitions(Struct):
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue(LogRecord, record_type=8, versions=(0, 0), flexible_since=0):
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     previous_member_epoch: int = on_wire(INT32)
     """Epoch before the last change of the assignment."""
     state: int = on_wire(INT8)
@@ -280,7 +280,7 @@ class ConsumerGroupRegularExpressionValue(LogRecord, record_type=16, versions=(0
     version: int = on_wire(INT64)
     """Version of the cluster's metadata when the pattern was resolved."""
     timestamp: int = on_wire(INT64)
-    """When the pattern was resolved."""
+    """Time of the resolution of the pattern."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -304,7 +304,7 @@ class StreamsGroupMetadataValue(LogRecord, record_type=17, versions=(0, 0), flex
     metadata_hash: int = on_wire(INT64)
     """Hash over the topics of the topology."""
     validated_topology_epoch: int = on_wire(INT32, tag=0, default=-1)
-    """Epoch of the topology whose topics were found to be right, -1 while none is."""
+    """Epoch of the last topology with valid topics, -1 for none."""
     last_assignment_configs: list[KeyValue] | None = on_wire(
         Array(KeyValue), default=None, nullable=ALL, tag=1
     )
@@ -330,21 +330,21 @@ class Endpoint(Struct):
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupMemberMetadataValue(LogRecord, record_type=19, versions=(0, 0), flexible_since=0):
     instance_id: str | None = on_wire(STRING, nullable=ALL)
-    """Name of a static member; null for a dynamic one."""
+    """Instance id of a static member; null for a dynamic member."""
     rack_id: str | None = on_wire(STRING, nullable=ALL)
     """Rack of the client."""
     client_id: str = on_wire(STRING)
-    """Client id from the member's header."""
+    """Client id of the member's requests."""
     client_host: str = on_wire(STRING)
-    """Address from which the member came."""
+    """Host of the member."""
     rebalance_timeout_ms: int = on_wire(INT32, default=-1)
-    """How long the member may take to give up tasks, -1 if not known."""
+    """Rebalance time-out of the member in ms, -1 if not known."""
     topology_epoch: int = on_wire(INT32)
     """Epoch of the topology that the member runs."""
     process_id: str = on_wire(STRING)
     """Id of the client process that the member lives in."""
     user_endpoint: Endpoint | None = on_wire(Endpoint, default=None, nullable=ALL)
-    """Where the member answers interactive queries."""
+    """Address of the member for interactive queries."""
     client_tags: list[KeyValue] = on_wire(Array(KeyValue))
     """Tags by which tasks are spread over racks or zones."""
 
@@ -360,7 +360,7 @@ class StreamsGroupTargetAssignmentMetadataValue(LogRecord, record_type=20, versi
     assignment_epoch: int = on_wire(INT32)
     """The epoch of the target assignment."""
     assignment_timestamp: int = on_wire(INT64, tag=0, ignorable=True)
-    """When the assignment was made, 0 if not known."""
+    """Time of the assignment, 0 if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -440,7 +440,7 @@ class TopicInfo(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: int = on_wire(INT32)
-    """Number of partitions; 0 is for the coordinator to decide."""
+    """Number of partitions; 0: the coordinator decides."""
     replication_factor: int = on_wire(INT16)
     """Number of replicas; 0 takes the broker's default."""
     topic_configs: list[KeyValue] = on_wire(Array(KeyValue))
@@ -480,7 +480,7 @@ class StreamsGroupTopologyValue(LogRecord, record_type=23, versions=(0, 0), flex
     epoch: int = on_wire(INT32)
     """Counts up when the topology changes."""
     subtopologies: list[Subtopology] = on_wire(Array(Subtopology))
-    """The parts of the topology that run by themselves."""
+    """The independent parts of the topology."""
 
 
 OFFSETS = RecordTypes(
@@ -528,7 +528,7 @@ STREAMS = RecordTypes(
     ),
 )
 RECORDS = OFFSETS | CLASSIC | CONSUMER | STREAMS
-"""All that are declared here."""
+"""All declared record types."""
 encode_key = RECORDS.encode_key
 decode_key = RECORDS.decode_key
 encode_value = RECORDS.encode_value

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and learns of rebalances."""
+"""Heartbeat: a member of a classic group is alive, and gets notice of rebalances."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,16 @@ class HeartbeatRequest(Message, api_key=12, versions=(0, 4), flexible_since=4):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     generation_id: int = on_wire(INT32)
-    """Generation in which the member believes."""
+    """The member's generation."""
     member_id: str = on_wire(STRING)
     """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
-    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
+    """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatResponse(Message, api_key=12, versions=(0, 4), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""

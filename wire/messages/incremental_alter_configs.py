@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change some settings of a resource and leave the rest."""
+"""IncrementalAlterConfigs: change some settings of a resource."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class AlterConfigsResource(Struct):
     resource_name: str = on_wire(STRING)
     """Name of the resource."""
     configs: list[AlterableConfig] = on_wire(Array(AlterableConfig))
-    """Settings to change; the rest stays."""
+    """Settings to change; others stay."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,15 +41,15 @@ class IncrementalAlterConfigsRequest(Message, api_key=44, versions=(0, 1), flexi
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
     """Resources to change."""
     validate_only: bool = on_wire(BOOL)
-    """Whether to check only, and change nothing."""
+    """Whether to validate only, without a change."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
@@ -59,6 +59,6 @@ class AlterConfigsResourceResponse(Struct):
 @dataclass(slots=True, kw_only=True)
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     responses: list[AlterConfigsResourceResponse] = on_wire(Array(AlterConfigsResourceResponse))
-    """One answer for each topic."""
+    """One result for each topic."""

@@ -1,6 +1,6 @@
-"""JoinGroup: become a member of a classic group, and learn the outcome of the rebalance.
+"""JoinGroup: become a member of a classic group, and get the result of the rebalance.
 
-Version 4 answers a first join with a member id to join with, 5 has static members.
+From version 4 on the response to a first join has the member id for the next join, 5 has static members.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class JoinGroupRequestProtocol(Struct):
     name: str = on_wire(STRING)
     """Name of the assignment strategy."""
     metadata: bytes = on_wire(BYTES)
-    """What the strategy needs to know of the member, such as its subscription; opaque to the broker."""
+    """Metadata of the member for the strategy, such as its subscription; opaque to the broker."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,19 +32,19 @@ class JoinGroupRequest(Message, api_key=11, versions=(0, 9), flexible_since=6):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     session_timeout_ms: int = on_wire(INT32)
-    """A member that sends no heartbeat for so long is taken for dead."""
+    """Session time-out in ms: without a heartbeat the member is removed."""
     rebalance_timeout_ms: int = on_wire(INT32, since=1, default=-1, ignorable=True)
-    """How long the member may take to give up its partitions or to join again."""
+    """Time-out of the member's revocations and joins in a rebalance, in ms."""
     member_id: str = on_wire(STRING)
-    """Empty to join for the first time."""
+    """Empty for the first join."""
     group_instance_id: str | None = on_wire(STRING, since=5, default=None, nullable=ALL)
-    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
+    """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
     protocol_type: str = on_wire(STRING)
     """Kind of group, such as consumer or connect."""
     protocols: list[JoinGroupRequestProtocol] = on_wire(Array(JoinGroupRequestProtocol))
     """The member's assignment strategies, most wanted first."""
     reason: str | None = on_wire(STRING, since=8, default=None, nullable=ALL, ignorable=True)
-    """Why, for the broker's log."""
+    """The reason, for the broker's log."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,17 +52,17 @@ class JoinGroupResponseMember(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=5, default=None, nullable=ALL, ignorable=True)
-    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
+    """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
     metadata: bytes = on_wire(BYTES)
-    """What the member sent for the chosen strategy."""
+    """The member's metadata for the chosen strategy."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JoinGroupResponse(Message, api_key=11, versions=(0, 9), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     generation_id: int = on_wire(INT32, default=-1)
     """The new generation of the group."""
     protocol_type: str | None = on_wire(STRING, since=7, default=None, nullable=ALL, ignorable=True)
@@ -72,8 +72,8 @@ class JoinGroupResponse(Message, api_key=11, versions=(0, 9), flexible_since=6):
     leader: str = on_wire(STRING)
     """Member id of the member that assigns the partitions."""
     skip_assignment: bool = on_wire(BOOL, since=9)
-    """True when the leader need not assign anew, as for a static member that came back."""
+    """True if the leader can skip the assignment, as for a returning static member."""
     member_id: str = on_wire(STRING)
-    """Id that the broker knows the member by."""
+    """Id of the member."""
     members: list[JoinGroupResponseMember] = on_wire(Array(JoinGroupResponseMember))
-    """All members for the leader, which assigns; empty for everybody else."""
+    """All members, for the leader, which assigns; empty for other members."""

@@ -31,8 +31,8 @@ class ConfigResource(Struct):
 @dataclass(slots=True, kw_only=True)
 class ListConfigResourcesResponse(Message, api_key=74, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     config_resources: list[ConfigResource] = on_wire(Array(ConfigResource))
-    """What was found."""
+    """The results."""

@@ -36,8 +36,8 @@ class ListedGroup(Struct):
 @dataclass(slots=True, kw_only=True)
 class ListGroupsResponse(Message, api_key=16, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     groups: list[ListedGroup] = on_wire(Array(ListedGroup))
     """Groups that pass the filters."""

@@ -23,13 +23,13 @@ class ListOffsetsPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     current_leader_epoch: int = on_wire(INT32, since=4, default=-1, ignorable=True)
-    """Leader epoch that the client believes in, -1 for none; fences clients and brokers with old metadata."""
+    """The client's leader epoch, -1 for none; fences clients and brokers with old metadata."""
     timestamp: int = on_wire(INT64)
     """A time, or -1 latest, -2 earliest, -3 at the greatest time, -4 earliest local, -5 latest tiered, -6
     earliest to be tiered.
     """
     max_num_offsets: int = on_wire(INT32, until=0, default=1)
-    """How many offsets to return at most."""
+    """Limit of returned offsets."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class ListOffsetsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ListOffsetsPartition] = on_wire(Array(ListOffsetsPartition))
-    """Partitions to look into."""
+    """Partitions of the request."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6):
     replica_id: int = on_wire(INT32)
-    """Broker that asks, -1 for a consumer."""
+    """Id of the requesting broker, -1 for a consumer."""
     isolation_level: int = on_wire(INT8, since=2)
-    """0 reads everything, 1 only what is committed."""
+    """Isolation level: 0 read uncommitted, 1 read committed."""
     topics: list[ListOffsetsTopic] = on_wire(Array(ListOffsetsTopic))
-    """Topics with the partitions to look into."""
+    """Topics with the partitions of the request."""
     timeout_ms: int = on_wire(INT32, since=10, ignorable=True)
-    """How long the broker may ask remote storage."""
+    """Time-out of reads from remote storage in ms."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class ListOffsetsPartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     old_style_offsets: list[int] = on_wire(Array(INT64), until=0)
     """Offsets, newest first, as version 0 lists them."""
     timestamp: int = on_wire(INT64, since=1, default=-1)
@@ -73,12 +73,12 @@ class ListOffsetsTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ListOffsetsPartitionResponse] = on_wire(Array(ListOffsetsPartitionResponse))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsResponse(Message, api_key=2, versions=(0, 11), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[ListOffsetsTopicResponse] = on_wire(Array(ListOffsetsTopicResponse))
-    """One answer for each topic."""
+    """One result for each topic."""

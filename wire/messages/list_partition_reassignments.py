@@ -25,11 +25,11 @@ class ListPartitionReassignmentsTopics(Struct):
 @dataclass(slots=True, kw_only=True)
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions=(0, 0), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
     topics: list[ListPartitionReassignmentsTopics] | None = on_wire(
         Array(ListPartitionReassignmentsTopics), default=None, nullable=ALL
     )
-    """Partitions to tell of, null for all that are being moved."""
+    """Partitions to list, null for all that are being moved."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,10 +55,10 @@ class OngoingTopicReassignment(Struct):
 @dataclass(slots=True, kw_only=True)
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     topics: list[OngoingTopicReassignment] = on_wire(Array(OngoingTopicReassignment))
     """Topics with their partitions."""

@@ -40,10 +40,10 @@ class TransactionState(Struct):
 @dataclass(slots=True, kw_only=True)
 class ListTransactionsResponse(Message, api_key=66, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     unknown_state_filters: list[str] = on_wire(Array(STRING))
-    """The states of the request that no transaction can have."""
+    """The unknown states in the request."""
     transaction_states: list[TransactionState] = on_wire(Array(TransactionState))
     """The transactions."""

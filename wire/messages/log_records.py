@@ -1,7 +1,7 @@
 """Records of internal topics: int16 record type and fields make a key, int16 version and fields a value.
 
-`group_records` and `transaction_records` declare the types. The type of a key says which value class belongs
-to it; keys exist in version 0 only. A record without value (a tombstone) has no bytes and does not come here.
+`group_records` and `transaction_records` declare the types. The type of a key determines the class of its
+value; keys exist in version 0 only. A record without value (a tombstone) has no bytes and is not decoded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RecordTypes:
         assert self.keys.keys() == self.values.keys()
 
     def __or__(self, other: RecordTypes) -> RecordTypes:
-        """The types of both, which have no number in common."""
+        """The types of keys and values, which have different numbers."""
         assert self.keys.keys().isdisjoint(other.keys)
         both = RecordTypes((), ())
         both.keys, both.values = self.keys | other.keys, self.values | other.values
@@ -54,16 +54,16 @@ class RecordTypes:
         return _PREFIX.pack(key.record_type) + encode_message(key, 0)
 
     def decode_key(self, buffer: Buffer) -> Any:
-        """The key, or None for a record type that is not known here and is to be passed over."""
+        """The key, or None for an unknown record type, which is to be skipped."""
         cls = self.keys.get(_prefix(buffer, "key"))
         return None if cls is None else decoder(cls, 0)(buffer, 2)[0]
 
     def encode_value(self, value: LogRecord, version: int) -> bytes:
-        """The bytes of a value in that version."""
+        """The bytes of a value in a version."""
         return _PREFIX.pack(version) + encode_message(value, version)
 
     def decode_value(self, key: LogRecord, buffer: Buffer) -> Any:
-        """The value that stands beside `key`; MalformedMessage if its version is not known."""
+        """The value of `key`; MalformedMessage if its version is not known."""
         cls = self.values[key.record_type]
         version = _prefix(buffer, "value")
         if version not in cls.versions:

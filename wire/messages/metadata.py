@@ -1,6 +1,6 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
-Version 4 lets a client forbid auto-creation, 10 adds topic ids, 12 asks by id.
+With version 4 a client can forbid auto-creation, 10 adds topic ids, 12 requests by id.
 """
 
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ class MetadataRequestTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible_since=9):
     topics: list[MetadataRequestTopic] | None = on_wire(Array(MetadataRequestTopic), nullable=1)
-    """Null asks for all topics; so does an empty list in version 0, while later it asks for none."""
+    """Null requests all topics; an empty list all topics in version 0, later none."""
     allow_auto_topic_creation: bool = on_wire(BOOL, since=4, default=True)
-    """Whether asking for a topic that does not exist may create it."""
+    """Whether the request may create missing topics."""
     include_cluster_authorized_operations: bool = on_wire(BOOL, since=8, until=10)
-    """Whether to say what the caller may do with the cluster."""
+    """Whether to return the caller's authorised operations on the cluster."""
     include_topic_authorized_operations: bool = on_wire(BOOL, since=8)
-    """Whether to say what the caller may do with each topic."""
+    """Whether to return the caller's authorised operations on each topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class MetadataResponseBroker(Struct):
 @dataclass(slots=True, kw_only=True)
 class MetadataResponsePartition(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     partition_index: int = on_wire(INT32)
     """Partition number."""
     leader_id: int = on_wire(INT32)
@@ -72,7 +72,7 @@ class MetadataResponsePartition(Struct):
 @dataclass(slots=True, kw_only=True)
 class MetadataResponseTopic(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     name: str | None = on_wire(STRING, nullable=12)
     """Name of the topic; null for an id that is not known."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
@@ -82,15 +82,15 @@ class MetadataResponseTopic(Struct):
     partitions: list[MetadataResponsePartition] = on_wire(Array(MetadataResponsePartition))
     """Partitions of the topic."""
     topic_authorized_operations: int = on_wire(INT32, since=8, default=-(2**31))
-    """Bit set of what the caller may do with the topic; the lowest number when not asked for."""
+    """Bit set of the caller's authorised operations on the topic; the lowest int32 if not requested."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponse(Message, api_key=3, versions=(0, 13), flexible_since=9):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     brokers: list[MetadataResponseBroker] = on_wire(Array(MetadataResponseBroker))
-    """Every live broker, with the address for the listener that was asked."""
+    """Every live broker, with its address of the client's listener."""
     cluster_id: str | None = on_wire(STRING, since=2, default=None, nullable=ALL, ignorable=True)
     """Id of the cluster."""
     controller_id: int = on_wire(INT32, since=1, default=-1, ignorable=True)
@@ -98,6 +98,6 @@ class MetadataResponse(Message, api_key=3, versions=(0, 13), flexible_since=9):
     topics: list[MetadataResponseTopic] = on_wire(Array(MetadataResponseTopic))
     """Topics with their partitions."""
     cluster_authorized_operations: int = on_wire(INT32, since=8, until=10, default=-(2**31))
-    """Bit set of what the caller may do with the cluster; the lowest number when not asked for."""
+    """Bit set of the caller's authorised operations on the cluster; the lowest int32 if not requested."""
     error_code: int = on_wire(INT16, since=13, ignorable=True)
     """An error of the whole request."""

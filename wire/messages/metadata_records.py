@@ -1,12 +1,12 @@
-"""Records of `__cluster_metadata-0`, the log in which Kafka's controllers write what they have decided.
+"""Records of `__cluster_metadata-0`, the metadata log of Kafka's controllers.
 
 A value is framed: unsigned varints with the version of the frame (1), the type of the record and its version;
-then fields, flexible in every version. Of Kafka 4.3: `RegisterBroker` 1 brings controlled shutdown, 3
+then fields, flexible in every version. In Kafka 4.3 `RegisterBroker` 1 adds controlled shutdown, 3
 directories, 4 cordoned directories; `BrokerRegistrationChange` the same in 1, 2 and 3; `Partition` and
 `PartitionChange` 1 directories, 2 eligible leader replicas.
 
-Records of control batches are the quorum's own: their key is the version (int16) of the key and the type
-(int16), their value is not framed. Its fields say the version once more.
+Records of control batches belong to the quorum: their key is the version (int16) of the key and the type
+(int16), their value is not framed. Its fields have the version again.
 
 Sources: the schemas in Kafka's `metadata/src/main/resources/common/metadata`, `AbstractApiMessageSerde`,
 `ControlRecordUtils`.
@@ -82,7 +82,7 @@ AnyRecord = MetadataRecord | ControlRecord
 
 
 class UnknownMetadataRecord(MalformedMessage):
-    """A record of a type or a version that is not known here: the cluster is newer than this node."""
+    """A record of an unknown type or version: the cluster is newer than this node."""
 
 
 # --- Brokers and controllers ---
@@ -115,15 +115,15 @@ class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexi
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
     is_migrating_zk_broker: bool = on_wire(BOOL, since=2)
-    """Whether the broker is on its way from ZooKeeper."""
+    """Whether the broker migrates from ZooKeeper."""
     incarnation_id: bytes = on_wire(UUID)
     """Id of the process of the broker."""
     broker_epoch: int = on_wire(INT64)
     """Epoch of the registration: the offset of its record."""
     end_points: list[BrokerEndpoint] = on_wire(Array(BrokerEndpoint))
-    """Where the broker can be reached."""
+    """Addresses of the broker."""
     features: list[BrokerFeature] = on_wire(Array(BrokerFeature))
-    """What the broker supports."""
+    """Feature levels that the broker supports."""
     rack: str | None = on_wire(STRING, nullable=ALL)
     """Rack of the broker, null if it has none."""
     fenced: bool = on_wire(BOOL, default=True)
@@ -133,13 +133,13 @@ class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexi
     log_dirs: list[bytes] = on_wire(Array(UUID), since=3, tag=0)
     """Ids of the log directories that can be used."""
     cordoned_log_dirs: list[bytes] | None = on_wire(Array(UUID), since=4, default=None, nullable=4, tag=1)
-    """Ids of log directories that take no new replicas; null before the broker has said so."""
+    """Ids of log directories that take no new replicas; null before the broker has reported them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
-    """Broker to forget."""
+    """Broker to unregister."""
     broker_epoch: int = on_wire(INT64)
     """Epoch of its registration."""
 
@@ -167,7 +167,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions=(0
     broker_epoch: int = on_wire(INT64)
     """Epoch of its registration."""
     fenced: int = on_wire(INT8, tag=0)
-    """1: fenced, -1: not any more, 0: no change."""
+    """1: fenced, -1: unfenced, 0: no change."""
     in_controlled_shutdown: int = on_wire(INT8, since=1, tag=1)
     """1: the broker hands its leaderships over, 0: no change."""
     log_dirs: list[bytes] = on_wire(Array(UUID), since=2, tag=2)
@@ -207,9 +207,9 @@ class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), 
     zk_migration_ready: bool = on_wire(BOOL)
     """Whether the controller could take over from ZooKeeper."""
     end_points: list[ControllerEndpoint] = on_wire(Array(ControllerEndpoint))
-    """Where the controller can be reached."""
+    """Addresses of the controller."""
     features: list[ControllerFeature] = on_wire(Array(ControllerFeature))
-    """What the controller supports."""
+    """Feature levels that the controller supports."""
 
 
 # --- Topics and partitions ---
@@ -234,7 +234,7 @@ class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_s
     isr: list[int] = on_wire(Array(INT32))
     """In-sync replicas."""
     removing_replicas: list[int] = on_wire(Array(INT32))
-    """Replicas that a reassignment takes away."""
+    """Replicas that a reassignment removes."""
     adding_replicas: list[int] = on_wire(Array(INT32))
     """Replicas that a reassignment adds."""
     leader: int = on_wire(INT32, default=-1)
@@ -250,7 +250,7 @@ class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_s
     eligible_leader_replicas: list[int] | None = on_wire(
         Array(INT32), since=2, default=None, nullable=2, tag=1
     )
-    """Replicas out of sync that have all that is committed."""
+    """Replicas out of sync with all committed records."""
     last_known_elr: list[int] | None = on_wire(Array(INT32), since=2, default=None, nullable=2, tag=2)
     """Replicas that were eligible before an unclean shutdown."""
 
@@ -268,7 +268,7 @@ class PartitionChangeRecord(MetadataRecord, record_type=5, versions=(0, 2), flex
     replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=2)
     """New replicas."""
     removing_replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=3)
-    """New replicas that a reassignment takes away."""
+    """New replicas that a reassignment removes."""
     adding_replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=4)
     """New replicas that a reassignment adds."""
     leader_recovery_state: int = on_wire(INT8, default=-1, tag=5)
@@ -323,7 +323,7 @@ class ProducerIdsRecord(MetadataRecord, record_type=15, versions=(0, 0), flexibl
     broker_id: int = on_wire(INT32)
     """Broker that got the block of ids."""
     broker_epoch: int = on_wire(INT64, default=-1)
-    """Epoch of that broker."""
+    """Epoch of this broker."""
     next_producer_id: int = on_wire(INT64)
     """First id that no block has yet."""
 
@@ -342,13 +342,13 @@ class EntityData(Struct):
 @dataclass(slots=True, kw_only=True)
 class ClientQuotaRecord(MetadataRecord, record_type=14, versions=(0, 0), flexible_since=0):
     entity: list[EntityData] = on_wire(Array(EntityData))
-    """Whose quota it is."""
+    """The entity of the quota."""
     key: str = on_wire(STRING)
     """Name of the quota, such as producer_byte_rate."""
     value: float = on_wire(FLOAT64)
     """Its value."""
     remove: bool = on_wire(BOOL)
-    """Whether the quota is removed; then the value means nothing."""
+    """Whether the quota is removed; then the value is ignored."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -364,7 +364,7 @@ class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0),
     server_key: bytes = on_wire(BYTES)
     """Key with which the broker proves itself to the client."""
     iterations: int = on_wire(INT32)
-    """How often the password was hashed."""
+    """Iterations of the password hash."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -386,9 +386,9 @@ class AccessControlEntryRecord(MetadataRecord, record_type=18, versions=(0, 0), 
     pattern_type: int = on_wire(INT8)
     """3: the name itself, 4: all names that begin with it."""
     principal: str = on_wire(STRING)
-    """Who is allowed or denied."""
+    """The principal that is allowed or denied."""
     host: str = on_wire(STRING)
-    """From which host, * for all."""
+    """Host of the client, * for all."""
     operation: int = on_wire(INT8)
     """The operation, as in CreateAcls."""
     permission_type: int = on_wire(INT8)
@@ -406,15 +406,15 @@ class DelegationTokenRecord(MetadataRecord, record_type=10, versions=(0, 0), fle
     owner: str = on_wire(STRING)
     """Principal whose token it is."""
     requester: str = on_wire(STRING)
-    """Principal that asked for it."""
+    """Principal that requested it."""
     renewers: list[str] = on_wire(Array(STRING))
     """Principals that may renew it."""
     issue_timestamp: int = on_wire(INT64)
-    """When it was made."""
+    """Time of its creation."""
     max_timestamp: int = on_wire(INT64)
-    """When it ends for good."""
+    """Largest lifetime, as a time."""
     expiration_timestamp: int = on_wire(INT64)
-    """When it ends if it is not renewed."""
+    """Expiry time without a renewal."""
     token_id: str = on_wire(STRING)
     """Id of the token."""
 
@@ -430,30 +430,30 @@ class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions=(0, 0
 
 @dataclass(slots=True, kw_only=True)
 class NoOpRecord(MetadataRecord, record_type=20, versions=(0, 0), flexible_since=0):
-    """Says nothing; it shows that the controller is alive."""
+    """A record without content: the controller is alive."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ZkMigrationStateRecord(MetadataRecord, record_type=21, versions=(0, 0), flexible_since=0):
     zk_migration_state: int = on_wire(INT8)
-    """How far a migration from ZooKeeper had come."""
+    """State of a migration from ZooKeeper."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BeginTransactionRecord(MetadataRecord, record_type=23, versions=(0, 0), flexible_since=0):
     name: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
-    """What the records behind it are for."""
+    """Key of the following records."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EndTransactionRecord(MetadataRecord, record_type=24, versions=(0, 0), flexible_since=0):
-    """The records since the begin of the transaction count."""
+    """The records since the begin of the transaction are valid."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AbortTransactionRecord(MetadataRecord, record_type=25, versions=(0, 0), flexible_since=0):
     reason: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
-    """Why the records since the begin of the transaction do not count."""
+    """The reason of the aborted transaction."""
 
 
 # --- Control records ---
@@ -472,7 +472,7 @@ class LeaderChangeMessage(ControlRecord, control_type=2, versions=(0, 1), flexib
     version: int = on_wire(INT16)
     """Version of the record."""
     leader_id: int = on_wire(INT32)
-    """Voter that leads from here on, with the leader epoch of the batch."""
+    """The leader from this record on; the batch has the leader epoch."""
     voters: list[Voter] = on_wire(Array(Voter))
     """Voters of the epoch."""
     granting_voters: list[Voter] = on_wire(Array(Voter))
@@ -484,7 +484,7 @@ class SnapshotHeaderRecord(ControlRecord, control_type=3, versions=(0, 0), flexi
     version: int = on_wire(INT16)
     """Version of the record."""
     last_contained_log_timestamp: int = on_wire(INT64)
-    """When the last record that the snapshot sums up was written."""
+    """Time of the last record before the snapshot."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -526,9 +526,9 @@ class VoterWithEndpoints(Struct):
     voter_directory_id: bytes = on_wire(UUID)
     """Id of its log directory."""
     endpoints: list[Endpoint] = on_wire(Array(Endpoint))
-    """Where the voter can be reached."""
+    """Addresses of the voter."""
     kraft_version_feature: KRaftVersionFeature = on_wire(KRaftVersionFeature)
-    """What the voter supports."""
+    """Versions that the voter supports."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -536,7 +536,7 @@ class VotersRecord(ControlRecord, control_type=6, versions=(0, 0), flexible_sinc
     version: int = on_wire(INT16)
     """Version of the record."""
     voters: list[VoterWithEndpoints] = on_wire(Array(VoterWithEndpoints))
-    """Voters from here on."""
+    """Voters from this record on."""
 
 
 # --- Codec ---
@@ -550,7 +550,7 @@ CONTROL_RECORDS: dict[int, type[ControlRecord]] = {
 
 
 class RecordFrame(NamedTuple):
-    """What stands before the fields of a record."""
+    """The frame before the fields of a record."""
 
     record_type: int
     version: int
@@ -558,7 +558,7 @@ class RecordFrame(NamedTuple):
 
 
 def frame_of(value: Buffer) -> RecordFrame:
-    """The frame of a record's value; MalformedMessage where it is cut short or of an unknown version."""
+    """The frame of a record's value; MalformedMessage if it is incomplete or of an unknown version."""
     frame_version, position = _varint(value, 0)
     if frame_version != FRAME_VERSION:
         raise MalformedMessage(f"a record has a frame of an unknown version ({frame_version})")
@@ -568,8 +568,8 @@ def frame_of(value: Buffer) -> RecordFrame:
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord:
-    """The record in a value. Raises UnknownMetadataRecord, which names type and version, for one that this
-    node cannot know, and MalformedMessage for bytes that are none. The record keeps nothing of the buffer.
+    """The record in a value. Raises UnknownMetadataRecord, with type and version, for an unknown one, and
+    MalformedMessage for invalid bytes. The record has no references to the buffer.
     """
     record_type, version, start = frame_of(value)
     cls = RECORDS.get(record_type)
@@ -583,7 +583,7 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
-    """The framed value of a record in that version; ValueError for what the version cannot say."""
+    """The framed value of a record in a version; ValueError if the version cannot encode it."""
     frame = bytes((FRAME_VERSION, record.record_type, version))
     return frame + encode_message(record, version)
 
@@ -608,7 +608,7 @@ def decode_control_record(key: Buffer, value: Buffer) -> ControlRecord:
 def records_of_batch(batch: Buffer, header: BatchHeader | None = None) -> Iterator[AnyRecord]:
     """The records of a batch of the metadata log or of a snapshot; the header is read if it is not given.
 
-    Raises as the decoders do, and KafkaError for a batch that is not sound. Checksums are not looked at.
+    Raises as the decoders do, and KafkaError for an unsound batch. Checksums are not checked.
     """
     header = header or read_batch_header(batch)
     for record in iter_records(batch, header):
@@ -619,7 +619,7 @@ def records_of_batch(batch: Buffer, header: BatchHeader | None = None) -> Iterat
 
 
 def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:
-    """Key and value of a control record, in the version that it says."""
+    """Key and value of a control record, in the version in its key."""
     return _CONTROL_KEY.pack(0, record.control_type), encode_message(record, record.version)
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: remember how far a group has consumed.
+"""OffsetCommit: commit offsets of a group.
 
 Version 1 alone has a commit time, 2 to 4 a retention time for the request, 10 topic ids in place of
 names.
@@ -29,15 +29,15 @@ class OffsetCommitRequestPartition(Struct):
     committed_leader_epoch: int = on_wire(INT32, since=6, default=-1, ignorable=True)
     """Leader epoch of the last consumed record, -1 if not known."""
     commit_timestamp: int = on_wire(INT64, since=1, until=1, default=-1)
-    """When the offset was committed, for its expiry; only version 1 ever said so, -1 means now."""
+    """Time of the commit, for its expiry; only in version 1, -1 means now."""
     committed_metadata: str | None = on_wire(STRING, nullable=ALL)
-    """A text that the client keeps with the offset."""
+    """The metadata text of the commit, for the client."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
-    """Name of the topic; from version 10 on the id stands for it."""
+    """Name of the topic; from version 10 on the id replaces it."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[OffsetCommitRequestPartition] = on_wire(Array(OffsetCommitRequestPartition))
@@ -49,13 +49,13 @@ class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8
     group_id: str = on_wire(STRING)
     """Id of the group."""
     generation_id_or_member_epoch: int = on_wire(INT32, since=1, default=-1, ignorable=True)
-    """Generation or member epoch in which the member believes; -1 commits from outside of a group."""
+    """The member's generation or epoch; -1 for a commit without a membership."""
     member_id: str = on_wire(STRING, since=1, ignorable=True)
     """Id of the member; empty for a commit from outside of a group."""
     group_instance_id: str | None = on_wire(STRING, since=7, default=None, nullable=ALL)
-    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
+    """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
     retention_time_ms: int = on_wire(INT64, since=2, until=4, default=-1, ignorable=True)
-    """How long to keep the offsets; -1 for the broker's offsets.retention.minutes."""
+    """Retention time of the offsets in ms; -1 for the broker's offsets.retention.minutes."""
     topics: list[OffsetCommitRequestTopic] = on_wire(Array(OffsetCommitRequestTopic))
     """Topics with the partitions to commit."""
 
@@ -65,22 +65,22 @@ class OffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
-    """Name of the topic; from version 10 on the id stands for it."""
+    """Name of the topic; from version 10 on the id replaces it."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[OffsetCommitResponsePartition] = on_wire(Array(OffsetCommitResponsePartition))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitResponse(Message, api_key=8, versions=(0, 10), flexible_since=8):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[OffsetCommitResponseTopic] = on_wire(Array(OffsetCommitResponseTopic))
-    """One answer for each topic."""
+    """One result for each topic."""

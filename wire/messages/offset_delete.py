@@ -1,4 +1,4 @@
-"""OffsetDelete: forget the offsets of a group for some partitions; it never became flexible."""
+"""OffsetDelete: delete the offsets of a group for some partitions; it never became flexible."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class OffsetDeleteRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetDeleteRequestPartition] = on_wire(Array(OffsetDeleteRequestPartition))
-    """Partitions to forget."""
+    """Partitions to remove."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class OffsetDeleteRequest(Message, api_key=47, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[OffsetDeleteRequestTopic] = on_wire(Array(OffsetDeleteRequestTopic))
-    """Topics with the partitions to forget."""
+    """Topics with the partitions to remove."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class OffsetDeleteResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class OffsetDeleteResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetDeleteResponsePartition] = on_wire(Array(OffsetDeleteResponsePartition))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetDeleteResponse(Message, api_key=47, versions=(0, 0)):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[OffsetDeleteResponseTopic] = on_wire(Array(OffsetDeleteResponseTopic))
-    """One answer for each topic."""
+    """One result for each topic."""

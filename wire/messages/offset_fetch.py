@@ -1,6 +1,6 @@
-"""OffsetFetch: how far groups have consumed.
+"""OffsetFetch: the committed offsets of groups.
 
-Version 2 can ask for all topics, 8 for several groups at once, 9 says who asks, 10 has topic ids in place
+Version 2 can request all topics, 8 several groups at once, 9 has the member, 10 has topic ids in place
 of names.
 """
 
@@ -32,7 +32,7 @@ class OffsetFetchRequestTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class OffsetFetchRequestTopics(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
-    """Name of the topic; from version 10 on the id stands for it."""
+    """Name of the topic; from version 10 on the id replaces it."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partition_indexes: list[int] = on_wire(Array(INT32))
@@ -44,11 +44,11 @@ class OffsetFetchRequestGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     member_id: str | None = on_wire(STRING, since=9, default=None, nullable=ALL, ignorable=True)
-    """Id of the asking member, which is checked; null for none."""
+    """Id of the requesting member, which is checked; null for none."""
     member_epoch: int = on_wire(INT32, since=9, default=-1, ignorable=True)
-    """Epoch of the asking member, -1 for none."""
+    """Epoch of the requesting member, -1 for none."""
     topics: list[OffsetFetchRequestTopics] | None = on_wire(Array(OffsetFetchRequestTopics), nullable=ALL)
-    """Null asks for all offsets of the group."""
+    """Null requests all offsets of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,11 +58,11 @@ class OffsetFetchRequest(Message, api_key=9, versions=(0, 10), flexible_since=6)
     topics: list[OffsetFetchRequestTopic] | None = on_wire(
         Array(OffsetFetchRequestTopic), until=7, nullable=2
     )
-    """Null asks for all offsets of the group."""
+    """Null requests all offsets of the group."""
     groups: list[OffsetFetchRequestGroup] = on_wire(Array(OffsetFetchRequestGroup), since=8)
-    """Groups to tell of."""
+    """Groups to describe."""
     require_stable: bool = on_wire(BOOL, since=7)
-    """Whether to wait for open transactions instead of answering with offsets that they may change."""
+    """Whether to refuse offsets of open transactions, which may change them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class OffsetFetchResponsePartition(Struct):
     committed_leader_epoch: int = on_wire(INT32, since=5, default=-1, ignorable=True)
     """Leader epoch of the last consumed record, -1 if not known."""
     metadata: str | None = on_wire(STRING, nullable=ALL)
-    """The text that was committed with the offset."""
+    """The metadata text of the commit."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class OffsetFetchResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetFetchResponsePartition] = on_wire(Array(OffsetFetchResponsePartition))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,19 +96,19 @@ class OffsetFetchResponsePartitions(Struct):
     committed_leader_epoch: int = on_wire(INT32, default=-1, ignorable=True)
     """Leader epoch of the last consumed record, -1 if not known."""
     metadata: str | None = on_wire(STRING, nullable=ALL)
-    """The text that was committed with the offset."""
+    """The metadata text of the commit."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetFetchResponseTopics(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
-    """Name of the topic; from version 10 on the id stands for it."""
+    """Name of the topic; from version 10 on the id replaces it."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[OffsetFetchResponsePartitions] = on_wire(Array(OffsetFetchResponsePartitions))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,18 +116,18 @@ class OffsetFetchResponseGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[OffsetFetchResponseTopics] = on_wire(Array(OffsetFetchResponseTopics))
-    """One answer for each topic."""
+    """One result for each topic."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetFetchResponse(Message, api_key=9, versions=(0, 10), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[OffsetFetchResponseTopic] = on_wire(Array(OffsetFetchResponseTopic), until=7)
-    """One answer for each topic."""
+    """One result for each topic."""
     error_code: int = on_wire(INT16, since=2, until=7, ignorable=True)
     """An error of the whole group."""
     groups: list[OffsetFetchResponseGroup] = on_wire(Array(OffsetFetchResponseGroup), since=8)
-    """One answer for each group."""
+    """One result for each group."""

@@ -1,7 +1,7 @@
 """Produce: append record batches to partitions.
 
-Version 0 to 2 carry messages of the old formats, 3 the batch format v2, 7 zstd, 10 the new leader in the
-answer, 13 topic ids in place of names. The throttle time comes last here, unlike in any other answer.
+Versions 0 to 2 have messages of the old formats, 3 the batch format v2, 7 zstd, 10 the new leader in the
+response, 13 topic ids in place of names. The throttle time is the last field, unlike in other responses.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class PartitionProduceData(Struct):
 @dataclass(slots=True, kw_only=True)
 class TopicProduceData(Struct):
     name: str = on_wire(STRING, until=12, ignorable=True)
-    """Name of the topic; from version 13 on the id stands for it."""
+    """Name of the topic; from version 13 on the id replaces it."""
     topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
     """Id of the topic, zero if not known."""
     partition_data: list[PartitionProduceData] = on_wire(Array(PartitionProduceData))
@@ -45,11 +45,11 @@ class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
     transactional_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
     """Null unless the records belong to a transaction."""
     acks: int = on_wire(INT16)
-    """Who must have the records before the answer: 0 nobody (there is no answer), 1 the leader, -1 all in-
-    sync replicas.
+    """Replicas that must have the records before the response: 0 none (there is no response), 1 the leader,
+    -1 all in-sync replicas.
     """
     timeout_ms: int = on_wire(INT32)
-    """How long the leader may wait for the other replicas."""
+    """Time-out of the wait for the other replicas in ms."""
     topic_data: list[TopicProduceData] = on_wire(Array(TopicProduceData))
     """Records by topic."""
 
@@ -57,9 +57,9 @@ class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
 @dataclass(slots=True, kw_only=True)
 class BatchIndexAndErrorMessage(Struct):
     batch_index: int = on_wire(INT32)
-    """Place of the refused record in the batch."""
+    """Index of the refused record in the batch."""
     batch_index_error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Why that record was refused."""
+    """The reason of the record's refusal."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32, default=-1)
     """Broker that leads the partition now, -1 if not known."""
     leader_epoch: int = on_wire(INT32, default=-1)
-    """Epoch of that leader."""
+    """Epoch of this leader."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,31 +75,31 @@ class PartitionProduceResponse(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     base_offset: int = on_wire(INT64)
     """Offset of the first record in the log, -1 after an error."""
     log_append_time_ms: int = on_wire(INT64, since=2, default=-1, ignorable=True)
-    """When the broker appended the records, if the topic takes its times; else -1."""
+    """Time of the append with LogAppendTime; else -1."""
     log_start_offset: int = on_wire(INT64, since=5, default=-1, ignorable=True)
-    """First offset still in the log; lets a producer tell retention from data loss."""
+    """First offset of the log; with it a producer distinguishes retention from data loss."""
     record_errors: list[BatchIndexAndErrorMessage] = on_wire(
         Array(BatchIndexAndErrorMessage), since=8, ignorable=True
     )
-    """The records that are to blame; the whole batch was refused."""
+    """The invalid records; the whole batch was refused."""
     error_message: str | None = on_wire(STRING, since=8, default=None, nullable=ALL, ignorable=True)
-    """What is wrong with the batch as a whole."""
+    """Message of the batch's error."""
     current_leader: LeaderIdAndEpoch | None = on_wire(LeaderIdAndEpoch, since=10, tag=0)
-    """Leader that the client should turn to; absent unless the error says that this broker is not it."""
+    """The current leader; absent unless the error is that this broker does not lead."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicProduceResponse(Struct):
     name: str = on_wire(STRING, until=12, ignorable=True)
-    """Name of the topic; from version 13 on the id stands for it."""
+    """Name of the topic; from version 13 on the id replaces it."""
     topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
     """Id of the topic, zero if not known."""
     partition_responses: list[PartitionProduceResponse] = on_wire(Array(PartitionProduceResponse))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,8 +117,8 @@ class NodeEndpoint(Struct):
 @dataclass(slots=True, kw_only=True)
 class ProduceResponse(Message, api_key=0, versions=(0, 13), flexible_since=9):
     responses: list[TopicProduceResponse] = on_wire(Array(TopicProduceResponse))
-    """One answer for each topic."""
+    """One result for each topic."""
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     node_endpoints: list[NodeEndpoint] = on_wire(Array(NodeEndpoint), since=10, tag=0)
-    """Addresses of the leaders that the answer names; only filled when some leader has moved."""
+    """Addresses of the leaders in this response; only filled if a leader has changed."""

@@ -17,13 +17,13 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class PushTelemetryRequest(Message, api_key=72, versions=(0, 0), flexible_since=0):
     client_instance_id: bytes = on_wire(UUID)
-    """Id under which the client sends its metrics; zero asks for a new one."""
+    """Id of the client for its metrics; zero requests a new id."""
     subscription_id: int = on_wire(INT32)
     """Changes when the broker wants other metrics."""
     terminating: bool = on_wire(BOOL)
     """True for the client's last push."""
     compression_type: int = on_wire(INT8)
-    """How the metrics are compressed."""
+    """Compression type of the metrics."""
     metrics: bytes = on_wire(BYTES)
     """The metrics, in OpenTelemetry's protobuf form."""
 
@@ -31,6 +31,6 @@ class PushTelemetryRequest(Message, api_key=72, versions=(0, 0), flexible_since=
 @dataclass(slots=True, kw_only=True)
 class PushTelemetryResponse(Message, api_key=72, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: take a voter out of the metadata quorum."""
+"""RemoveRaftVoter: remove a voter from the metadata quorum."""
 
 from dataclasses import dataclass
 
@@ -26,8 +26,8 @@ class RemoveRaftVoterRequest(Message, api_key=81, versions=(0, 0), flexible_sinc
 @dataclass(slots=True, kw_only=True)
 class RemoveRaftVoterResponse(Message, api_key=81, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL, ignorable=True)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: let a delegation token live on."""
+"""RenewDelegationToken: extend the expiry of a delegation token."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ class RenewDelegationTokenRequest(Message, api_key=39, versions=(0, 2), flexible
     hmac: bytes = on_wire(BYTES)
     """Secret of the delegation token."""
     renew_period_ms: int = on_wire(INT64)
-    """New time left to the token; -1 for the broker's default."""
+    """New time to the expiry of the token; -1 for the broker's default."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RenewDelegationTokenResponse(Message, api_key=39, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     expiry_timestamp_ms: int = on_wire(INT64)
-    """When the token ends unless it is renewed."""
+    """Expiry time of the token without a renewal."""
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""

@@ -22,10 +22,10 @@ class SaslAuthenticateRequest(Message, api_key=36, versions=(0, 2), flexible_sin
 @dataclass(slots=True, kw_only=True)
 class SaslAuthenticateResponse(Message, api_key=36, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     auth_bytes: bytes = on_wire(BYTES)
     """One token of the SASL mechanism."""
     session_lifetime_ms: int = on_wire(INT64, since=1, ignorable=True)
-    """After this time the client has to authenticate again; 0 for never."""
+    """Lifetime of the session in ms, after which the client has to authenticate again; 0 for no limit."""

@@ -20,6 +20,6 @@ class SaslHandshakeRequest(Message, api_key=17, versions=(0, 1)):
 @dataclass(slots=True, kw_only=True)
 class SaslHandshakeResponse(Message, api_key=17, versions=(0, 1)):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     mechanisms: list[str] = on_wire(Array(STRING))
     """Every SASL mechanism of the listener, for the client to choose another."""

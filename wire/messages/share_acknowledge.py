@@ -33,7 +33,7 @@ class AcknowledgePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     acknowledgement_batches: list[AcknowledgementBatch] = on_wire(Array(AcknowledgementBatch))
-    """What the consumer did with records of earlier fetches."""
+    """The consumer's acknowledgements of records of earlier fetches."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32)
     """Broker that leads the partition now, -1 if not known."""
     leader_epoch: int = on_wire(INT32)
-    """Epoch of that leader."""
+    """Epoch of this leader."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     current_leader: LeaderIdAndEpoch = on_wire(LeaderIdAndEpoch)
-    """Leader that the client should turn to; absent unless the error says that this broker is not it."""
+    """The current leader; absent unless the error is that this broker does not lead."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class ShareAcknowledgeTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,14 +101,14 @@ class NodeEndpoint(Struct):
 @dataclass(slots=True, kw_only=True)
 class ShareAcknowledgeResponse(Message, api_key=79, versions=(1, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     acquisition_lock_timeout_ms: int = on_wire(INT32, since=2, ignorable=True)
-    """How long the consumer holds acquired records."""
+    """Time-out of the locks of acquired records in ms."""
     responses: list[ShareAcknowledgeTopicResponse] = on_wire(Array(ShareAcknowledgeTopicResponse))
-    """One answer for each topic."""
+    """One result for each topic."""
     node_endpoints: list[NodeEndpoint] = on_wire(Array(NodeEndpoint))
-    """Addresses of the leaders that the answer names; only filled when some leader has moved."""
+    """Addresses of the leaders in this response; only filled if a leader has changed."""

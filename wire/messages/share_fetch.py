@@ -35,7 +35,7 @@ class FetchPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     acknowledgement_batches: list[AcknowledgementBatch] = on_wire(Array(AcknowledgementBatch))
-    """What the consumer did with records of earlier fetches."""
+    """The consumer's acknowledgements of records of earlier fetches."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,23 +63,23 @@ class ShareFetchRequest(Message, api_key=78, versions=(1, 2), flexible_since=0):
     share_session_epoch: int = on_wire(INT32)
     """Counts the requests of a session: 0 opens one, -1 ends it."""
     max_wait_ms: int = on_wire(INT32)
-    """How long the answer may wait for enough data."""
+    """Longest wait for enough data in ms."""
     min_bytes: int = on_wire(INT32)
-    """The answer waits until there is this much data, or time is up."""
+    """The response waits for this many bytes, or for the time-out."""
     max_bytes: int = on_wire(INT32, default=0x7FFFFFFF)
-    """The answer should hold no more than this; the first batch comes whole all the same."""
+    """The limit of bytes of the response; the first batch is whole nevertheless."""
     max_records: int = on_wire(INT32)
-    """How many records to return at most."""
+    """Limit of returned records."""
     batch_size: int = on_wire(INT32)
-    """How many records a batch of acquired records should hold at best."""
+    """Preferred number of records in a batch of acquired records."""
     share_acquire_mode: int = on_wire(INT8, since=2, ignorable=True)
-    """0 acquires whole batches as well, 1 never more than the limit of records."""
+    """0 may acquire whole batches over the limit of records, 1 may not."""
     is_renew_ack: bool = on_wire(BOOL, since=2)
     """Whether any acknowledgement renews the lock of a record."""
     topics: list[FetchTopic] = on_wire(Array(FetchTopic))
     """Topics with the partitions to fetch from."""
     forgotten_topics_data: list[ForgottenTopic] = on_wire(Array(ForgottenTopic))
-    """Partitions to take out of the session."""
+    """Partitions to remove from the session."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32)
     """Broker that leads the partition now, -1 if not known."""
     leader_epoch: int = on_wire(INT32)
-    """Epoch of that leader."""
+    """Epoch of this leader."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class AcquiredRecords(Struct):
     last_offset: int = on_wire(INT64)
     """Last offset of the batch, included."""
     delivery_count: int = on_wire(INT16)
-    """How many times the records have been delivered."""
+    """Delivery count of the records."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,19 +105,19 @@ class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     acknowledge_error_code: int = on_wire(INT16)
-    """What became of the acknowledgements that came with the fetch."""
+    """Error code of the acknowledgements in the fetch."""
     acknowledge_error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the acknowledgement error."""
+    """Message of the acknowledgement error."""
     current_leader: LeaderIdAndEpoch = on_wire(LeaderIdAndEpoch)
-    """Leader that the client should turn to; absent unless the error says that this broker is not it."""
+    """The current leader; absent unless the error is that this broker does not lead."""
     records: Records | None = on_wire(RECORDS, nullable=(0, 0))
     """Record batches, one after the other."""
     acquired_records: list[AcquiredRecords] = on_wire(Array(AcquiredRecords))
-    """Which of the records this consumer holds now, and how often they were delivered."""
+    """The records acquired by this consumer, with their delivery counts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class ShareFetchableTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,14 +143,14 @@ class NodeEndpoint(Struct):
 @dataclass(slots=True, kw_only=True)
 class ShareFetchResponse(Message, api_key=78, versions=(1, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     acquisition_lock_timeout_ms: int = on_wire(INT32)
-    """How long the consumer holds acquired records."""
+    """Time-out of the locks of acquired records in ms."""
     responses: list[ShareFetchableTopicResponse] = on_wire(Array(ShareFetchableTopicResponse))
-    """One answer for each topic."""
+    """One result for each topic."""
     node_endpoints: list[NodeEndpoint] = on_wire(Array(NodeEndpoint))
-    """Addresses of the leaders that the answer names; only filled when some leader has moved."""
+    """Addresses of the leaders in this response; only filled if a leader has changed."""

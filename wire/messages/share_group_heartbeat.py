@@ -22,11 +22,11 @@ class ShareGroupHeartbeatRequest(Message, api_key=76, versions=(1, 1), flexible_
     member_id: str = on_wire(STRING)
     """Id of the member."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Rack of the client, for reading from replicas near to it."""
+    """Rack of the client, to read from near replicas."""
     subscribed_topic_names: list[str] | None = on_wire(Array(STRING), default=None, nullable=ALL)
-    """Topics of the subscription by name; null in a heartbeat says that nothing changed."""
+    """Topics of the subscription by name; null in a heartbeat: no change."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,16 +46,16 @@ class Assignment(Struct):
 @dataclass(slots=True, kw_only=True)
 class ShareGroupHeartbeatResponse(Message, api_key=76, versions=(1, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     member_id: str | None = on_wire(STRING, default=None, nullable=ALL)
     """Id of the member."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     heartbeat_interval_ms: int = on_wire(INT32)
-    """How often the member should send heartbeats."""
+    """Interval of the member's heartbeats in ms."""
     assignment: Assignment | None = on_wire(Assignment, default=None, nullable=ALL)
-    """Partitions that the member shall have; null if nothing changed."""
+    """The member's new assignment; null: no change."""

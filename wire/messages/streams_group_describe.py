@@ -22,7 +22,7 @@ class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 0), flexible
     group_ids: list[str] = on_wire(Array(STRING))
     """Ids of the groups to describe."""
     include_authorized_operations: bool = on_wire(BOOL)
-    """Whether to say what the caller may do."""
+    """Whether to return the operations for which the caller is authorised."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Topology(Struct):
     epoch: int = on_wire(INT32)
     """Counts up when the topology changes."""
     subtopologies: list[Subtopology] | None = on_wire(Array(Subtopology), default=None, nullable=ALL)
-    """The parts of the topology that run by themselves."""
+    """The independent parts of the topology."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class TaskOffset(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
     offset: int = on_wire(INT64)
-    """How far the task has come."""
+    """The task's restored offset."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,31 +108,31 @@ class Member(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     instance_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Name of a static member; null for a dynamic one."""
+    """Instance id of a static member; null for a dynamic member."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Rack of the client, for reading from replicas near to it."""
+    """Rack of the client, to read from near replicas."""
     client_id: str = on_wire(STRING)
-    """Client id from the member's header."""
+    """Client id of the member's requests."""
     client_host: str = on_wire(STRING)
-    """Address from which the member came."""
+    """Host of the member."""
     topology_epoch: int = on_wire(INT32)
     """Version of the topology."""
     process_id: str = on_wire(STRING)
     """Id of the client process that the member lives in."""
     user_endpoint: Endpoint | None = on_wire(Endpoint, default=None, nullable=ALL)
-    """Where the member answers interactive queries."""
+    """Address of the member for interactive queries."""
     client_tags: list[KeyValue] = on_wire(Array(KeyValue))
     """Tags by which tasks are spread over racks or zones."""
     task_offsets: list[TaskOffset] = on_wire(Array(TaskOffset))
-    """How far the tasks have restored their state."""
+    """Restored offsets of the tasks."""
     task_end_offsets: list[TaskOffset] = on_wire(Array(TaskOffset))
     """End offsets of the changelogs, to judge how far a task is behind."""
     assignment: Assignment = on_wire(Assignment)
-    """What the member has now."""
+    """The current assignment of the member."""
     target_assignment: Assignment = on_wire(Assignment)
-    """What the member shall have in the end."""
+    """The target assignment of the member."""
     is_classic: bool = on_wire(BOOL)
     """Whether the member still uses the classic protocol."""
 
@@ -140,28 +140,28 @@ class Member(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     group_id: str = on_wire(STRING)
     """Id of the group."""
     group_state: str = on_wire(STRING)
-    """State by name, such as Stable; Dead for a group that is not there."""
+    """State by name, such as Stable; Dead for a group that does not exist."""
     group_epoch: int = on_wire(INT32)
     """Counts up when members or their subscriptions change."""
     assignment_epoch: int = on_wire(INT32)
     """The epoch of the target assignment."""
     topology: Topology | None = on_wire(Topology, default=None, nullable=ALL)
-    """What the application computes from what."""
+    """The topology of the application."""
     members: list[Member] = on_wire(Array(Member))
     """Members of the group."""
     authorized_operations: int = on_wire(INT32, default=-(2**31))
-    """Bit set of the operations that the caller may do; the lowest number when not asked for."""
+    """Bit set of the caller's authorised operations; the lowest int32 if not requested."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
     """One description for each group."""

@@ -71,7 +71,7 @@ class Topology(Struct):
     epoch: int = on_wire(INT32)
     """Counts up when the topology changes."""
     subtopologies: list[Subtopology] = on_wire(Array(Subtopology))
-    """The parts of the topology that run by themselves."""
+    """The independent parts of the topology."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class TaskOffset(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
     offset: int = on_wire(INT64)
-    """How far the task has come."""
+    """The task's restored offset."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,17 +107,17 @@ class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 0), flexibl
     member_id: str = on_wire(STRING)
     """Id of the member."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     endpoint_information_epoch: int = on_wire(INT32)
     """Version of the endpoint information that the member knows."""
     instance_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Name of a static member; null for a dynamic one."""
+    """Instance id of a static member; null for a dynamic member."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """Rack of the client, for reading from replicas near to it."""
+    """Rack of the client, to read from near replicas."""
     rebalance_timeout_ms: int = on_wire(INT32, default=-1)
-    """How long the member may take to give up its partitions or to join again."""
+    """Time-out of the member's revocations and joins in a rebalance, in ms."""
     topology: Topology | None = on_wire(Topology, default=None, nullable=ALL)
-    """What the application computes from what."""
+    """The topology of the application."""
     active_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
     """Tasks that the member runs."""
     standby_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
@@ -127,15 +127,15 @@ class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 0), flexibl
     process_id: str | None = on_wire(STRING, default=None, nullable=ALL)
     """Id of the client process that the member lives in."""
     user_endpoint: Endpoint | None = on_wire(Endpoint, default=None, nullable=ALL)
-    """Where the member answers interactive queries."""
+    """Address of the member for interactive queries."""
     client_tags: list[KeyValue] | None = on_wire(Array(KeyValue), default=None, nullable=ALL)
     """Tags by which tasks are spread over racks or zones."""
     task_offsets: list[TaskOffset] | None = on_wire(Array(TaskOffset), default=None, nullable=ALL)
-    """How far the tasks have restored their state."""
+    """Restored offsets of the tasks."""
     task_end_offsets: list[TaskOffset] | None = on_wire(Array(TaskOffset), default=None, nullable=ALL)
     """End offsets of the changelogs, to judge how far a task is behind."""
     shutdown_application: bool = on_wire(BOOL)
-    """Whether the whole application shall stop."""
+    """Whether the application requests its shutdown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class TopicPartition(Struct):
 @dataclass(slots=True, kw_only=True)
 class EndpointToPartitions(Struct):
     user_endpoint: Endpoint = on_wire(Endpoint)
-    """Where the member answers interactive queries."""
+    """Address of the member for interactive queries."""
     active_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
     """Partitions of the active tasks at this endpoint."""
     standby_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
@@ -167,23 +167,23 @@ class EndpointToPartitions(Struct):
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     member_id: str = on_wire(STRING)
     """Id of the member."""
     member_epoch: int = on_wire(INT32)
-    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     heartbeat_interval_ms: int = on_wire(INT32)
-    """How often the member should send heartbeats."""
+    """Interval of the member's heartbeats in ms."""
     acceptable_recovery_lag: int = on_wire(INT32)
-    """How many offsets a task may be behind and still count as caught up."""
+    """The lag in offsets up to which a task counts as caught up."""
     task_offset_interval_ms: int = on_wire(INT32)
-    """How often to report task offsets."""
+    """Interval of the reports of task offsets in ms."""
     status: list[Status] | None = on_wire(Array(Status), nullable=ALL)
-    """What keeps the group from working, null if nothing does."""
+    """The conditions that stop the group, null for none."""
     active_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
     """Tasks that the member runs."""
     standby_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
@@ -195,4 +195,4 @@ class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexib
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = on_wire(
         Array(EndpointToPartitions), default=None, nullable=ALL
     )
-    """Where to find which partition, for interactive queries."""
+    """Endpoints of the partitions, for interactive queries."""

@@ -1,4 +1,4 @@
-"""Keys and values of `__transaction_state`, as Kafka writes them.
+"""Keys and values of `__transaction_state` in Kafka's format.
 
 Version 1 of the value is written from transaction.version 1 on.
 """
@@ -54,11 +54,11 @@ class TransactionLogValue(LogRecord, record_type=0, versions=(0, 1), flexible_si
     transaction_partitions: list[PartitionsSchema] | None = on_wire(Array(PartitionsSchema), nullable=ALL)
     """Partitions in the transaction; null while it is empty."""
     transaction_last_update_timestamp_ms: int = on_wire(INT64)
-    """When the state last changed."""
+    """Time of the last change of the state."""
     transaction_start_timestamp_ms: int = on_wire(INT64)
-    """When the transaction began, -1 if none is open."""
+    """Begin of the transaction, -1 if none is open."""
     client_transaction_version: int = on_wire(INT16, since=1, tag=2)
-    """Which rules of transactions the producer follows."""
+    """Transaction version of the producer."""
 
 
 RECORDS = RecordTypes(keys=(TransactionLogKey,), values=(TransactionLogValue,))

@@ -24,7 +24,7 @@ class TxnOffsetCommitRequestPartition(Struct):
     committed_leader_epoch: int = on_wire(INT32, since=2, default=-1, ignorable=True)
     """Leader epoch of the last consumed record, -1 if not known."""
     committed_metadata: str | None = on_wire(STRING, nullable=ALL)
-    """A text that the client keeps with the offset."""
+    """The metadata text of the commit, for the client."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible_sinc
     producer_epoch: int = on_wire(INT16)
     """Epoch of the producer."""
     generation_id: int = on_wire(INT32, since=3, default=-1)
-    """Generation in which the member believes, -1 for none."""
+    """The member's generation, -1 for none."""
     member_id: str = on_wire(STRING, since=3)
     """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
-    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
+    """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
     topics: list[TxnOffsetCommitRequestTopic] = on_wire(Array(TxnOffsetCommitRequestTopic))
     """Topics with the partitions to commit."""
 
@@ -60,7 +60,7 @@ class TxnOffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,12 +68,12 @@ class TxnOffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[TxnOffsetCommitResponsePartition] = on_wire(Array(TxnOffsetCommitResponsePartition))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[TxnOffsetCommitResponseTopic] = on_wire(Array(TxnOffsetCommitResponseTopic))
-    """One answer for each topic."""
+    """One result for each topic."""

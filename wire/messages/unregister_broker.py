@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that is gone for good."""
+"""UnregisterBroker: remove the registration of a broker."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ class UnregisterBrokerRequest(Message, api_key=64, versions=(0, 0), flexible_sin
 @dataclass(slots=True, kw_only=True)
 class UnregisterBrokerResponse(Message, api_key=64, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""

@@ -31,11 +31,11 @@ class FeatureUpdateKey(Struct):
 @dataclass(slots=True, kw_only=True)
 class UpdateFeaturesRequest(Message, api_key=57, versions=(0, 2), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
-    """How long the broker may take."""
+    """Time-out of the operation in ms."""
     feature_updates: list[FeatureUpdateKey] = on_wire(Array(FeatureUpdateKey))
     """Features with their new levels."""
     validate_only: bool = on_wire(BOOL, since=1)
-    """Whether to check only, and change nothing."""
+    """Whether to validate only, without a change."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,18 +43,18 @@ class UpdatableFeatureResult(Struct):
     feature: str = on_wire(STRING)
     """Name of the feature."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class UpdateFeaturesResponse(Message, api_key=57, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
-    """How long the client is asked to wait, as it used up a quota."""
+    """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
-    """More about the error, null if there is none."""
+    """Message of the error, null for none."""
     results: list[UpdatableFeatureResult] = on_wire(Array(UpdatableFeatureResult), until=1, ignorable=True)
-    """One answer for each item of the request."""
+    """One result for each item of the request."""

@@ -37,7 +37,7 @@ class WritableTxnMarker(Struct):
     coordinator_epoch: int = on_wire(INT32)
     """Epoch of the transaction coordinator."""
     transaction_version: int = on_wire(INT8, since=2, ignorable=True)
-    """Which rules of transactions hold."""
+    """Transaction version."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class WritableTxnMarkerPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
     error_code: int = on_wire(INT16)
-    """0 or the code of the error."""
+    """Error code, 0 for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class WritableTxnMarkerTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[WritableTxnMarkerPartitionResult] = on_wire(Array(WritableTxnMarkerPartitionResult))
-    """One answer for each partition."""
+    """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class WritableTxnMarkerResult(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
     topics: list[WritableTxnMarkerTopicResult] = on_wire(Array(WritableTxnMarkerTopicResult))
-    """One answer for each topic."""
+    """One result for each topic."""
 
 
 @dataclass(slots=True, kw_only=True)

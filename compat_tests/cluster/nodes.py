@@ -222,7 +222,10 @@ class Cluster(TransactionBroker):
 
 def batches_of(node: Node) -> dict[str, list[str]]:
     """The batches of every partition that has some, as Kafka's tool prints them, without their places."""
-    files = [str(path) for path in sorted(node.data_dir.glob("*/*.log")) if path.stat().st_size]
+    paths = sorted(node.data_dir.glob("*/*.log"))
+    # A broker of Kafka has the metadata log beside them.
+    own = [path for path in paths if path.parent.name != "__cluster_metadata-0"]
+    files = [str(path) for path in own if path.stat().st_size]
     told = kafka_tool(
         "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), timeout_seconds=120
     ).stdout

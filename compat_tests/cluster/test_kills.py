@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.clients import wait_until
-from compat_tests.cluster.conftest import KILLS, NIGHTLY
+from compat_tests.cluster.conftest import KAFKA_ID, KILLS, NIGHTLY
 from compat_tests.cluster.kills import Kills
 from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
 from compat_tests.quorum import Controllers, OdradekMember
@@ -30,11 +30,16 @@ KILLS_A_ROUND = 50
 PAUSE_SECONDS = 0.2
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+CLUSTERS = {"odradek": ((1, 2, 3), ()), "mixed": ((1, 2), (KAFKA_ID,))}
+"""Nodes of ours, brokers of Kafka."""
+
+
+@pytest.fixture(scope="module", params=["odradek", *(["mixed"] * NIGHTLY)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    ours, theirs = CLUSTERS[request.param]
     with Controllers(CONTROLLER_PROPERTIES) as controllers:
         assert isinstance(controllers, Controllers)
-        with Cluster(controllers) as started:
+        with Cluster(controllers, ours, kafka_ids=theirs) as started:
             yield started
 
 

@@ -1,7 +1,11 @@
-"""The broker fixtures: every test takes `bootstrap` or `broker` and does not know whose it is."""
+"""The broker fixtures: every test takes `bootstrap` or `broker` and does not know whose it is.
+
+Tests that are marked `nightly` are left out unless ODRADEK_NIGHTLY is set or `-m` says which to run.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +14,17 @@ pytest.register_assert_rewrite("compat_tests.stories")
 
 from compat_tests import reference  # noqa: E402
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker  # noqa: E402
+
+
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if NIGHTLY or config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("nightly")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -169,13 +169,20 @@ class ControllerLink:
         been carried out all the same."""
         if timeout_ms is None:
             timeout_ms = self._settings.socket_timeout_ms
-        asking = self._requests.ask_leader(request, timeout_ms)
-        return asyncio.run_coroutine_threadsafe(asking, self._loop)
+        return self._begin(self._requests.ask_leader(request, timeout_ms))
 
     def ask_for_isr(self, request: AlterPartitionRequest) -> Future[Any]:
         """As `ask`, on a connection of its own: nothing slow is in front of it."""
-        asking = self._isr_requests.ask_leader(request, self._settings.socket_timeout_ms)
-        return asyncio.run_coroutine_threadsafe(asking, self._loop)
+        return self._begin(self._isr_requests.ask_leader(request, self._settings.socket_timeout_ms))
+
+    def _begin(self, asking: Coroutine[Any, Any, Any]) -> Future[Any]:
+        try:
+            return asyncio.run_coroutine_threadsafe(asking, self._loop)
+        except RuntimeError:  # the loop is closed: the link has ended
+            asking.close()
+            ended: Future[Any] = Future()
+            ended.set_exception(NoController("the link to the controllers has ended"))
+            return ended
 
     # The thread
 
@@ -186,6 +193,11 @@ class ControllerLink:
             with contextlib.suppress(asyncio.CancelledError):
                 self._loop.run_until_complete(self._main)
         finally:
+            # Requests of the node that are under way: their futures are cancelled.
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             self._loop.close()
 
     def _end(self) -> None:

@@ -139,8 +139,8 @@ SUITES = {
     "groups-on-kafka": Suite(
         [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),
-    # Under Kafka's own controllers; two at once, as much of the time is waiting for sessions to end.
-    "cluster": Suite([pytest("-n", "2", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
+    # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end.
+    "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
     "check-transactions": Suite(
         [
             pytest(

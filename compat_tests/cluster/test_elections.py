@@ -95,7 +95,7 @@ def test_the_preferred_leader_leads_again_after_its_restart(
     assert "Successfully completed leader election (PREFERRED) for partitions TOPIC-0" in told[0]
 
 
-@pytest.mark.parametrize("how", ["tool", "option"])
+@pytest.mark.parametrize("how", ["tool", pytest.param("option", marks=pytest.mark.nightly)])
 def test_a_node_that_is_elected_uncleanly_leads_and_the_former_leader_cuts_its_log(
     odradek: OdradekMember, other: OdradekMember, kafka: KafkaMember, how: str
 ) -> None:

@@ -6,6 +6,8 @@ import errno
 import pathlib
 from collections.abc import Callable
 
+import pytest
+
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.test_membership import create_on
@@ -154,6 +156,7 @@ def test_a_failed_directory_is_told_and_the_others_go_on(
         assert log_bytes(failing, "fails-a") > 0
 
 
+@pytest.mark.nightly
 def test_a_directory_that_is_left_out_keeps_what_no_other_replica_has(
     controllers: Controllers, tmp_path: pathlib.Path
 ) -> None:

@@ -161,7 +161,7 @@ def values_in(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.nightly), "kill"])
 def test_a_leader_that_ends_is_followed_by_another_and_nothing_is_lost_or_doubled(
     odradek: OdradekMember, other: OdradekMember, kafka: KafkaMember, how: str
 ) -> None:

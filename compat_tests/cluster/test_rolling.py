@@ -95,7 +95,13 @@ class Loads:
             assert group.values == values[: len(group.values)]
 
 
-@pytest.mark.parametrize("with_kafka", [False, True], ids=["three of ours", "two of ours and Kafka"])
+@pytest.mark.parametrize(
+    "with_kafka",
+    [
+        pytest.param(False, id="three of ours"),
+        pytest.param(True, id="two of ours and Kafka", marks=pytest.mark.nightly),
+    ],
+)
 def test_all_nodes_are_restarted_one_after_the_other_and_no_client_has_an_error(with_kafka: bool) -> None:
     with ExitStack() as stack:
         # A cluster of its own: the topics of the coordinators have a replica on each node.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.test_membership import create_on
 from compat_tests.differential.harness import Side
@@ -58,6 +60,7 @@ def topics_of(node: OdradekMember) -> set[str]:
     return {topic.name for topic in answer.topics}
 
 
+@pytest.mark.nightly
 def test_nodes_that_were_away_or_are_new_take_the_snapshot_and_what_it_changes() -> None:
     with Controllers(SHORT_LOG) as controllers:
         assert isinstance(controllers, Controllers)

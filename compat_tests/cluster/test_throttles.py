@@ -161,6 +161,7 @@ def test_our_side_alone_keeps_the_limit_of_a_move(
     admin.close()
 
 
+@pytest.mark.nightly
 def test_the_tool_throttles_a_move_onto_a_node_of_ours_and_from_it_to_another(
     odradek: OdradekMember, other: OdradekMember, kafka: KafkaMember, tmp_path: pathlib.Path
 ) -> None:

@@ -1,7 +1,6 @@
 """One Spark session for all tests, with the connector's jars from the cache.
 
-Without a JDK or PySpark these tests are skipped on a developer's machine and are errors under CI. Those that
-are marked `nightly` are left out unless ODRADEK_NIGHTLY is set or `-m` says which to run.
+Without a JDK or PySpark these tests are skipped on a developer's machine and are errors under CI.
 """
 
 from __future__ import annotations
@@ -21,16 +20,6 @@ from compat_tests.spark.topics import KafkaTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if NIGHTLY or config.option.markexpr:
-        return
-    long = [item for item in items if item.get_closest_marker("nightly")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
 
 
 def refuse_or_skip(missing: str) -> None:

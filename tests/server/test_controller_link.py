@@ -1,9 +1,17 @@
-"""What the link to the controllers says of refusals."""
+"""The link to the controllers: what it says of refusals, and what becomes of requests at its end."""
 
+import asyncio
 import logging
+import socket
 
-from odradek.server.controller_link import Refusals
+import pytest
+
+from odradek.coordinator.kraft.broker_lifecycle import LifecycleSettings
+from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
+from odradek.server.controller_link import ControllerLink, LinkSettings, NoController, Refusals
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.wire.messages.broker_registration import BrokerRegistrationRequest
 
 DUPLICATE, STALE = ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.STALE_BROKER_EPOCH
 
@@ -36,3 +44,34 @@ def test_after_an_answer_the_next_refusal_is_said_at_once(caplog):
     refusals.ended()
     refusals.refused("no", DUPLICATE)
     assert len(caplog.messages) == 2
+
+
+def settings_for(port):
+    return LinkSettings(
+        bootstrap=[Controller(100, "127.0.0.1", port)],
+        cluster_id="c" * 22,
+        node_id=7,
+        registration=BrokerRegistrationRequest(broker_id=7),
+        directory_id=bytes(16),
+        lifecycle=LifecycleSettings(),
+        fetcher=FetcherSettings(),
+    )
+
+
+def test_requests_under_way_are_cancelled_when_the_link_ends_and_later_ones_are_refused():
+    request = AllocateProducerIdsRequest(broker_id=7, broker_epoch=1)
+
+    async def run():
+        with socket.socket() as nobody:
+            # Bound, and nobody listens: no controller is ever found.
+            nobody.bind(("127.0.0.1", 0))
+            link = ControllerLink(settings_for(nobody.getsockname()[1]), listener=None)
+            link.start()
+            asking = link.ask(request)
+            link.close()
+            return asking, link.ask(request)
+
+    asking, late = asyncio.run(run())
+    assert asking.cancelled()
+    with pytest.raises(NoController, match="has ended"):
+        late.result(0)

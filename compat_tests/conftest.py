@@ -15,7 +15,6 @@ pytest.register_assert_rewrite("compat_tests.stories")
 from compat_tests import reference  # noqa: E402
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker  # noqa: E402
 
-
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
 

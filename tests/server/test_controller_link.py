@@ -58,6 +58,13 @@ def settings_for(port):
     )
 
 
+class Listener:
+    """Nothing is said to it before a controller answers, but that there is none."""
+
+    def state_changed(self, state, broker_epoch, is_fenced):
+        assert (broker_epoch, is_fenced) == (-1, True)
+
+
 def test_requests_under_way_are_cancelled_when_the_link_ends_and_later_ones_are_refused():
     request = AllocateProducerIdsRequest(broker_id=7, broker_epoch=1)
 
@@ -65,7 +72,7 @@ def test_requests_under_way_are_cancelled_when_the_link_ends_and_later_ones_are_
         with socket.socket() as nobody:
             # Bound, and nobody listens: no controller is ever found.
             nobody.bind(("127.0.0.1", 0))
-            link = ControllerLink(settings_for(nobody.getsockname()[1]), listener=None)
+            link = ControllerLink(settings_for(nobody.getsockname()[1]), Listener())
             link.start()
             asking = link.ask(request)
             link.close()

@@ -25,6 +25,7 @@ logger = logging.getLogger("odradek.peers")
 
 CLIENT_NAME, CLIENT_VERSION = "odradek", "1"
 RECEIVE_BYTES = 65_536
+BUFFER_KEPT_BYTES = 2 * 1024 * 1024
 RESPONSE_BYTES_MAX = 1_073_741_824
 """Bound of one response, in case that a peer sends nonsense."""
 _API_VERSIONS_VERSION = 3
@@ -147,12 +148,17 @@ class Peer(asyncio.BufferedProtocol):
         self._make_room(position, RECEIVE_BYTES)
 
     def _make_room(self, position: int, wanted_bytes: int) -> None:
-        """What is read goes; there is room for a whole frame, and no more than that for long."""
-        rest = self._buffer[position : self._filled]
-        if position or len(self._buffer) < wanted_bytes or len(self._buffer) > 4 * wanted_bytes:
-            size_bytes = max(wanted_bytes, RECEIVE_BYTES)
-            self._buffer = rest + bytearray(size_bytes + 1 - len(rest))
-        self._filled = len(rest)
+        """The frames before `position` are read. There is room for a frame of `wanted_bytes`, and a buffer of
+        more than `BUFFER_KEPT_BYTES` is not kept for small ones."""
+        size_bytes = len(self._buffer)
+        rest_bytes = self._filled - position
+        if wanted_bytes < size_bytes and (size_bytes <= BUFFER_KEPT_BYTES or size_bytes <= 4 * wanted_bytes):
+            if position:
+                self._buffer[:rest_bytes] = self._buffer[position : self._filled]
+        else:
+            rest = self._buffer[position : self._filled]
+            self._buffer = rest + bytearray(max(wanted_bytes, RECEIVE_BYTES) + 1 - rest_bytes)
+        self._filled = rest_bytes
 
     def _answer(self, frame: bytes) -> None:
         if not self._asked:

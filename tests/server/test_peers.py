@@ -5,9 +5,18 @@ import socket
 
 import pytest
 
-from odradek.server.peers import SETUP_JITTER, PeerLost, SetupTimeout, connect
+from odradek.server.peers import BUFFER_KEPT_BYTES, SETUP_JITTER, Peer, PeerLost, SetupTimeout, connect
+from odradek.wire.codec import encode_message
+from odradek.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 ADDRESS = ("a", 1)
+VERSION = 12
+"""Of Fetch: the last one with names of topics."""
 
 
 def middle(low, high):
@@ -113,3 +122,48 @@ def test_the_receive_buffer_is_as_the_option_says():
     asyncio.run(accept())
     # Linux doubles the number.
     assert seen[1] == 2 * 16_384 < seen[0]
+
+
+class Transport:
+    """Takes what is written, and has no socket."""
+
+    def get_extra_info(self, name):
+        return None
+
+    def write(self, data):
+        pass
+
+    def abort(self):
+        pass
+
+
+def response_frame(correlation_id, record_bytes):
+    data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=bytes(record_bytes))
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    body = correlation_id.to_bytes(4, "big") + b"\0" + encode_message(response, VERSION)
+    return len(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 4096, 1 << 20])
+def test_responses_of_any_size_are_read_from_pieces_of_any_size_and_a_large_buffer_is_not_kept(piece_bytes):
+    sizes = [10, 0, 3_000, 10] if piece_bytes < 10 else [10, 70_000, 1_500_000, 10, 9_000_000, 10, 0, 70_000]
+
+    async def run():
+        peer = Peer("broker 2", "broker-1")
+        peer.connection_made(Transport())
+        asked = [peer.ask(FetchRequest(), VERSION) for _ in sizes]
+        stream = memoryview(b"".join(response_frame(1 + n, size) for n, size in enumerate(sizes)))
+        while stream:
+            room = peer.get_buffer(-1)
+            size = min(len(room), piece_bytes, len(stream))
+            assert size > 0
+            room[:size] = stream[:size]
+            room.release()
+            peer.buffer_updated(size)
+            stream = stream[size:]
+        answers = [await one for one in asked]
+        assert [len(one.responses[0].partitions[0].records or b"") for one in answers] == sizes
+        room = peer.get_buffer(-1)
+        assert 0 < len(room) <= BUFFER_KEPT_BYTES
+
+    asyncio.run(run())

@@ -169,20 +169,12 @@ class ControllerLink:
         been carried out all the same."""
         if timeout_ms is None:
             timeout_ms = self._settings.socket_timeout_ms
-        return self._begin(self._requests.ask_leader(request, timeout_ms))
+        return _begin(self._requests.ask_leader(request, timeout_ms), self._loop)
 
     def ask_for_isr(self, request: AlterPartitionRequest) -> Future[Any]:
         """As `ask`, on a connection of its own: nothing slow is in front of it."""
-        return self._begin(self._isr_requests.ask_leader(request, self._settings.socket_timeout_ms))
-
-    def _begin(self, asking: Coroutine[Any, Any, Any]) -> Future[Any]:
-        try:
-            return asyncio.run_coroutine_threadsafe(asking, self._loop)
-        except RuntimeError:  # the loop is closed: the link has ended
-            asking.close()
-            ended: Future[Any] = Future()
-            ended.set_exception(NoController("the link to the controllers has ended"))
-            return ended
+        asking = self._isr_requests.ask_leader(request, self._settings.socket_timeout_ms)
+        return _begin(asking, self._loop)
 
     # The thread
 
@@ -482,6 +474,16 @@ class _Silence:
         if self._since_ms and self._due_ms > self._since_ms + self.FIRST_MS:
             logger.info("the controllers answer again")
         self._since_ms = self._due_ms = 0
+
+
+def _begin(asking: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Future[Any]:
+    try:
+        return asyncio.run_coroutine_threadsafe(asking, loop)
+    except RuntimeError:  # the loop is closed: the link has ended
+        asking.close()
+        ended: Future[Any] = Future()
+        ended.set_exception(NoController("the link to the controllers has ended"))
+        return ended
 
 
 class Refusals:

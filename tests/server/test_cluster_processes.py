@@ -115,7 +115,11 @@ def test_one_that_ends_while_another_starts_is_told(child, tmp_path):
     other.finish()
 
 
-@pytest.mark.parametrize("program", [READY, STUBBORN], ids=["obedient", "stubborn"])
+@pytest.mark.parametrize(
+    "program",
+    # It has five seconds to end by itself.
+    [pytest.param(READY, id="obedient"), pytest.param(STUBBORN, id="stubborn", marks=pytest.mark.deep)],
+)
 @pytest.mark.parametrize("is_paused", [False, True], ids=["running", "paused"])
 def test_a_child_ends_with_its_parent_however_that_ends(tmp_path, program, is_paused):
     parent = f"""

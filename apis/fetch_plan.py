@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
-from odradek.apis.replicas import NotYetTold
+from odradek.apis.replicas import EpochNotSaved
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import WouldWait
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -197,7 +197,7 @@ class FetchAttempt(Generic[P]):
         "_partitions",
         "_plan",
         "_unknown",
-        "_untold",
+        "_unsaved",
         "watchable",
     )
 
@@ -209,8 +209,8 @@ class FetchAttempt(Generic[P]):
         self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
         # Partitions that did not exist at the first attempt.
         self._unknown: list[tuple[P, Outcome]] = []
-        # Partitions about which the leader could tell a replica nothing so far.
-        self._untold: set[PlannedPartition] | None = None
+        # Partitions of a replica whose leader epoch was not on the disk at the last attempt.
+        self._unsaved: set[PlannedPartition] | None = None
         self.watchable: list[Partition]
         """The logs that the last attempt read, to watch until the next one."""
 
@@ -219,7 +219,7 @@ class FetchAttempt(Generic[P]):
 
         An unknown topic at the first attempt does not end the wait, or a consumer of a misspelt name would
         fetch without a pause; later attempts skip it. Any other refusal ends the wait.
-        While the leader cannot tell a replica about a partition yet, all of the answer waits.
+        A replica's answer waits while the leader epoch of one of its partitions is not on the disk.
         """
         plan = self._plan
         self._is_first = is_first
@@ -255,7 +255,7 @@ class FetchAttempt(Generic[P]):
                     may_wait = False
             outcomes.append((planned, outcome))
         is_to_wait = may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes
-        if is_to_wait or (self._untold and self._may_wait and not is_last):
+        if is_to_wait or (self._unsaved and self._may_wait and not is_last):
             if is_first and unknown:
                 missing = {planned for planned, _ in unknown}
                 self._partitions = [one for one in self._partitions if one not in missing]
@@ -276,7 +276,7 @@ class FetchAttempt(Generic[P]):
 
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
-    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere | NotYetTold]:
+    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere | EpochNotSaved]:
         """Reads one partition; refuses as ReplicaManager.readFromLog does."""
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
@@ -330,22 +330,21 @@ class FetchAttempt(Generic[P]):
         planned: PlannedPartition,
         max_bytes: int,
         one_batch: bool,
-    ) -> ReadResult | Unread | Diverging | NotYetTold:
-        """A replica reads to the end of the log. The first attempt that can tell it something notes what it
-        has."""
+    ) -> ReadResult | Unread | Diverging | EpochNotSaved:
+        """A replica reads to the end of the log. The first attempt that is answered notes its log end."""
         replicas = self._leadership.replicas
         if replicas is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset = planned.fetch_offset
-        is_first = self._is_first or self._is_told_first(planned)
+        is_first = self._is_first or self._is_first_answer(planned)
         try:
             read = replicas.read(
                 key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch
             )
-        except NotYetTold as untold:
-            self._untold = self._untold or set()
-            self._untold.add(planned)
-            return untold
+        except EpochNotSaved as unsaved:
+            self._unsaved = self._unsaved or set()
+            self._unsaved.add(planned)
+            return unsaved
         if read.diverging is not None:
             return Diverging(log, *read.diverging)
         arguments = (max_bytes, READ_LOG_END, one_batch, False)
@@ -367,11 +366,11 @@ class FetchAttempt(Generic[P]):
                 result = replace(result, high_watermark=log.high_watermark)
         return result
 
-    def _is_told_first(self, planned: PlannedPartition) -> bool:
-        untold = self._untold
-        if untold is None or planned not in untold:
+    def _is_first_answer(self, planned: PlannedPartition) -> bool:
+        unsaved = self._unsaved
+        if unsaved is None or planned not in unsaved:
             return False
-        untold.remove(planned)
+        unsaved.remove(planned)
         return True
 
 

@@ -26,8 +26,9 @@ class FetchingReplica(NamedTuple):
     """Its broker epoch, -1 where it does not say it."""
 
 
-class NotYetTold(KafkaError):
-    """The leader cannot say yet what a replica asks for. Whoever watches the log is woken once it can."""
+class EpochNotSaved(KafkaError):
+    """The disk does not have the leader epoch yet, so a replica's fetch has to wait. Watchers of the log are
+    woken when it has."""
 
     records = b""
     """An outcome of a fetch has records."""
@@ -48,7 +49,7 @@ class Replicas(Protocol):
         last_fetched_epoch: int,
     ) -> FollowerRead:
         """What the replica may read: see `LeaderState.read_for_follower`, also for the refusals. Raises
-        `NotYetTold` as long as it has to wait."""
+        `EpochNotSaved` as long as it has to wait."""
 
     def fetched(
         self,

@@ -88,8 +88,7 @@ class MarkerWriter:
         self, marker: EndMarker, topic: str, index: int, done: Callable[[KafkaError | None], None]
     ) -> None:
         led = self._leadership.lead(topic, index)
-        if led.has_followers:
-            check_in_sync(self._leadership, led)
+        check_in_sync(self._leadership, led)
         appended = led.log.append_marker(marker, now_ms=self._now_ms())
         self._turn.add(led.log, done, led.until(appended.must_flush, True))
 

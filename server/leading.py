@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.replicas import NotYetTold
+from odradek.apis.replicas import EpochNotSaved
 from odradek.coordinator.cluster.view import RECOVERING
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue, AlterPartitionRequest
 from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
@@ -189,7 +189,7 @@ class Leading:
         leader = self._leader(key)
         if key in self._unsaved:
             leader.check_follower(replica.id, leader_epoch)
-            raise NotYetTold
+            raise EpochNotSaved
         return leader.read_for_follower(replica.id, leader_epoch, fetch_offset, last_fetched_epoch)
 
     def fetched(

@@ -3,9 +3,8 @@
     python lifeline.py DESCRIPTOR PROGRAM [ARGUMENT ...]
 
 The parent holds the other end of the pipe DESCRIPTOR: the kernel closes it whatever ends the parent. This
-process becomes the program. A child of it stays behind and waits until that pipe is closed, or another one,
-which the program has inherited. It ends a program that outlives the parent,
-also one that was stopped by SIGSTOP.
+process becomes the program. A child process waits until that pipe is closed, or another pipe that the program
+has inherited. It ends a program that outlives the parent, also one that was stopped by SIGSTOP.
 
 Imports nothing of ours: it is run as a file, and has to start quickly.
 """

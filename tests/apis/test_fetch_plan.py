@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.apis.fetch_plan import Diverging, FetchAttempt, FetchPlan, Missing, PlannedPartition
-from odradek.apis.replicas import FetchingReplica, NotYetTold
+from odradek.apis.replicas import EpochNotSaved, FetchingReplica
 from odradek.coordinator.replication.replica_state import FollowerRead
 from odradek.storage.log.partition import READ_COMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -170,7 +170,7 @@ class Replicas:
 
     def read(self, key, replica, leader_epoch, fetch_offset, last_fetched_epoch):
         if key in self.untold:
-            raise NotYetTold
+            raise EpochNotSaved
         return FollowerRead(1)
 
     def fetched(self, key, replica, fetch_offset, log_start_offset, read):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.apis.replicas import FetchingReplica, NotYetTold
+from odradek.apis.replicas import EpochNotSaved, FetchingReplica
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
 from odradek.server.leading import EPOCHS_AGAIN_MS, Leading
@@ -95,7 +95,7 @@ def test_followers_wait_until_the_disk_has_the_leader_epoch_and_are_woken_then()
     woken = []
     node.partition.watch(lambda: woken.append(node.epochs_on_disk), at_log_end=True)
     node.lead()
-    with pytest.raises(NotYetTold):
+    with pytest.raises(EpochNotSaved):
         node.read()
     assert (woken, node.epochs_on_disk) == ([], None)
     node.save()
@@ -119,7 +119,7 @@ def test_an_epoch_that_the_disk_does_not_take_is_written_again_after_a_while():
     node.lead()
     node.save(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
     assert node.timers.run() == EPOCHS_AGAIN_MS
-    with pytest.raises(NotYetTold):
+    with pytest.raises(EpochNotSaved):
         node.read()
     node.save()
     assert node.read().log_end_offset == 3
@@ -132,7 +132,7 @@ def test_what_became_of_an_earlier_epoch_says_nothing_about_the_next_one():
     node.saving = []
     node.lead(leader_epoch=6, partition_epoch=11)
     done(None)
-    with pytest.raises(NotYetTold):
+    with pytest.raises(EpochNotSaved):
         node.read(6)
     node.save()
     assert node.read(6).log_end_offset == 3
@@ -147,6 +147,6 @@ def test_who_leads_no_more_leaves_nobody_waiting():
     with pytest.raises(KafkaError) as refused:
         node.read()
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert not isinstance(refused.value, NotYetTold)
+    assert not isinstance(refused.value, EpochNotSaved)
     node.save()
     assert node.timers.waiting == []

@@ -5,17 +5,16 @@ Tests that are marked `nightly` are left out unless ODRADEK_NIGHTLY is set or `-
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
+
+from tests.tiers import NIGHTLY
 
 pytest.register_assert_rewrite("compat_tests.stories")
 
 from compat_tests import reference  # noqa: E402
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker  # noqa: E402
-
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

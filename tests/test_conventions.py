@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 from collections import Counter
 from collections.abc import Iterator
@@ -79,3 +80,39 @@ def test_no_more_tests_reach_into_private_attributes_than_are_listed() -> None:
     assert dict(found) == PRIVATE_ATTRIBUTES, (
         "use a public handle or the wire; where one has gone, correct the number:\n" + "\n".join(places)
     )
+
+
+def imports_of_our_tests(path: pathlib.Path) -> Iterator[tuple[str, str]]:
+    """(file, name) of each name that a file takes from another file of the tests or of the tools."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            module = CHECKOUT.joinpath(*node.module.split("."))
+            if node.module.split(".")[0] in {"tests", "compat_tests", "benchmarks", "tools"}:
+                file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+                yield from ((str(file.relative_to(CHECKOUT)), name.name) for name in node.names)
+
+
+@functools.cache
+def names_of(file: str) -> set[str]:
+    """All names that a file defines or imports, and the modules of its folder if it is a package."""
+    path = CHECKOUT / file
+    names = {module.stem for module in path.parent.glob("*")} if path.name == "__init__.py" else set()
+    for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def test_every_name_that_tests_take_from_each_other_exists() -> None:
+    """A suite that `make check` does not run would find out late: nothing else reads those files."""
+    missing = []
+    for folder in ("tests", "compat_tests", "benchmarks", "tools"):
+        for path in sorted((CHECKOUT / folder).rglob("*.py")):
+            for file, name in imports_of_our_tests(path):
+                if name not in names_of(file):
+                    missing.append(f"{path.relative_to(CHECKOUT)}: {name} of {file}")
+    assert missing == []

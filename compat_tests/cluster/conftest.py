@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from tests.tiers import NIGHTLY
 
 KAFKA_ID, ODRADEK_ID = 7, 1
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 KILLS = 1000 if NIGHTLY else 20
 SECONDS_A_KILL, SET_UP_AND_CHECK_SECONDS = 40, 900
 """On a busy machine."""

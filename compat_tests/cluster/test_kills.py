@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.clients import wait_until
-from compat_tests.cluster.conftest import KAFKA_ID, KILLS, NIGHTLY
+from compat_tests.cluster.conftest import KAFKA_ID, KILLS
 from compat_tests.cluster.kills import Kills
 from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
 from compat_tests.quorum import Controllers, OdradekMember
@@ -23,6 +23,7 @@ from compat_tests.transactions.checker import check, summary
 from compat_tests.transactions.history import Outcome
 from compat_tests.transactions.topics import create_topics
 from compat_tests.transactions.workload import Workload, a_seed, verdict
+from tests.tiers import NIGHTLY
 
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka", *(["java"] * NIGHTLY))
 KILLS_A_ROUND = 50

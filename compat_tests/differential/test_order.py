@@ -8,7 +8,6 @@ does not wait: changes by Kafka's controller, and the markers that end a transac
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -32,8 +31,9 @@ from compat_tests.differential.test_transactions import wait_for_coordinators
 from compat_tests.differential.topics import NOW_MS, metadata_of
 from odradek.wire.messages import api_keys
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
+from tests.tiers import NIGHTLY
 
-STEP = 1 if os.environ.get("ODRADEK_NIGHTLY") else 4
+STEP = 1 if NIGHTLY else 4
 """Of all pairs every so many are tried; other ones behind a long poll."""
 POLL_MS = 5
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -52,8 +51,8 @@ from odradek.wire.messages.write_txn_markers import (
 )
 from odradek.wire.records import build_batch
 from odradek.wire.schema import Message
+from tests.tiers import NIGHTLY
 
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 YEAR_MS = 2**31 - 1
 """The longest time-out that there is room for: 24 days. A year is more than that."""
 SETTLE_SECONDS = 40.0

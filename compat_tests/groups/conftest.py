@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +16,6 @@ from odradek.server.embedded import Broker
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 QUICK_DEATHS = {
     "group.consumer.min.session.timeout.ms": 6000,
     "group.consumer.session.timeout.ms": 6000,

@@ -9,9 +9,9 @@ import pathlib
 
 import pytest
 
-from compat_tests.groups.conftest import NIGHTLY
 from compat_tests.groups.members import CONSUMER, Group, Kind, group_of
 from compat_tests.transactions.brokers import TransactionBroker
+from tests.tiers import NIGHTLY
 
 BY_DAY = [
     Kind("java-4.3", "cooperative-sticky"),

@@ -11,9 +11,9 @@ import pathlib
 
 import pytest
 
-from compat_tests.groups.conftest import NIGHTLY
 from compat_tests.groups.members import CLASSIC, CONSUMER, Group, Kind, group_of
 from compat_tests.transactions.brokers import TransactionBroker
+from tests.tiers import NIGHTLY
 
 CLASSIC_KINDS = [
     Kind("java-4.3", "range"),

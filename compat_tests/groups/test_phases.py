@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.groups.conftest import NIGHTLY, SLOW_RESTART_MS
+from compat_tests.groups.conftest import SLOW_RESTART_MS
 from compat_tests.groups.judge import NOTHING, Allowed
 from compat_tests.groups.members import CONSUMER, SESSION_MS, Group, Kind, group_of
 from compat_tests.transactions.brokers import Start, TransactionBroker
@@ -24,6 +24,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
+from tests.tiers import NIGHTLY
 
 IsIt = Callable[[int, bytes], bool]
 """Whether a request belongs to a phase: by API key and frame."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.groups.conftest import NIGHTLY
 from compat_tests.groups.log import GroupLog
 from compat_tests.groups.members import CONSUMER, Group, Kind, Member, group_of
 from compat_tests.transactions.brokers import TransactionBroker, starting
+from tests.tiers import NIGHTLY
 
 NAMES = ["first", "second", "third"]
 KINDS = [

@@ -20,8 +20,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import odradek
+from tests.tiers import NIGHTLY
 
-SAMPLES = 100 if os.environ.get("ODRADEK_NIGHTLY") else 20
+SAMPLES = 100 if NIGHTLY else 20
 TOPICS = {"plain": 2, "small-batches": 1}
 RECORDS = 300
 PATIENCE_SECONDS = 20.0

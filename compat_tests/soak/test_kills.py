@@ -28,8 +28,9 @@ from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.soak.ledger import Records, check_order
 from compat_tests.soak.load import ConfluentLoad, Load
 from compat_tests.soak.moves import Moves
+from tests.tiers import NIGHTLY
 
-ROUNDS = 200 if os.environ.get("ODRADEK_NIGHTLY") else 10
+ROUNDS = 200 if NIGHTLY else 10
 ROUNDS_PER_TOPIC = 5
 PARTITIONS = 3
 ALIVE_RECORDS = 20

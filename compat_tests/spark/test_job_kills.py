@@ -26,11 +26,12 @@ from compat_tests.spark.test_job_replay import replayed, same
 from compat_tests.spark.topics import KafkaTables
 from odradek.spark.client import LATEST
 from odradek.spark.jobs.topics import Topics
+from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = 10 if os.environ.get("ODRADEK_NIGHTLY") else 1
+KILLS = 10 if NIGHTLY else 1
 START_SECONDS = 240
 """What a driver may take to start and write on a busy machine."""
 SHOWN_LENGTH = 4_000

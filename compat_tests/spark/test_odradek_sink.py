@@ -18,11 +18,11 @@ from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark import sink_program
 from compat_tests.spark.cluster import Cluster
-from compat_tests.spark.conftest import NIGHTLY
 from compat_tests.spark.driver import Driver, Job, committed_batches
 from compat_tests.spark.topics import KafkaTables, batch_sizes, finish
 from compat_tests.stories import START_MS
 from compat_tests.transactions import readers
+from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,9 +11,9 @@ import pytest
 
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import wait_until
-from compat_tests.spark.conftest import NIGHTLY
 from compat_tests.spark.driver import Driver, Job
 from compat_tests.spark.topics import KafkaTables, batch_sizes, values
+from tests.tiers import NIGHTLY
 
 DRIVER_KILLS = 5 if NIGHTLY else 1
 BROKER_KILLS = 8

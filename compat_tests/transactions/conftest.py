@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from compat_tests.transactions.brokers import Start, TransactionBroker, starting
+from tests.tiers import NIGHTLY
 
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 SHORT_HISTORY_SECONDS = 25
 HISTORY_SECONDS = 300 if NIGHTLY else SHORT_HISTORY_SECONDS
 SET_UP_AND_CHECK_SECONDS = 600

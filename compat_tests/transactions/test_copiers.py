@@ -21,9 +21,9 @@ from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
-from compat_tests.transactions.conftest import NIGHTLY
 from compat_tests.transactions.features import set_transaction_version
 from compat_tests.transactions.topics import create_topics
+from tests.tiers import NIGHTLY
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2

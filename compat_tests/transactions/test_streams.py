@@ -13,7 +13,7 @@ from compat_tests.clients import wait_until
 from compat_tests.streams.word_count import EXACTLY_ONCE, PARTITIONS, WORDS, Application
 from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import Start
-from compat_tests.transactions.conftest import NIGHTLY
+from tests.tiers import NIGHTLY
 
 LINES = 40
 ROUNDS = 4 if NIGHTLY else 2

@@ -1,6 +1,5 @@
 """The image of a cluster's metadata: rules of single records, and views that are the same by every way."""
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 
@@ -33,9 +32,10 @@ from odradek.wire.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from tests.coordinator.metadata_histories import History, acl_record
+from tests.tiers import NIGHTLY
 
 HERE = 1
-SEEDS = 300 if os.environ.get("ODRADEK_NIGHTLY") else 25
+SEEDS = 300 if NIGHTLY else 25
 TOPIC_ID = b"t" * 16
 DISK, OTHER_DISK = b"d" * 16, b"e" * 16
 

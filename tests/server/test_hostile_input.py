@@ -17,6 +17,7 @@ from odradek.wire.frames import request_frame
 from odradek.wire.messages import api_versions, fetch, metadata, produce
 from odradek.wire.records import Record, build_batch
 from tests.raw_client import RawClient
+from tests.tiers import NIGHTLY
 
 MEGABYTE = 1024 * 1024
 REQUEST_BYTES_MAX = 8 * MEGABYTE
@@ -60,7 +61,7 @@ def produce_frame(value, acks=-1, correlation_id=7):
 
 def chosen_seed():
     """The same one each time; of the nightly run a new one, told where it fails."""
-    seed = random.randrange(2**32) if os.environ.get("ODRADEK_NIGHTLY") == "1" else 20_260_101
+    seed = random.randrange(2**32) if NIGHTLY else 20_260_101
     print("seed", seed)
     return seed
 

@@ -18,6 +18,7 @@ from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
+from tests.tiers import NIGHTLY
 
 
 @pytest.fixture
@@ -287,7 +288,7 @@ def damaged_files(tmp_path, count):
     path = tmp_path / "odradek-metadata.db"
     content = path.read_bytes()
     chance = random.Random(1)
-    step, count = (1, 20 * count) if os.environ.get("ODRADEK_NIGHTLY") else (17, count)
+    step, count = (1, 20 * count) if NIGHTLY else (17, count)
     for place in [*range(0, 8 * 100, step), *(chance.randrange(8 * len(content)) for _ in range(count))]:
         damaged = bytearray(content)
         damaged[place // 8] ^= 1 << place % 8

@@ -1,6 +1,5 @@
 """What a kill leaves in the metadata's write-ahead log, and what becomes of it when a bit of it flips."""
 
-import os
 import random
 import shutil
 import sqlite3
@@ -10,6 +9,7 @@ import pytest
 from odradek.coordinator.cluster.machine import Row
 from odradek.server.metadata_store import SqliteMetadataStore, verify
 from odradek.server.write_ahead_log import FRAME_HEADER_BYTES, HEADER_BYTES, mend, read, replayed
+from tests.tiers import NIGHTLY
 
 PAGE_BYTES = 4096
 FRAME_BYTES = FRAME_HEADER_BYTES + PAGE_BYTES
@@ -122,7 +122,7 @@ def test_a_flipped_bit_of_the_log_is_mended_wherever_it_is(killed, tmp_path, cap
     chance = random.Random(1)
     heads = 8 * (HEADER_BYTES + FRAME_HEADER_BYTES)
     last = 8 * (len(log) - FRAME_BYTES)
-    count, step = (3000, 1) if os.environ.get("ODRADEK_NIGHTLY") else (20, 11)
+    count, step = (3000, 1) if NIGHTLY else (20, 11)
     places = [*range(0, heads, step)]
     places += [last + bit for bit in range(0, 8 * FRAME_HEADER_BYTES, step)]
     places += [chance.randrange(8 * len(log)) for _ in range(count)]

@@ -16,8 +16,8 @@ from odradek.storage.disk import OsDisk
 from odradek.storage.log.slices import Slice
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
+from tests.tiers import NIGHTLY
 
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 TOPIC_ID = bytes(range(16))
 

@@ -8,7 +8,6 @@ store takes records as ever, and the next start finds them.
 What no check can see is listed in docs/damage.md.
 """
 
-import os
 import random
 from functools import cache
 
@@ -32,8 +31,8 @@ from odradek.wire.records import (
     read_batch_header,
     verify_crc,
 )
+from tests.tiers import NIGHTLY
 
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 SAMPLES = 10_000 if NIGHTLY else 500
 SAMPLES_PER_CASE = 50

@@ -9,8 +9,6 @@ killed loses nothing that it has committed.
 In `make nightly` there are many more histories, longer ones, and new ones each night.
 """
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from memory_disk import MemoryDisk, PowerLost
 from promises import EVERY_OPERATION, PASSED_BY, WEIGHTS, World, history
 
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+from tests.tiers import NIGHTLY
+
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 NUMBERS = st.integers(0, 1 << 16)
 

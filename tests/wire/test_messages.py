@@ -1,7 +1,6 @@
 """Every message comes back from the wire as it went, in every version; and `find` knows them all."""
 
 import inspect
-import os
 import subprocess
 import sys
 
@@ -24,9 +23,10 @@ from odradek.wire.schema import (
     Primitive,
     fields_of,
 )
+from tests.tiers import NIGHTLY
 from tests.wire.message_samples import INTEGER_BITS, all_messages, name_of, plain
 
-EXAMPLES = 300 if os.environ.get("ODRADEK_NIGHTLY") else 6
+EXAMPLES = 300 if NIGHTLY else 6
 
 CLASSES = list(dict.fromkeys(cls for cls, _ in all_messages()))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=140)

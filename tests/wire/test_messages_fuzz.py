@@ -1,6 +1,5 @@
 """No bytes make a decoder hang, take memory beyond a multiple of the frame, or raise anything of its own."""
 
-import os
 import random
 import tracemalloc
 
@@ -14,11 +13,12 @@ from odradek.wire.messages import consumer_protocol, find, group_records, transa
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.schema import Array, Primitive, fields_of
+from tests.tiers import NIGHTLY
 from tests.wire.message_samples import Samples, all_messages, name_of
 
-ROUNDS = 2000 if os.environ.get("ODRADEK_NIGHTLY") else 6
+ROUNDS = 2000 if NIGHTLY else 6
 
-CUTS = 10000 if os.environ.get("ODRADEK_NIGHTLY") else 60
+CUTS = 10000 if NIGHTLY else 60
 CLASSES = list(dict.fromkeys(cls for cls, _ in all_messages()))
 
 # Bytes of memory for a byte of frame: the worst are arrays of structs that are three empty fields each.

@@ -119,6 +119,13 @@ class Diverging(NamedTuple):
     records: bytes = _NO_RECORDS
 
 
+class CaughtUp(NamedTuple):
+    """A replica has all records of the log, or gets none for now."""
+
+    log: Partition
+    records: bytes = _NO_RECORDS
+
+
 class Elsewhere(NamedTuple):
     """The reader should go to the broker `replica_id`, a follower that is nearer (KIP-392)."""
 
@@ -182,7 +189,7 @@ class Unread:
 
 _ReadArguments = tuple[int, int, bool, bool]
 """Arguments of `Partition.read`: max_bytes, isolation, minimum_one_batch, cut_first_batch."""
-Outcome = ReadResult | Unread | Diverging | Elsewhere | Missing | KafkaError
+Outcome = ReadResult | Unread | CaughtUp | Diverging | Elsewhere | Missing | KafkaError
 """The outcome for one partition."""
 
 
@@ -276,7 +283,7 @@ class FetchAttempt(Generic[P]):
 
     def _read(
         self, planned: PlannedPartition, left_bytes: int, one_batch: bool
-    ) -> tuple[Partition, ReadResult | Unread | Diverging | Elsewhere | EpochNotSaved]:
+    ) -> tuple[Partition, ReadResult | Unread | CaughtUp | Diverging | Elsewhere | EpochNotSaved]:
         """Reads one partition; refuses as ReplicaManager.readFromLog does."""
         plan = self._plan
         name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
@@ -330,7 +337,7 @@ class FetchAttempt(Generic[P]):
         planned: PlannedPartition,
         max_bytes: int,
         one_batch: bool,
-    ) -> ReadResult | Unread | Diverging | EpochNotSaved:
+    ) -> ReadResult | Unread | CaughtUp | Diverging | EpochNotSaved:
         """A replica reads to the end of the log. The first attempt that is answered notes its log end."""
         replicas = self._leadership.replicas
         if replicas is None:
@@ -347,19 +354,22 @@ class FetchAttempt(Generic[P]):
             return unsaved
         if read.diverging is not None:
             return Diverging(log, *read.diverging)
-        arguments = (max_bytes, READ_LOG_END, one_batch, False)
-        result: ReadResult | Unread
-        try:
-            result = log.read(
-                # Who is held back gets an empty partition, and waits.
-                log.log_end_offset if replicas.holds_back(key, replica) else offset,
-                max_bytes=max_bytes,
-                isolation=READ_LOG_END,
-                minimum_one_batch=one_batch,
-                prompt=True,
-            )
-        except WouldWait as miss:
-            result = Unread(log, offset, arguments, miss)
+        result: ReadResult | Unread | CaughtUp
+        if offset == read.log_end_offset or replicas.holds_back(key, replica):
+            # Who is held back waits, too.
+            log.availability.check_online()
+            result = CaughtUp(log)
+        else:
+            try:
+                result = log.read(
+                    offset,
+                    max_bytes=max_bytes,
+                    isolation=READ_LOG_END,
+                    minimum_one_batch=one_batch,
+                    prompt=True,
+                )
+            except WouldWait as miss:
+                result = Unread(log, offset, (max_bytes, READ_LOG_END, one_batch, False), miss)
         if is_first:
             replicas.fetched(key, replica, offset, planned.log_start_offset, read)
             if isinstance(result, ReadResult):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import LatePart
 from odradek.apis.fetch_plan import (
+    CaughtUp,
     Diverging,
     Elsewhere,
     Missing,
@@ -163,6 +164,8 @@ class FetchAnswer:
 
     def _data_of_other(self, partition: PlannedPartition, outcome: Outcome) -> PartitionData:
         """The entry for an outcome without records, or with records that are still to be located."""
+        if isinstance(outcome, CaughtUp):
+            return _data_of(partition, outcome.log, _NO_RECORDS)
         if isinstance(outcome, KafkaError):
             return self._refusal(partition, outcome)
         if isinstance(outcome, Unread):

@@ -322,7 +322,9 @@ class _FetcherLoop:
                 await self._until(fetcher.wake_at_ms)
                 continue
             try:
-                peer = await self._connected()
+                peer = self._peer
+                if peer is None or not peer.is_open:
+                    peer = await self._connected()
                 settings = following.settings
                 timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
                 response = await peer.ask_within(request, following.version_of(request), timeout_ms)
@@ -356,9 +358,6 @@ class _FetcherLoop:
 
     async def _connected(self) -> Peer:
         """Kafka's brokers do not ask each other for versions: the cluster has agreed on them."""
-        peer = self._peer
-        if peer is not None and peer.is_open:
-            return peer
         following = self._following
         address = following.endpoint_of(self._leader_id)
         if address is None:

@@ -85,13 +85,16 @@ class Peer(asyncio.BufferedProtocol):
     async def ask_within(self, request: Message, version: int, timeout_ms: float) -> Any:
         """As `ask`. A peer that does not answer in time loses the connection: its later answers would come
         before those to later requests."""
+        answer = self.ask(request, version)
+        # A timer alone: `asyncio.timeout` costs as much as the encoding of a fetch.
+        limit = answer.get_loop().call_later(timeout_ms / 1000, self._give_up, type(request), timeout_ms)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await self.ask(request, version)
-        except TimeoutError:
-            error = PeerLost(f"{self.name} has not answered {type(request).__name__} for {timeout_ms:g} ms")
-            self.close(error)
-            raise error from None
+            return await answer
+        finally:
+            limit.cancel()
+
+    def _give_up(self, request_class: type[Message], timeout_ms: float) -> None:
+        self.close(PeerLost(f"{self.name} has not answered {request_class.__name__} for {timeout_ms:g} ms"))
 
     def close(self, error: PeerLost | None = None) -> None:
         """All that wait get `error`. Harmless a second time."""

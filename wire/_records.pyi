@@ -57,6 +57,10 @@ class BatchHeader:
 def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; refuses with CORRUPT_MESSAGE."""
 
+def rising_batches(buffer: Buffer, next_offset: int, leader_epoch_max: int) -> tuple[int, int]:
+    """How far `buffer` has whole batches whose offsets rise from `next_offset` on, of no later leader epoch:
+    the size of these batches in bytes, and the offset after the last one. Checksums are not checked."""
+
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Refuse with CORRUPT_MESSAGE a batch with a wrong CRC-32C, or an incomplete one."""
 

@@ -247,6 +247,25 @@ def read_batch_header(object buffer, Py_ssize_t position=0):
     return header
 
 
+def rising_batches(object buffer, int64_t next_offset, int64_t leader_epoch_max):
+    """How far `buffer` has whole batches whose offsets rise from `next_offset` on, of no later leader epoch:
+    the size of these batches in bytes, and the offset after the last one. Checksums are not checked."""
+    cdef Py_buffer view
+    cdef batch_header header
+    cdef Py_ssize_t position = 0
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    while view.len - position >= HEADER_SIZE_BYTES:
+        unpack_header(<const uint8_t *> view.buf + position, &header)
+        if header.magic != 2 or not HEADER_SIZE_BYTES <= header.size_bytes <= view.len - position:
+            break
+        if header.leader_epoch > leader_epoch_max or header.base_offset < next_offset:
+            break
+        next_offset = header.base_offset + header.last_offset_delta + 1
+        position += header.size_bytes
+    PyBuffer_Release(&view)
+    return position, next_offset
+
+
 cdef bint _crc_fits(object buffer, const Py_buffer *view, Py_ssize_t position, BatchHeader header) except -1:
     """Whether the checksum is right; the batch has to lie within the view."""
     cdef Py_ssize_t end = position + header.size_bytes

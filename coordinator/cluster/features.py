@@ -22,6 +22,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
@@ -226,6 +227,7 @@ _STABLE_LEADER_EPOCH_SINCE = 12
 """Since then a smaller ISR keeps its leader epoch (KAFKA-15021)."""
 
 
+@lru_cache
 def broker_gates(metadata_version: int) -> BrokerGates:
     """`metadata_version` is the finalized level, 7 or more."""
     return BrokerGates(

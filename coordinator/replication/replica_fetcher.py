@@ -61,7 +61,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.wire.records import iter_whole_batches
+from odradek.wire.records import iter_whole_batches, rising_batches
 from odradek.wire.schema import Records
 
 LATEST = -1
@@ -533,13 +533,15 @@ def whole_batches(records: Records, log: ReplicaLog, leader_epoch: int) -> Whole
     """Rule 2 of the module. Refuses with CORRUPT_MESSAGE what is no batch, and with UNKNOWN_SERVER_ERROR
     batches that do not rise, or are all before the end of the log.
     """
-    next_offset, end, begin_at = log.log_end_offset, 0, None
-    for position, header in iter_whole_batches(records):
+    begin_at = None
+    end, next_offset = rising_batches(records, log.log_end_offset, leader_epoch)
+    # Mostly nothing is left: an incomplete batch, or one of a later epoch.
+    for _, header in iter_whole_batches(memoryview(records)[end:]):
         base_offset, last_offset = header.base_offset, header.last_offset
         if header.leader_epoch > leader_epoch:
             break
         if base_offset < next_offset:
-            if position > 0 or last_offset < next_offset:
+            if end > 0 or last_offset < next_offset:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"The leader sent offset {base_offset} where {next_offset} comes next.",
@@ -548,7 +550,7 @@ def whole_batches(records: Records, log: ReplicaLog, leader_epoch: int) -> Whole
                 return WholeBatches(b"", next_offset, cut_at=base_offset)
             begin_at = base_offset
         next_offset = last_offset + 1
-        end = position + header.size_bytes
+        end += header.size_bytes
     return WholeBatches(records[:end], next_offset, begin_at)
 
 

@@ -238,11 +238,11 @@ class LeaderState:
         end_offset = log.log_end_offset
         diverging = None
         if last_fetched_epoch >= 0:
-            found = DivergingEpoch(*log.end_offset_for_epoch(last_fetched_epoch))
-            if UNKNOWN_EPOCH in found:
+            epoch, epoch_end_offset = log.end_offset_for_epoch(last_fetched_epoch)
+            if UNKNOWN_EPOCH in (epoch, epoch_end_offset):
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is unknown here")
-            if found.epoch < last_fetched_epoch or found.end_offset < fetch_offset:
-                diverging = found
+            if epoch < last_fetched_epoch or epoch_end_offset < fetch_offset:
+                diverging = DivergingEpoch(epoch, epoch_end_offset)
         if fetch_offset < log.log_start_offset or (diverging is None and fetch_offset > end_offset):
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -305,17 +305,13 @@ class LeaderState:
     def _advance(self, now_ms: int) -> list[LeaderEffect]:
         if self.is_under_min_isr:
             return []
-        end_offset = self.log.log_end_offset
+        offset = end_offset = self.log.log_end_offset
         maximal = self.in_sync.maximal
-        offset = min(
-            (
-                follower.log_end_offset
-                for replica_id, follower in self.followers.items()
-                if replica_id in maximal or self._is_joining(replica_id, follower, end_offset, now_ms)
-            ),
-            default=end_offset,
-        )
-        offset = min(offset, end_offset)
+        for replica_id, follower in self.followers.items():
+            if follower.log_end_offset < offset and (
+                replica_id in maximal or self._is_joining(replica_id, follower, end_offset, now_ms)
+            ):
+                offset = follower.log_end_offset
         return [HighWatermark(self.key, offset)] if offset > self.log.high_watermark else []
 
     def _is_joining(self, replica_id: int, follower: FollowerState, end_offset: int, now_ms: int) -> bool:

@@ -290,6 +290,13 @@ class Appender:
         not change until the commit. The records of a coordinator's batch, which is in no transaction, are not
         checked.
         """
+    def stage_leaders(self, buffer: Any, leader_epoch_max: int) -> int:
+        """Stage the whole batches of a leader at the start of `buffer`; returns their size in bytes. Batches
+        of a later leader epoch, and all after them, are left out, and so is an incomplete last batch.
+
+        -1, without a change, if one of them is a marker, empty, or wrong. All are checked before the first is
+        staged; less than all are staged if the log has to roll.
+        """
     def appended(self, first_offset: int, log_append_time_ms: int) -> Appended:
         """The answer for the batches staged from an offset on."""
 

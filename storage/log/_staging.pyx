@@ -24,6 +24,26 @@ cdef extern from "crc32c.h":
     bint has_crc32c() nogil
     uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
 
+cdef extern from "batch_layout.h":
+    enum:
+        CONTROL
+
+    ctypedef struct batch_header:
+        int64_t base_offset
+        int64_t size_bytes
+        int64_t leader_epoch
+        int64_t magic
+        int64_t crc
+        int64_t attributes
+        int64_t last_offset_delta
+        int64_t max_timestamp
+        int64_t producer_id
+        int64_t producer_epoch
+        int64_t base_sequence
+        int64_t record_count
+
+    void unpack_header(const uint8_t *start, batch_header *header) nogil
+
 cdef enum:
     HEADER_BYTES = 61
     LOG_OVERHEAD_BYTES = 12
@@ -751,7 +771,6 @@ cdef class Appender:
         cdef Py_ssize_t size_bytes = end - start
         cdef int64_t first_offset = log.next_offset
         cdef int64_t last_offset
-        cdef uint32_t crc
         if size_bytes > self.size_bytes_max or not _read(bytes_ + start, size_bytes, &batch):
             return None
         if is_coordinators and batch.producer_id >= 0:
@@ -784,11 +803,7 @@ cdef class Appender:
                 return None
             if is_first and entry._count and batch.base_sequence > verification.lowest_sequence:
                 return None
-        if _crc_in_hardware and size_bytes <= FEW_BYTES:
-            crc = crc32c_of_few(bytes_ + start + CHECKED_FROM, size_bytes - CHECKED_FROM)
-        else:
-            crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
-        if crc != batch.crc:
+        if _crc_of(buffer, bytes_, start, end) != batch.crc:
             return None
         if not is_coordinators:
             survey = _survey_if_sound(
@@ -805,6 +820,76 @@ cdef class Appender:
             )
         return self._appended(first_offset, -1)
 
+    def stage_leaders(self, object buffer, int64_t leader_epoch_max):
+        """Stage the whole batches of a leader at the start of `buffer`; returns their size in bytes. Batches
+        of a later leader epoch, and all after them, are left out, and so is an incomplete last batch.
+
+        -1, without a change, if one of them is a marker, empty, or wrong. All are checked before the first is
+        staged; less than all are staged if the log has to roll.
+        """
+        cdef Py_buffer view
+        if self.failure is not None:
+            return -1
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if not self._are_ordinary(buffer, <const uint8_t *> view.buf, view.len, leader_epoch_max):
+                return -1
+            return self._stage_leaders(buffer, <const uint8_t *> view.buf, view.len, leader_epoch_max)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef bint _are_ordinary(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t size_bytes, int64_t leader_epoch_max
+    ) except -1:
+        cdef batch_header header
+        cdef Py_ssize_t position = 0
+        cdef int64_t next_offset = self.buffer.next_offset
+        while size_bytes - position >= HEADER_BYTES:
+            unpack_header(bytes_ + position, &header)
+            if header.magic != 2 or header.size_bytes < HEADER_BYTES:
+                return False
+            if header.size_bytes > size_bytes - position or header.leader_epoch > leader_epoch_max:
+                return True
+            if header.base_offset < next_offset or not _is_leaders(&header):
+                return False
+            if _crc_of(buffer, bytes_, position, position + header.size_bytes) != header.crc:
+                return False
+            next_offset = header.base_offset + header.last_offset_delta + 1
+            position += header.size_bytes
+        return True
+
+    cdef Py_ssize_t _stage_leaders(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t size_bytes, int64_t leader_epoch_max
+    ) except -1:
+        cdef batch_header header
+        cdef AppendBuffer log = self.buffer
+        cdef ProducerTable producers = log.producers
+        cdef Py_ssize_t position = 0
+        cdef Py_ssize_t end
+        cdef int64_t last_offset
+        cdef object producer_id
+        while size_bytes - position >= HEADER_BYTES:
+            unpack_header(bytes_ + position, &header)
+            end = position + header.size_bytes
+            if end > size_bytes or header.leader_epoch > leader_epoch_max:
+                break
+            last_offset = header.base_offset + header.last_offset_delta
+            if not log.stage._has_room(header.size_bytes, last_offset, header.max_timestamp, log.segment_bytes):
+                break
+            log._put(
+                buffer, bytes_, position, end, header.base_offset, last_offset, header.max_timestamp,
+                header.leader_epoch,
+            )
+            if header.producer_id >= 0:
+                producer_id = header.producer_id
+                producers._stage(
+                    producers.producers.get(producer_id), producer_id, header.producer_epoch,
+                    header.base_sequence, header.base_sequence + header.last_offset_delta, header.base_offset,
+                    last_offset, header.max_timestamp, header.attributes & TRANSACTIONAL != 0,
+                )
+            position = end
+        return position
+
     def appended(self, int64_t first_offset, int64_t log_append_time_ms):
         """The answer for the batches staged from an offset on."""
         return self._appended(first_offset, log_append_time_ms)
@@ -818,6 +903,22 @@ cdef class Appender:
         appended.log_start_offset = self.log_start_offset
         appended.must_flush = log.next_offset - log.durable_offset >= self.flush_messages
         return appended
+
+
+cdef uint32_t _crc_of(object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end) except? 0:
+    """The checksum of the batch `buffer[start:end]`, whose bytes are at `bytes_`."""
+    if _crc_in_hardware and end - start <= FEW_BYTES:
+        return crc32c_of_few(bytes_ + start + CHECKED_FROM, end - start - CHECKED_FROM)
+    return _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
+
+
+cdef bint _is_leaders(const batch_header *header) noexcept:
+    """Whether it is an ordinary batch of a leader; the checksum and the place in the log are not checked."""
+    if header.attributes & CONTROL or header.record_count < 1 or header.last_offset_delta < 0:
+        return False
+    return header.producer_id < 0 or (
+        header.base_sequence >= 0 and header.base_sequence + header.last_offset_delta <= SEQUENCE_MAX
+    )
 
 
 cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:

@@ -119,15 +119,27 @@ class Appends:
                 if appended is not None:
                     return appended
             records = memoryview(records)
+            if origin is Origin.REPLICATION:
+                return self._append_leaders(records, now_ms, leader_epoch_max)
             self._check_available()
             if origin is Origin.CLIENT:
                 prepares = prepare_quickly if prompt else prepare
                 batches = prepares(records, magic_limit, self._config, self._rules, now_ms, self._name)
-            elif origin is Origin.COORDINATOR:
-                batches = self._coordinators_batches(records, now_ms)
             else:
-                batches = _leaders_batches(records, leader_epoch_max)
+                batches = self._coordinators_batches(records, now_ms)
         return self._check_and_stage(batches, now_ms, origin, transactions)
+
+    def _append_leaders(self, records: memoryview, now_ms: int, leader_epoch_max: int) -> Appended:
+        """In the compiled module up to where the log has to roll; all of it here if some batch is not
+        ordinary."""
+        appender, base_offset = self._appender, self.log.next_offset
+        staged_bytes = appender.stage_leaders(records, leader_epoch_max)
+        rest = leaders_batches(records[max(staged_bytes, 0) :], leader_epoch_max)
+        if rest or staged_bytes <= 0:
+            appended = self._check_and_stage(rest, now_ms, Origin.REPLICATION, None)
+            if staged_bytes <= 0:
+                return appended
+        return appender.appended(base_offset, -1)
 
     def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], list[Batch]]:
         """The part of a client's append that may take long, with the current settings: to be called in any
@@ -264,7 +276,7 @@ class Appends:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure)
 
 
-def _leaders_batches(records: memoryview, leader_epoch_max: int) -> list[Batch]:
+def leaders_batches(records: memoryview, leader_epoch_max: int) -> list[Batch]:
     """The whole batches of a leader, up to the first batch of a later leader epoch."""
     batches = []
     for at, header in iter_whole_batches(records):

@@ -139,7 +139,7 @@ def test_a_replica_that_is_held_back_gets_an_empty_partition_and_waits(node):
     # What it has counts all the same.
     assert replicas.noted == [(("t", 0), 2, 0)]
     ((_, outcome),) = reading.run(is_last=True)
-    assert (len(outcome.records), outcome.high_watermark) == (0, 1)
+    assert (len(outcome.records), outcome.log.high_watermark) == (0, 1)
     assert replicas.counted == []
     replicas.is_over = False
     ((_, outcome),) = reading.run()

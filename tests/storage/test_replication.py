@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.places import StoreListener
-from odradek.storage.log.appends import Origin
+from odradek.storage.log.appends import Origin, leaders_batches
 from odradek.storage.log.partition import READ_LOG_END
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, build_batch, iter_whole_batches
+from odradek.wire.records import Record, build_batch, end_txn_marker, iter_whole_batches
 from odradek.wire.work import finish
 from tests.storage.memory_disk import MemoryDisk, PowerLost
 from tests.storage.stores import NOW_MS, append, open_store
@@ -419,3 +419,77 @@ def test_the_end_of_a_transaction_comes_as_a_marker_among_the_batches():
     follow(leader, follower, max_bytes=lambda: 10_001)
     assert [one.coordinator_epoch for one in follower.producers()] == [7]
     assert list(follower.log.active.transactions.index) == list(leader.log.active.transactions.index) != []
+
+
+BATCHES = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 0, 1, 5]),  # offsets left out before it
+        st.integers(1, 4),
+        st.sampled_from(["plain", "zstd", "idempotent", "transaction", "marker", "large", "wrapped"]),
+        st.sampled_from([3, 3, 3, 4]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def batch_of(kind, count, offset, leader_epoch):
+    records = [Record(offset + place, NOW_MS + place, b"k", b"v" * 20) for place in range(count)]
+    if kind == "marker":
+        return end_txn_marker(
+            committed=False,
+            producer_id=5,
+            producer_epoch=0,
+            coordinator_epoch=1,
+            timestamp=NOW_MS,
+            base_offset=offset,
+            leader_epoch=leader_epoch,
+        )
+    options = {
+        "zstd": {"compression": Compression.ZSTD},
+        "idempotent": {"producer_id": 9, "producer_epoch": 0, "base_sequence": offset},
+        "wrapped": {"producer_id": 9, "producer_epoch": 1, "base_sequence": 2**31 - 2},
+        "transaction": {
+            "producer_id": 5,
+            "producer_epoch": 0,
+            "base_sequence": offset,
+            "transactional": True,
+        },
+    }.get(kind, {})
+    if kind == "large":
+        records = [Record(offset, NOW_MS, b"k", b"v" * 6000)]
+    return bytearray(build_batch(records, base_offset=offset, leader_epoch=leader_epoch, **options))
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(batches=BATCHES, harm=st.sampled_from([None, None, "bit", "end"]), place=st.integers(0, 10**6))
+def test_the_compiled_append_of_a_leaders_batches_does_as_the_other_one(batches, harm, place):
+    sent_bytes, offset = bytearray(), 0
+    for gap, count, kind, leader_epoch in batches:
+        offset += gap
+        batch = batch_of(kind, count, offset, leader_epoch)
+        sent_bytes += batch
+        offset = next(header.last_offset + 1 for _, header in iter_whole_batches(batch))
+    if harm == "bit":
+        sent_bytes[place % len(sent_bytes)] ^= 1 << place % 8
+    elif harm == "end":
+        del sent_bytes[place % len(sent_bytes) :]
+    seen = []
+    for is_compiled in (True, False):
+        disk, store, partition = begun(LogConfig(segment_bytes=900, index_interval_bytes=100))
+        records = memoryview(bytes(sent_bytes))
+        try:
+            partition.append(
+                records if is_compiled else leaders_batches(records, 3),
+                now_ms=NOW_MS,
+                origin=Origin.REPLICATION,
+                leader_epoch_max=3,
+            )
+        except KafkaError as refusal:
+            outcome = (refusal.code, refusal.message)
+            assert not partition.log.has_staged
+        else:
+            partition.commit()
+            outcome = partition.log_end_offset
+        seen.append((outcome, partition.producers(), files_of(disk, store)))
+    assert seen[0] == seen[1]

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from odradek.wire import _records
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import HEADER_SIZE_BYTES, Record, RecordTable, build_batch, build_keyed_batch
+from odradek.wire.records import (
+    HEADER_SIZE_BYTES,
+    Record,
+    RecordTable,
+    build_batch,
+    build_keyed_batch,
+    iter_whole_batches,
+    rising_batches,
+)
 from tests.oracles import records as oracle
 from tests.tiers import examples
 
@@ -347,3 +355,30 @@ def test_what_a_coordinator_writes_is_what_build_batch_makes_of_it(rows, produce
         records, producer_id=producer[0], producer_epoch=producer[1], transactional=producer[0] != -1
     )
     assert build_keyed_batch(rows, *producer) == wanted
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    gaps=st.lists(st.sampled_from([0, 0, 1, 7, -1]), min_size=1, max_size=8),
+    epochs=st.lists(st.sampled_from([2, 2, 2, 3]), min_size=8, max_size=8),
+    cut=st.integers(0, 800),
+    bit=st.none() | st.integers(0, 8 * 23),
+)
+def test_batches_that_rise_are_found_as_by_a_walk_over_their_headers(gaps, epochs, cut, bit):
+    content, offset = bytearray(), 10
+    for gap, epoch in zip(gaps, epochs, strict=False):
+        offset += gap
+        content += build_batch([Record(offset, 0, b"k", b"v")], base_offset=offset, leader_epoch=epoch)
+        offset += 1
+    if bit is not None:
+        content[bit // 8] ^= 1 << bit % 8
+    content = bytes(content)[: len(content) - cut] if cut < len(content) else bytes(content)
+    end, next_offset = 0, 10
+    try:
+        for _, header in iter_whole_batches(content):
+            if header.leader_epoch > 2 or header.base_offset < next_offset:
+                break
+            end, next_offset = end + header.size_bytes, header.last_offset + 1
+    except KafkaError:
+        pass
+    assert rising_batches(content, 10, 2) == (end, next_offset)

@@ -93,7 +93,7 @@ def test_in_vain_it_looks_less_and_less_often(play):
     play(story)
 
 
-def test_a_find_makes_it_look_each_time_again(play):
+def test_a_find_halves_the_turns_without_a_look(play):
     async def story(busy_poll, clock, is_wanted):
         for _ in range(8):
             busy_poll()
@@ -109,7 +109,14 @@ def test_a_find_makes_it_look_each_time_again(play):
         assert clock.looks == 35
         busy_poll()
         await turns()
+        assert clock.looks == 45  # in vain: four turns are skipped, not eight
+        for _ in range(4):
+            busy_poll()
+            await turns()
         assert clock.looks == 45
+        busy_poll()
+        await turns()
+        assert clock.looks == 55
         asyncio.get_running_loop().remove_reader(reader)
         os.close(reader)
         os.close(writer)

@@ -242,11 +242,11 @@ def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promi
         assert load(sets=[text]).without_effect == (option.name,)
 
 
-def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
+def test_a_setting_of_a_listener_that_nobody_knows_stops_the_start():
     assert "listener.name.x.ssl.key" in refusal(sets=["listener.name.x.ssl.key=1"])
-    (warning,) = load(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"}).warnings
-    assert "listener.name.x.ssl.key" in warning
+    assert "listener.name.x.ssl.key" in refusal(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"})
     assert "max.connections must be" in refusal(sets=["listener.name.x.max.connections=-1"])
+    assert "listener 'x'" in refusal(sets=["listener.name.x.max.connections=1"])
 
 
 @pytest.mark.parametrize(

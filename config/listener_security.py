@@ -70,8 +70,8 @@ class ListenerSecurity:
     mechanisms: tuple[str, ...]
     """The SASL mechanisms that are offered, in the order of `sasl.enabled.mechanisms`; empty without SASL."""
     values: Mapping[str, str] = field(repr=False)
-    """The text of each option of TLS, SASL and listeners that is set for this listener or has a default. PASSWORD
-    options are `Secret`."""
+    """The text of each option of TLS, SASL and listeners that is set for this listener or has a default.
+    PASSWORD options are `Secret`."""
     of_mechanisms: Mapping[str, Mapping[str, str]] = field(repr=False)
     """The texts with both prefixes, by mechanism."""
     own: frozenset[str]

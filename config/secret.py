@@ -16,6 +16,10 @@ class Secret(str):
 
     __slots__ = ()
 
+    def __new__(cls, text: str = "") -> "Secret":
+        # Another one of a Secret would be of what it shows.
+        return text if isinstance(text, Secret) else super().__new__(cls, text)
+
     def reveal(self) -> str:
         """The text itself."""
         return self[:]

@@ -202,3 +202,9 @@ def test_a_start_without_a_word_about_security_reads_no_module_of_it():
         f"assert {listener_security.__name__!r} not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_secret_of_a_secret_is_the_same_secret():
+    secret = Secret("pw")
+    assert Secret(secret) is secret
+    assert Secret(secret).reveal() == "pw"

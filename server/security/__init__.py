@@ -1,0 +1,1 @@
+"""Who is let in: TLS, key stores, SASL, the authorizer, admission."""

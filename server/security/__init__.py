@@ -1,1 +1,1 @@
-"""Who is let in: TLS, key stores, SASL, the authorizer, admission."""
+"""Security at the sockets of a broker: who connects, and what he may do."""

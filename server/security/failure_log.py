@@ -1,42 +1,59 @@
-"""What strangers do wrong, told without letting them fill the log."""
+"""Failures of clients in the log: the first of an address at once, then one line a minute with their
+number."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["INTERVAL_MS", "FailureLog"]
 
 INTERVAL_MS = 60_000
-ADDRESSES_MAX = 256
-"""Of more addresses at once those are forgotten that were told longest ago."""
+ADDRESSES_MAX = 1_000
+OTHERS = "other addresses"
+
+
+@dataclass(slots=True)
+class _Failures:
+    since_ms: int
+    count: int = 0
+    """Those that no line has told yet."""
+    last_reason: str = ""
 
 
 class FailureLog:
-    """One line for an address, then a count once in `INTERVAL_MS`. A line has the address and the reason,
-    both escaped, and nothing that a peer has sent besides."""
+    """Counts by address, for a bounded number of addresses; the rest count together."""
 
-    def __init__(self, logger: logging.Logger, what: str, now_ms: Callable[[], int]) -> None:
-        self.count = 0
-        """All failures since the start."""
-        self._logger = logger
-        self._what = what
-        self._now_ms = now_ms
-        self._told: dict[str, tuple[int, int]] = {}
-        """By address: when, and how many failures since that are not told."""
+    def __init__(self) -> None:
+        self._by_address: dict[str, _Failures] = {}
 
-    def note(self, address: str, reason: str) -> None:
-        self.count += 1
-        now_ms = self._now_ms()
-        told_ms, untold = self._told.get(address, (now_ms - INTERVAL_MS, 0))
-        if now_ms - told_ms < INTERVAL_MS:
-            self._told[address] = (told_ms, untold + 1)
-            return
-        self._told.pop(address, None)
-        self._told[address] = (now_ms, 0)
-        if len(self._told) > ADDRESSES_MAX:
-            del self._told[next(iter(self._told))]
-        more = f" ({untold} more from there since the last such line)" if untold else ""
-        # An address has no characters to escape, unless it comes from elsewhere than a socket.
-        shown = address if address.isprintable() else ascii(address)
-        self._logger.warning(
-            "%s from %s: %s%s", self._what, shown, reason if reason.isprintable() else ascii(reason), more
-        )
+    def note(self, address: str, reason: str, now_ms: int) -> str | None:
+        """A failure; the line to log now, if there is one. `reason` has no secret, and names are escaped."""
+        known = self._by_address.get(address)
+        if known is None and len(self._by_address) >= ADDRESSES_MAX:
+            address = OTHERS
+            known = self._by_address.get(address)
+        if known is None:
+            self._by_address[address] = _Failures(now_ms)
+            return f"{address}: {reason}"
+        known.count += 1
+        known.last_reason = reason
+        return None
+
+    def due(self, now_ms: int) -> list[str]:
+        """The lines of the last minute: call it about once a minute."""
+        lines = []
+        for address, known in list(self._by_address.items()):
+            if now_ms - known.since_ms < INTERVAL_MS:
+                continue
+            if not known.count:
+                del self._by_address[address]
+                continue
+            lines.append(
+                f"{address}: {known.count} more in the last minute, the last one: {known.last_reason}"
+            )
+            known.since_ms, known.count = now_ms, 0
+        return lines
+
+    def __len__(self) -> int:
+        """Addresses that are remembered; 0: `due` need not be called."""
+        return len(self._by_address)

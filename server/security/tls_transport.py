@@ -63,10 +63,12 @@ class TlsAcceptor:
         """`now_ms` is of a clock that does not jump. `names_principal`: whether the client's certificate says
         who it is; with SASL it does not. Raises ConfigError."""
         self.buffer = memoryview(bytearray(CIPHERTEXT_BYTES))
-        self.failures = FailureLog(logger, "TLS handshake failed", now_ms)
-        self.finished = 0
+        self.failed_count = 0
+        """Handshakes that have failed, and connections that have broken off afterwards."""
+        self.finished_count = 0
         """Handshakes that were done."""
         self._now_ms = now_ms
+        self._failures = FailureLog()
         self._names_principal = names_principal
         self._under_way: dict[TlsTransport, int] = {}
         """By the time of their beginning, the oldest first."""
@@ -83,11 +85,16 @@ class TlsAcceptor:
         return len(self._under_way)
 
     def start(self, timers: Timers) -> Callable[[], None]:
-        """Closes late handshakes from now on; the returned function ends it."""
+        """Calls `sweep` from now on; the returned function ends it."""
         return timers.every(SWEEP_MS, self.sweep)
 
     def sweep(self) -> None:
-        too_old_ms = self._now_ms() - HANDSHAKE_MS_MAX
+        """Closes late handshakes, and tells of failures."""
+        now_ms = self._now_ms()
+        if self._failures:
+            for line in self._failures.due(now_ms):
+                logger.warning("no TLS with %s", line)
+        too_old_ms = now_ms - HANDSHAKE_MS_MAX
         while self._under_way:
             oldest, began_ms = next(iter(self._under_way.items()))
             if began_ms > too_old_ms:
@@ -104,12 +111,15 @@ class TlsAcceptor:
 
     def failed(self, transport: TlsTransport, reason: str) -> None:
         self.ended(transport)
-        self.failures.note(transport.protocol.peer_host, reason)
+        self.failed_count += 1
+        line = self._failures.note(transport.protocol.peer_host, reason, self._now_ms())
+        if line is not None:
+            logger.warning("no TLS with %s", line)
 
     def established(self, transport: TlsTransport, certificate: bytes | None) -> str | None:
         """The principal; None where somebody else will name it. Raises NoRuleMatches, DamagedCertificate."""
         self.ended(transport)
-        self.finished += 1
+        self.finished_count += 1
         if not self._names_principal or certificate is None:
             return None
         return f"User:{self._mapping.name_of(name_text(subject_of(certificate)))}"

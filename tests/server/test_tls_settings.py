@@ -13,7 +13,6 @@ from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
 from odradek.config.live import LiveConfig
 from odradek.config.options import BrokerLayers
-from odradek.server.security.failure_log import ADDRESSES_MAX, INTERVAL_MS, FailureLog
 from odradek.server.security.tls import TlsSettings, client_context
 from odradek.server.security.tls_reload import TlsReload, check_change, check_talks_to_itself
 from odradek.server.security.tls_transport import TlsAcceptor
@@ -54,7 +53,7 @@ def test_an_older_version_than_the_options_have_is_refused(authority: Authority)
     ends = Ends(listener, context)
     with pytest.raises(ssl.SSLError):
         ends.shake_hands()
-    assert listener.failures.count == 1
+    assert listener.failed_count == 1
 
 
 @pytest.mark.parametrize(
@@ -291,38 +290,3 @@ def test_layers_without_a_change_are_read_no_second_time(
     listener.reload.check(BrokerLayers(start=listener.given, options=listener.live.layers.options))
     listener.reload.follow(listener.live)
     assert listener.acceptor.settings is present
-
-
-# What strangers do wrong
-
-
-class Lines:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def warning(self, text: str, *arguments: object) -> None:
-        self.lines.append(text % arguments)
-
-
-def test_failures_of_one_address_are_told_once_in_a_minute_with_their_number() -> None:
-    now, lines = [0], Lines()
-    log = FailureLog(lines, "failed", lambda: now[0])  # type: ignore[arg-type]
-    for _ in range(1000):
-        log.note("192.0.2.1", "no\nsuch")
-    assert lines.lines == ["failed from 192.0.2.1: 'no\\nsuch'"]
-    log.note("192.0.2.2", "other")
-    assert len(lines.lines) == 2
-    now[0] = INTERVAL_MS
-    log.note("192.0.2.1", "again")
-    assert lines.lines[2] == "failed from 192.0.2.1: again (999 more from there since the last such line)"
-    assert log.count == 1002
-
-
-def test_failures_of_many_addresses_are_remembered_for_some_only() -> None:
-    lines = Lines()
-    log = FailureLog(lines, "failed", lambda: 0)  # type: ignore[arg-type]
-    for number in range(2 * ADDRESSES_MAX):
-        log.note(f"host-{number}", "x")
-    assert len(lines.lines) == 2 * ADDRESSES_MAX
-    log.note(f"host-{2 * ADDRESSES_MAX - 1}", "x")
-    assert len(lines.lines) == 2 * ADDRESSES_MAX

@@ -106,7 +106,7 @@ def test_every_flipped_byte_of_a_record_closes_the_connection_and_delivers_nothi
             ends.deliver(bytes(20_000))
         assert ends.protocol.received == b""
         assert ends.socket.is_closing()
-    assert listener.failures.count == len(range(0, 122, 3))
+    assert listener.failed_count == len(range(0, 122, 3))
 
 
 def test_every_flipped_byte_of_a_hello_ends_the_connection_or_changes_nothing(authority: Authority) -> None:
@@ -141,7 +141,7 @@ def test_what_is_no_tls_gets_the_alert_of_kafka_and_is_closed_before_openssl_has
         assert ends.socket.sent == PLAIN_ALERT
         assert ends.socket.is_closing()
         assert ends.transport.get_extra_info("ssl_object") is None
-    assert listener.failures.count == 3
+    assert listener.failed_count == 3
     assert listener.under_way == 0
 
 
@@ -168,7 +168,7 @@ def test_a_handshake_that_is_not_done_in_time_is_closed_and_counted(authority: A
     listener.sweep()
     assert half.socket.is_closing()
     assert not done.socket.is_closing()
-    assert (listener.under_way, listener.failures.count, listener.finished) == (0, 2, 1)
+    assert (listener.under_way, listener.failed_count, listener.finished_count) == (0, 2, 1)
 
 
 def test_a_client_that_goes_in_the_midst_of_the_handshake_is_counted_and_a_look_at_the_port_is_not(
@@ -178,14 +178,14 @@ def test_a_client_that_goes_in_the_midst_of_the_handshake_is_counted_and_a_look_
     look = Ends(listener, authority.client_context())
     assert look.transport.eof_received() is False
     look.transport.connection_lost(None)
-    assert (listener.failures.count, listener.under_way) == (0, 0)
+    assert (listener.failed_count, listener.under_way) == (0, 0)
     half = Ends(listener, authority.client_context())
     with pytest.raises(ssl.SSLWantReadError):
         half.client.do_handshake()
     half.deliver(half.outgoing.read()[:100])
     assert half.transport.eof_received() is False
     half.transport.connection_lost(ConnectionResetError())
-    assert (listener.failures.count, listener.under_way) == (1, 0)
+    assert (listener.failed_count, listener.under_way) == (1, 0)
     assert half.protocol.is_lost
 
 
@@ -329,7 +329,7 @@ def test_who_shows_no_certificate_is_anonymous_or_refused(authority: Authority) 
         ends = Ends(listener, authority.client_context())
         assert fails(ends) is is_refused
         assert ends.protocol.principal == "User:ANONYMOUS"
-        assert listener.failures.count == is_refused
+        assert listener.failed_count == is_refused
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -347,7 +347,7 @@ def test_foreign_and_expired_certificates_are_refused_and_not_taken_for_none(
         ends = Ends(listener, context)
         assert fails(ends)
         assert ends.protocol.received == b""
-    assert (listener.failures.count, listener.finished) == (2, 0)
+    assert (listener.failed_count, listener.finished_count) == (2, 0)
 
 
 def test_a_certificate_that_no_rule_takes_is_refused(authority: Authority) -> None:
@@ -355,7 +355,7 @@ def test_a_certificate_that_no_rule_takes_is_refused(authority: Authority) -> No
     listener = acceptor(options)
     ends = Ends(listener, authority.client_context(authority.issue("x.example")))
     assert fails(ends)
-    assert listener.failures.count == 1
+    assert listener.failed_count == 1
 
 
 def test_new_connections_get_the_new_certificate_and_old_ones_live_on(authority: Authority) -> None:
@@ -395,4 +395,21 @@ def test_closing_a_late_handshake_does_not_hide_the_next_one(authority: Authorit
     now[0] = 30_000
     listener.sweep()
     assert [ends.socket.is_closing() for ends in late] == [False] + [True] * 49
-    assert listener.failures.count == 49
+    assert listener.failed_count == 49
+
+
+def test_failures_of_one_address_are_told_once_and_then_counted_once_a_minute(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0]
+    listener = acceptor(authority.server_options(), lambda: now[0])
+    for _ in range(1000):
+        Ends(listener, authority.client_context()).deliver(b"GET /")
+    assert listener.failed_count == 1000
+    assert len(caplog.records) == 1
+    assert "192.0.2.7: this is no TLS" in caplog.records[0].getMessage()
+    now[0] = 60_000
+    listener.sweep()
+    listener.sweep()
+    assert len(caplog.records) == 2
+    assert "999 more" in caplog.records[1].getMessage()

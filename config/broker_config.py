@@ -76,6 +76,8 @@ class BrokerConfig:
     inter_broker_listener: str
     security: "dict[str, ListenerSecurity]"
     """By listener name; a PLAINTEXT listener has none."""
+    controller_security: "ListenerSecurity | None"
+    """With which this node connects to controllers; None: PLAINTEXT, or it is alone."""
     data_directories: tuple[str, ...]
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
@@ -114,6 +116,7 @@ class BrokerConfig:
         self.data_directories = _data_directories(self.values)
         self._unused_security: tuple[str, ...] = ()
         self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
+        self.controller_security = self._resolve_controllers()
         if not in_cluster:
             _check_single_node(self.values)
         elif first_levels is not None:
@@ -155,7 +158,8 @@ class BrokerConfig:
                 "listeners has none for clients: add one that is not in controller.listener.names, "
                 "such as PLAINTEXT://localhost:9092."
             )
-        self.security = self._resolve_security(protocols.keys() | {one.name for one in opened} | controllers)
+        known = protocols.keys() | {one.name for one in opened} | controllers
+        self.security = self._resolve_security(known, protocols, controllers if in_cluster else ())
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
         self.advertised = advertised_listeners(advertised, names, controllers)
@@ -180,7 +184,17 @@ class BrokerConfig:
             inter_broker_listener_name=self.inter_broker_listener,
         )
 
-    def _resolve_security(self, listener_names: Iterable[str]) -> "dict[str, ListenerSecurity]":
+    def _resolve_controllers(self) -> "ListenerSecurity | None":
+        cluster = self.cluster
+        if cluster is None or cluster.controller_security_protocol == "PLAINTEXT":
+            return None
+        from odradek.config.listener_security import resolve
+
+        return resolve(cluster.controller_listener_name, cluster.controller_security_protocol, self.layers)
+
+    def _resolve_security(
+        self, listener_names: Iterable[str], protocols: Mapping[str, str], controllers: Iterable[str]
+    ) -> "dict[str, ListenerSecurity]":
         """Of the opened listeners that have any. Imports nothing if no option speaks of security."""
         start = self.layers.start
         secured = [listener for listener in self.listeners if listener.protocol != "PLAINTEXT"]
@@ -189,9 +203,9 @@ class BrokerConfig:
         from odradek.config import listener_security
 
         listener_security.check_names(start, listener_names)
-        self._unused_security = listener_security.settings_without_use(
-            start, {listener.name: listener.protocol for listener in self.listeners}
-        )
+        used = {listener.name: listener.protocol for listener in self.listeners}
+        used |= {name: protocols[name] for name in controllers if name in protocols}
+        self._unused_security = listener_security.settings_without_use(start, used)
         for listener in secured:
             if listener.protocol == "SSL":
                 continue

@@ -11,8 +11,10 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
+from odradek.config.listener_security import resolve
 from odradek.config.live import LiveConfig
 from odradek.config.options import BrokerLayers
+from odradek.server.security.outgoing import OutgoingTls, following_files
 from odradek.server.security.tls import TlsSettings, client_context
 from odradek.server.security.tls_reload import TlsReload, check_change, check_talks_to_itself
 from odradek.server.security.tls_transport import TlsAcceptor
@@ -290,3 +292,46 @@ def test_layers_without_a_change_are_read_no_second_time(
     listener.reload.check(BrokerLayers(start=listener.given, options=listener.live.layers.options))
     listener.reload.follow(listener.live)
     assert listener.acceptor.settings is present
+
+
+# Connections that this node opens
+
+
+def test_a_connection_to_controllers_gets_the_authorities_of_a_changed_file(
+    authority: Authority, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text(Authority().text)
+    prefix = "listener.name.controller.ssl.truststore."
+    layers = BrokerLayers(start={f"{prefix}type": "PEM", f"{prefix}location": str(path)})
+    outgoing = OutgoingTls(following_files(resolve("CONTROLLER", "SSL", layers)))
+    listener = acceptor(authority.server_options())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        Ends(listener, outgoing()).shake_hands()
+    for _ in range(2):
+        path.write_text("half a fi")
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Ends(listener, outgoing()).shake_hands()
+    assert len([one for one in caplog.records if "are not used" in one.getMessage()]) == 1
+    path.write_text(authority.text)
+    Ends(listener, outgoing()).shake_hands()
+    assert outgoing() is outgoing()
+
+
+def test_a_connection_to_brokers_has_the_present_keys_of_the_listener(authority: Authority) -> None:
+    present = [settings(authority, **authority.trusting(), common_name=name) for name in ("first", "second")]
+    listener = acceptor(authority.server_options(**authority.trusting()))
+    outgoing = OutgoingTls(lambda: present[0])
+    for name in ("first", "second"):
+        ends = Ends(listener, outgoing())
+        ends.shake_hands()
+        assert ends.protocol.principal.startswith(f"User:CN={name},")
+        present.pop(0)
+        if not present:
+            present.append(settings(authority))
+
+
+def test_keys_that_cannot_be_used_for_connections_to_controllers_stop_the_start() -> None:
+    layers = BrokerLayers(start={"ssl.truststore.location": "/no/such/file"})
+    with pytest.raises(ConfigError, match=r"^Listener CONTROLLER: ssl\.truststore\.location=/no/such/file"):
+        following_files(resolve("CONTROLLER", "SSL", layers))

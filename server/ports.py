@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import deque
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.connections import Connections
     from odradek.server.security.tls_transport import TlsAcceptor
+
+
+logger = logging.getLogger("odradek.broker")
 
 
 class Ports:
@@ -68,7 +72,12 @@ def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
     from odradek.server.security.tls_transport import TlsAcceptor
     from odradek.server.timers import monotonic_ms
 
-    return TlsAcceptor(settings_of(security), monotonic_ms, names_principal=not security.has_sasl)
+    settings = settings_of(security)
+    for path in settings.readable_by_others:
+        logger.warning(
+            "listener %s: everybody on this machine can read the private key in %s", listener, path
+        )
+    return TlsAcceptor(settings, monotonic_ms, names_principal=not security.has_sasl)
 
 
 def _socket_options(config: BrokerConfig) -> SocketOptions:

@@ -21,10 +21,15 @@ STARTING_SECONDS = 60
 class Served:
     """A broker on an event loop of its own, in a thread."""
 
-    def __init__(self, directory: pathlib.Path, options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        options: Mapping[str, str],
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+    ) -> None:
         sets = [f"{name}={value}" for name, value in options.items()]
         self.server = BrokerServer(load(sets=sets, data_dir=directory))
-        self._loop = uvloop.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Served:

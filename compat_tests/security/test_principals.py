@@ -75,7 +75,7 @@ def random_name(chance: random.Random) -> bytes:
     def attribute() -> der.Attribute:
         kind, tag = chance.choice(KINDS), chance.choice(TAGS)
         text = "".join(chance.choice(PIECES) for _ in range(chance.randrange(8)))
-        return kind, tag, text.encode() if tag == der.UTF8 else text.encode("ascii", "ignore")
+        return kind, tag, text.encode() if tag == der.UTF8 else text.encode("latin-1", "ignore")
 
     parts = [[attribute() for _ in range(chance.choice((1, 1, 1, 2)))] for _ in range(chance.randrange(1, 5))]
     return der.name(*parts)

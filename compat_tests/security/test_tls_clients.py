@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import os
@@ -24,10 +25,12 @@ from compat_tests.security import sealed_clients
 from compat_tests.security.certificates import KINDS, PASSWORD, Authority
 from compat_tests.security.sealed_clients import LIBRARIES, VALUES, JavaClients
 from compat_tests.security.served import Served
+from odradek.server.health import check
 
 RULES = "RULE:^CN=([^,]*),.*$/$1/L,DEFAULT"
 HALF_OPEN = 1_000
 INVALID_REQUEST = 42
+MEGABYTE = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +129,33 @@ def test_kafkajs_is_served_with_and_without_a_certificate(
 ) -> None:
     assert sealed_clients.kafkajs(broker.address("OPEN"), "js-open", authority.pem, None) == VALUES
     assert sealed_clients.kafkajs(broker.address("MUTUAL"), "js-mutual", authority.pem, alice) == VALUES
+
+
+def test_clients_are_served_on_the_event_loop_of_asyncio_too(
+    authority: Authority, alice: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options = LISTENERS | authority.key_store("PEM", "asyncio", authority.server())
+    options |= authority.trust_store("PEM")
+    with Served(tmp_path, options, asyncio.new_event_loop) as served:
+        address = served.address("MUTUAL")
+        assert LIBRARIES["confluent"](address, "asyncio", authority.pem, alice) == VALUES
+        producer = kafka.KafkaProducer(
+            max_request_size=4 * MEGABYTE,
+            **sealed_clients.kafka_python_settings(address, authority.pem, alice),
+        )
+        large = random.Random(7).randbytes(MEGABYTE - 1000)
+        for _ in range(8):
+            producer.send("large", large).get(60)
+        producer.close()
+        consumer = kafka.KafkaConsumer(
+            "large",
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=60_000,
+            max_partition_fetch_bytes=16 * MEGABYTE,
+            **sealed_clients.kafka_python_settings(address, authority.pem, alice),
+        )
+        assert all(next(consumer).value == large for _ in range(8))
+        consumer.close()
 
 
 def test_java_calls_every_fault_of_certificates_an_authentication_error_and_the_broker_lives(
@@ -360,6 +390,13 @@ def test_a_request_that_comes_byte_by_byte_in_records_of_one_is_served(
             client.sendall(request[position : position + 1])
         head = client.recv(8)
         assert head[4:] == bytes.fromhex("00000007")
+
+
+def test_the_health_check_knows_a_broker_with_tls_from_nothing(broker: Served) -> None:
+    assert check(f"ssl://localhost:{broker.port('OPEN')}") is None
+    assert check(f"ssl://localhost:{broker.port('MUTUAL')}") is None
+    assert check(f"ssl://localhost:{broker.port('PLAIN')}") is not None
+    assert check(f"localhost:{broker.port('OPEN')}") is not None
 
 
 # The start

@@ -8,7 +8,9 @@ Sources: SslConfigs, SslFactory and DefaultSslEngineFactory of Kafka 4.3; KIP-51
 
 from __future__ import annotations
 
+import os
 import ssl
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -102,6 +104,15 @@ class TlsSettings:
             store is None or store.path is None or FileState.of(store.path) in (store.state, None)
             for store in (self.key_store, self.trust_store)
         )
+
+    @property
+    def readable_by_others(self) -> list[str]:
+        """Files with private keys that every user of the machine can read."""
+        path = None if self.key_store is None else self.key_store.path
+        try:
+            return [path] if path is not None and os.stat(path).st_mode & stat.S_IROTH else []
+        except OSError:
+            return []
 
     def server_context(self) -> ssl.SSLContext:
         """Raises ConfigError."""

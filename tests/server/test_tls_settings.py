@@ -294,6 +294,14 @@ def test_layers_without_a_change_are_read_no_second_time(
     assert listener.acceptor.settings is present
 
 
+def test_a_private_key_that_everybody_can_read_is_named(authority: Authority, tmp_path: pathlib.Path) -> None:
+    listener = Listener(authority, tmp_path)
+    listener.path.chmod(0o644)
+    assert listener.acceptor.settings.readable_by_others == [str(listener.path)]
+    listener.path.chmod(0o640)
+    assert listener.acceptor.settings.readable_by_others == []
+
+
 # Connections that this node opens
 
 

@@ -66,10 +66,11 @@ class TlsReload:
         return timers.every(POLL_MS, self.poll)
 
     def check(self, layers: BrokerLayers) -> None:
-        """Refuses settings that a listener cannot have, with ConfigError. The request that brings them may
-        mean files that have changed under the same names, so these are read soon."""
+        """Refuses settings that a listener cannot have, with ConfigError. As in Kafka those that are as they
+        were are not looked at; they may mean files that have changed, which are read soon."""
         for name in self._acceptors:
-            self._changed_settings(name, layers)
+            if self._values(name, layers) != self._values(name, self._layers):
+                self._changed_settings(name, layers)
         self._run_soon(self.poll)
 
     def follow(self, live: LiveConfig[Any]) -> None:
@@ -97,10 +98,16 @@ class TlsReload:
                 self._told[name] = str(error)
                 logger.error("new TLS settings are not used, the old ones stay: %s", error)
 
+    def _security(self, name: str, layers: BrokerLayers) -> ListenerSecurity:
+        return resolve(name, self._protocols[name], layers)
+
+    def _values(self, name: str, layers: BrokerLayers) -> Mapping[str, str]:
+        return self._security(name, layers).values
+
     def _changed_settings(self, name: str, layers: BrokerLayers) -> TlsSettings | None:
         """None: all is as it was."""
         present = self._acceptors[name].settings
-        wanted = settings_of(resolve(name, self._protocols[name], layers))
+        wanted = settings_of(self._security(name, layers))
         if wanted == present:
             if not present.is_current:
                 # Written again with the same content.

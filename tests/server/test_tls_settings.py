@@ -276,11 +276,12 @@ def test_the_listener_among_brokers_keeps_a_chain_that_the_others_trust(
 ) -> None:
     listener = Listener(authority, tmp_path, **authority.trusting("none"))
     first = listener.certificate()
-    foreign = Authority()
-    listener.write(foreign)
+    (tmp_path / "foreign").mkdir()
+    foreign = Listener(Authority(), tmp_path / "foreign")
     with pytest.raises(KafkaError, match="could not connect to each other"):
-        listener.alter(keystore_location=str(listener.path))
-    listener.reload.poll()
+        listener.alter(keystore_location=str(foreign.path))
+    listener.write(foreign.authority)
+    listener.alter(keystore_location=str(listener.path))
     assert listener.certificate() == first
 
 

@@ -88,6 +88,58 @@ def test_a_client_that_wants_small_records_gets_all_of_a_long_answer(authority: 
     assert ends.answers() == sent
 
 
+def test_who_asks_for_new_keys_and_does_not_read_the_answers_is_not_read_any_more(
+    authority: Authority,
+) -> None:
+    # Python's clients cannot ask for new keys (KeyUpdate of TLS 1.3): this OpenSSL answers whatever it reads.
+    listener = acceptor(authority.server_options())
+    control = bytes(10_000)
+
+    class Answering:
+        def __init__(self, whole: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> None:
+            self.whole, self.outgoing = whole, outgoing
+
+        def read(self, size_bytes: int, room: memoryview) -> object:
+            received = self.whole.read(size_bytes, room)  # type: ignore[arg-type]
+            self.outgoing.write(control)
+            return received
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.whole, name)
+
+    class AnsweringContext:
+        whole = listener.context
+
+        def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool) -> Answering:
+            return Answering(self.whole.wrap_bio(incoming, outgoing, server_side), outgoing)
+
+    listener.context = AnsweringContext()  # type: ignore[assignment]
+
+    async def run() -> None:
+        ends = Ends(listener, authority.client_context())
+        ends.shake_hands()
+        ends.socket.is_blocked = True
+        asked = 0
+        while not ends.socket.is_paused:
+            assert ends.socket.get_write_buffer_size() < 300_000
+            ends.client.write(b"x")
+            ends.deliver(ends.outgoing.read())
+            asked += 1
+        assert ends.protocol.received == b"x" * asked
+        ends.socket.unblock()
+        await turn()
+        assert not ends.socket.is_paused
+
+    asyncio.run(run())
+
+
+def test_a_client_cannot_have_the_connection_negotiated_again_nor_compressed(authority: Authority) -> None:
+    context = acceptor(authority.server_options()).context
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert context.options & ssl.OP_NO_COMPRESSION
+    assert context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
+
+
 def test_every_flipped_byte_of_a_record_closes_the_connection_and_delivers_nothing(
     authority: Authority,
 ) -> None:

@@ -32,12 +32,14 @@ from odradek.config.roles import joins_cluster
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
+    from odradek.config.listener_security import ListenerSecurity
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
 _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20
+_OF_SECURITY = ("listener.name.", "ssl.", "sasl.", "connections.max.reauth.ms")
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
 
@@ -72,6 +74,10 @@ class BrokerConfig:
     """By listener name; each client of any other listener gets the address at which it connected. A listener
     with a host name is in it, too. Port 0 stands for the port of the opened listener."""
     inter_broker_listener: str
+    security: "dict[str, ListenerSecurity]"
+    """By listener name; a PLAINTEXT listener has none."""
+    controller_security: "ListenerSecurity | None"
+    """With which this node connects to controllers; None: PLAINTEXT, or it is alone."""
     data_directories: tuple[str, ...]
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
@@ -108,7 +114,9 @@ class BrokerConfig:
         self.__dict__.update({name.replace(".", "_"): value for name, value in self.values.items()})
         self.node_id = _node_id(given, self.values)
         self.data_directories = _data_directories(self.values)
+        self._unused_security: tuple[str, ...] = ()
         self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
+        self.controller_security = self._resolve_controllers()
         if not in_cluster:
             _check_single_node(self.values)
         elif first_levels is not None:
@@ -118,7 +126,8 @@ class BrokerConfig:
             )
         check_bounds(self.values)
         _check_internal_topics(self.values)
-        self.without_effect = options.without_effect(given, known)
+        without_effect = {*options.without_effect(given, known), *self._unused_security}
+        self.without_effect = tuple(name for name in given if name in without_effect)
         self.warnings = (*warnings, *_more_warnings(self.values, in_cluster=in_cluster))
 
     def __getitem__(self, name: str) -> Any:
@@ -149,12 +158,8 @@ class BrokerConfig:
                 "listeners has none for clients: add one that is not in controller.listener.names, "
                 "such as PLAINTEXT://localhost:9092."
             )
-        for listener in self.listeners:
-            if listener.protocol != "PLAINTEXT":
-                raise ConfigError(
-                    f"Listener {listener.name} has the protocol {listener.protocol}, which is not built yet: "
-                    "give it PLAINTEXT in listener.security.protocol.map."
-                )
+        known = protocols.keys() | {one.name for one in opened} | controllers
+        self.security = self._resolve_security(known, protocols, controllers if in_cluster else ())
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
         self.advertised = advertised_listeners(advertised, names, controllers)
@@ -178,6 +183,40 @@ class BrokerConfig:
             protocols=protocols,
             inter_broker_listener_name=self.inter_broker_listener,
         )
+
+    def _resolve_controllers(self) -> "ListenerSecurity | None":
+        cluster = self.cluster
+        if cluster is None or cluster.controller_security_protocol == "PLAINTEXT":
+            return None
+        from odradek.config.listener_security import resolve
+
+        return resolve(cluster.controller_listener_name, cluster.controller_security_protocol, self.layers)
+
+    def _resolve_security(
+        self, listener_names: Iterable[str], protocols: Mapping[str, str], controllers: Iterable[str]
+    ) -> "dict[str, ListenerSecurity]":
+        """Of the opened listeners that have any. Imports nothing if no option speaks of security."""
+        start = self.layers.start
+        secured = [listener for listener in self.listeners if listener.protocol != "PLAINTEXT"]
+        if not secured and not any(name.startswith(_OF_SECURITY) for name in start):
+            return {}
+        from odradek.config import listener_security
+
+        listener_security.check_names(start, listener_names)
+        used = {listener.name: listener.protocol for listener in self.listeners}
+        used |= {name: protocols[name] for name in controllers if name in protocols}
+        self._unused_security = listener_security.settings_without_use(start, used)
+        for listener in secured:
+            if listener.protocol == "SSL":
+                continue
+            raise ConfigError(
+                f"Listener {listener.name} has the protocol {listener.protocol}, which is not built yet: "
+                "give it PLAINTEXT in listener.security.protocol.map."
+            )
+        return {
+            listener.name: listener_security.resolve(listener.name, listener.protocol, self.layers)
+            for listener in secured
+        }
 
 
 # --- Loading ---
@@ -241,7 +280,7 @@ class _Sources:
         self.warnings: list[str] = []
 
     def put(self, name: str, text: str, origin: str) -> None:
-        self.given[name] = text
+        self.given[name] = options.hidden(name, text, self._known)
         self.origins[name] = origin
 
     def add_file(self, path: str | PathLike[str]) -> None:
@@ -277,7 +316,7 @@ class _Sources:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"--set takes NAME=VALUE, not {text!r}.")
+            raise ConfigError(f"--set takes NAME=VALUE, not {name!r}.")
         self._put_or_refuse(name, value.strip(), "--set")
 
     def add_keyword(self, name: str, value: Any) -> None:

@@ -40,10 +40,18 @@ class LiveConfig(Generic[LogConfig]):
         self.refused: tuple[str, ...] = ()
         """The reasons why settings of the run time are not used, a sentence each. Only in a cluster, whose
         controllers may store any settings; a node alone refuses them."""
+        self.checks: list[Callable[[BrokerLayers], None]] = []
+        """Of parts of the broker: each takes the settings that the broker would have, and refuses with
+        ConfigError what its part cannot do."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    @property
+    def layers(self) -> BrokerLayers:
+        """The texts of the present settings."""
+        return self._layers
 
     def of_listeners(self, option: str) -> dict[str, Any]:
         """An option's values for single listeners, by their names in lower case."""
@@ -103,10 +111,12 @@ class LiveConfig(Generic[LogConfig]):
         values = options.broker_values(layers)
         try:
             check_bounds(values)
+            for name in options.THREADS:
+                self._check_threads(name, values[name])
+            for check in self.checks:
+                check(layers)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        for name in options.THREADS:
-            self._check_threads(name, values[name])
 
     def _check_threads(self, name: str, wanted: int) -> None:
         """Refuse large steps, as Kafka (LogCleaner.validateReconfiguration, DynamicThreadPool)."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
+from odradek.config.secret import Secret
+
 __all__ = [
     "ACCEPTED",
     "BOOLEAN",
@@ -183,7 +185,7 @@ class Option:
             return self._double(text)
         if self.kind == LIST:
             return _split(text)
-        return text
+        return Secret(text) if self.kind == PASSWORD else text
 
     def _double(self, text: str) -> float:
         if _DECIMAL.fullmatch(text):

@@ -26,6 +26,7 @@ from odradek.config.option import (
     STRING,
     Option,
 )
+from odradek.config.secret import Secret
 from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "GROUP_OPTIONS",
     "HONOURED",
     "IN_CLUSTER",
+    "OF_MECHANISMS",
     "REFUSED",
     "THREADS",
     "TOPIC_OPTIONS",
@@ -55,6 +57,7 @@ __all__ = [
     "describe_broker",
     "describe_group",
     "describe_topic",
+    "hidden",
     "honoured",
     "in_cluster",
     "nearest",
@@ -122,7 +125,7 @@ del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
 # Settings of single listeners, `listener.name.NAME.OPTION`, and for some options `...NAME.MECHANISM.OPTION`
 # (Kafka: DynamicBrokerConfig). The ones that are used here, and the ones that are refused.
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-_OF_MECHANISMS = (
+OF_MECHANISMS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
@@ -130,7 +133,7 @@ _OF_MECHANISMS = (
     "connections.max.reauth.ms",
 )
 _OF_LISTENERS_OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-_HONOURED_OF_LISTENERS = ("max.connections",)
+_HONOURED_OF_LISTENERS = ("max.connections", "connections.max.reauth.ms")
 _OF_LISTENERS_ONLY = frozenset(
     f"ssl.{name}"
     for name in (
@@ -238,7 +241,7 @@ def honoured(
         except ValueError as error:
             refusal = str(error)
         if refusal is None:
-            taken[name] = text
+            taken[name] = hidden(name, text, options)
         else:
             refused[name] = refusal
     return taken, refused
@@ -252,7 +255,14 @@ def _standing(name: str, options: Mapping[str, Option]) -> str | None:
         return None
     if option.standing == REFUSED:
         return REFUSED
-    return HONOURED if option.name in _HONOURED_OF_LISTENERS else ACCEPTED
+    is_followed = option.name in _HONOURED_OF_LISTENERS or option.name.startswith(("sasl.", "ssl."))
+    return option.standing if is_followed else ACCEPTED
+
+
+def hidden(name: str, text: str, options: Mapping[str, Option]) -> str:
+    """The text of a setting: a `Secret` if it is a password, or may be one since nobody knows the option."""
+    option = options.get(name) or option_of_listener(name)
+    return Secret(text) if option is None or option.is_sensitive else text
 
 
 def option_of_listener(name: str) -> Option | None:
@@ -260,7 +270,7 @@ def option_of_listener(name: str) -> Option | None:
     match = _OF_LISTENER.fullmatch(name)
     if match is None:
         return None
-    of_mechanism = next((one for one in _OF_MECHANISMS if match[2].endswith(f".{one}")), None)
+    of_mechanism = next((one for one in OF_MECHANISMS if match[2].endswith(f".{one}")), None)
     return BROKER_OPTIONS.get(match[2] if of_mechanism is None else of_mechanism)
 
 

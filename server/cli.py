@@ -362,7 +362,8 @@ def _tell_ready(server: "BrokerServer") -> None:
         from odradek.server.health import write_address
 
         try:
-            write_address(path, server.addresses)
+            with_tls = {listener.name for listener in server.listeners if listener.tls is not None}
+            write_address(path, server.addresses, with_tls)
         except OSError as error:
             print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
 

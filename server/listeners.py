@@ -2,8 +2,7 @@
 
 A listener binds every address of its host: `localhost` is ::1 and 127.0.0.1 with one port. An empty host,
 0.0.0.0 and :: are every interface of both families, as for Java; where a machine lacks one of them, of the
-other. Port 0 picks a port that is free at all of them. SSL and SASL listeners are refused by the options
-until their issue.
+other. Port 0 picks a port that is free at all of them. A listener with TLS has a `TlsAcceptor`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
+
+if TYPE_CHECKING:
+    from odradek.server.security.tls_transport import TlsAcceptor
 
 FREE_PORT_ATTEMPTS_MAX = 32
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -57,6 +59,7 @@ class Listener:
     port: int
     advertised: tuple[str, int] | None = None
     options: SocketOptions = DEFAULT_SOCKET_OPTIONS
+    tls: TlsAcceptor | None = None
 
 
 def bind_listener(listener: Listener) -> list[socket.socket]:
@@ -74,12 +77,21 @@ async def accept(
 ) -> list[asyncio.Server]:
     """Serves what connects to the listener's sockets from now on."""
     loop = asyncio.get_running_loop()
+    new_protocol = _new_protocol(listener, connections)
     return [
-        await loop.create_server(
-            lambda: Connection(connections, listener), sock=bound, backlog=listener.options.backlog
-        )
+        await loop.create_server(new_protocol, sock=bound, backlog=listener.options.backlog)
         for bound in sockets
     ]
+
+
+def _new_protocol(listener: Listener, connections: Connections) -> Callable[[], asyncio.BaseProtocol]:
+    """What the event loop talks to: a connection, or TLS in front of one."""
+    tls = listener.tls
+    if tls is None:
+        return lambda: Connection(connections, listener)
+    from odradek.server.security.tls_transport import TlsTransport
+
+    return lambda: TlsTransport(tls, Connection(connections, listener))
 
 
 def bind_all(

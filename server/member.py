@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from odradek.apis.forwarding import Answered
+    from odradek.config.broker_config import BrokerConfig
     from odradek.config.cluster_config import ClusterConfig
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.bound import Node
     from odradek.server.opened import Opened
     from odradek.server.ports import Ports
     from odradek.server.replication import Replication
+    from odradek.server.security.outgoing import OutgoingTls
     from odradek.server.serving import Serving
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -310,6 +312,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     config, cluster = node.config, node.config.cluster
     assert cluster is not None
     ports = bind_ports(node, ending)
+    _check_brokers_tls(ports, cluster)
     refuse_misplaced(config.data_directories)
     claimed = claim_member_directories(config.data_directories, node_id=node.id, cluster_id=config.cluster_id)
     for path, failure in claimed.failures.items():
@@ -319,7 +322,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     cluster_id = claimed.cluster_id
     if cluster_id is None:
         timeout_ms = cluster.controller_quorum_request_timeout_ms
-        setup = _setup_timeout(cluster)
+        setup = _setup_timeout(cluster, _controllers_tls(config))
         cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
@@ -404,7 +407,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
             broker_epoch,
             node.now_ms,
             throttles.follower,
-            _setup_timeout(cluster),
+            _setup_timeout(cluster, _brokers_tls(opened.bound.ports, cluster)),
         ),
     )
     ending.callback(replication.close)
@@ -428,7 +431,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
         return member.view
 
     listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
-    peers = BrokerPeers(node.id, listener, timeout_ms, _setup_timeout(cluster), current_view)
+    setup = _setup_timeout(cluster, _brokers_tls(opened.bound.ports, cluster))
+    peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
@@ -445,9 +449,40 @@ def deciding_of(member: Member) -> Deciding:
     )
 
 
-def _setup_timeout(cluster: ClusterConfig) -> SetupTimeout:
+def _controllers_tls(config: BrokerConfig) -> OutgoingTls | None:
+    """Raises ConfigError."""
+    security = config.controller_security
+    if security is None or not security.has_tls:
+        return None
+    from odradek.server.security.outgoing import OutgoingTls, following_files
+
+    return OutgoingTls(following_files(security))
+
+
+def _brokers_tls(ports: Ports, cluster: ClusterConfig) -> OutgoingTls | None:
+    """Other brokers have the settings of this node's own listener. Raises ConfigError."""
+    acceptor = ports.acceptors.get(cluster.inter_broker_listener.name)
+    if acceptor is None:
+        return None
+    from odradek.server.security.outgoing import OutgoingTls
+
+    return OutgoingTls(lambda: acceptor.settings)
+
+
+def _check_brokers_tls(ports: Ports, cluster: ClusterConfig) -> None:
+    """Refuses with ConfigError a listener among brokers at which they would not trust each other."""
+    acceptor = ports.acceptors.get(cluster.inter_broker_listener.name)
+    if acceptor is not None:
+        from odradek.server.security.tls_reload import check_talks_to_itself
+
+        check_talks_to_itself(acceptor.settings)
+
+
+def _setup_timeout(cluster: ClusterConfig, tls: OutgoingTls | None) -> SetupTimeout:
     return SetupTimeout(
-        cluster.socket_connection_setup_timeout_ms, cluster.socket_connection_setup_timeout_max_ms
+        cluster.socket_connection_setup_timeout_ms,
+        cluster.socket_connection_setup_timeout_max_ms,
+        tls=tls,
     )
 
 
@@ -489,7 +524,7 @@ def _link_settings(
         socket_timeout_ms=cluster.controller_socket_timeout_ms,
         fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
         snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
-        setup=_setup_timeout(cluster),
+        setup=_setup_timeout(cluster, _controllers_tls(bound.node.config)),
     )
 
 
@@ -500,7 +535,7 @@ def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener
             name=one.name,
             host=one.host or socket.gethostname(),
             port=one.port or real_ports[one.name],
-            security_protocol=SECURITY_PROTOCOLS.index("PLAINTEXT"),
+            security_protocol=SECURITY_PROTOCOLS.index(one.protocol),
         )
         for one in cluster.advertised
     ]

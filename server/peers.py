@@ -12,12 +12,15 @@ import random
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.schema import Message
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Peer", "PeerLost", "SetupTimeout", "client_id_of", "common_version", "connect"]
 
@@ -190,8 +193,9 @@ def client_id_of(node_id: int) -> str:
 
 
 class SetupTimeout:
-    """How long a TCP connection to an address may take to be made: `first_ms`, twice as long after each
-    failure in a row, up to `max_ms`, and up to a fifth more or less, so that many nodes do not come together.
+    """How long a connection to an address may take to be made, the handshake of TLS included: `first_ms`,
+    twice as long after each failure in a row, up to `max_ms`, and up to a fifth more or less, so that many
+    nodes do not come together.
 
     Source: `socket.connection.setup.timeout.ms` and `.max.ms`; ClusterConnectionStates of Kafka (KIP-601).
     """
@@ -201,7 +205,10 @@ class SetupTimeout:
         first_ms: float = 10_000,
         max_ms: float = 30_000,
         uniform: Callable[[float, float], float] = random.uniform,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
+        self.tls = tls
+        """Gives each connection its context; None: there is no TLS."""
         self._first_ms = first_ms
         self._max_ms = max_ms
         self._uniform = uniform
@@ -240,7 +247,8 @@ async def connect(
         async with asyncio.timeout(timeout_ms / 1000):
             limit_ms = min(setup.limit_ms((host, port)), timeout_ms)
             async with asyncio.timeout(limit_ms / 1000):
-                await asyncio.get_running_loop().create_connection(lambda: peer, host, port)
+                tls = None if setup.tls is None else setup.tls()
+                await asyncio.get_running_loop().create_connection(lambda: peer, host, port, ssl=tls)
             setup.ended((host, port), is_connected=True)
             limit_ms = timeout_ms
             if asks_versions:

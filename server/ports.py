@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import deque
 from typing import TYPE_CHECKING
@@ -12,6 +13,10 @@ from odradek.server.listeners import Listener, SocketOptions, accept, bind_liste
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.connections import Connections
+    from odradek.server.security.tls_transport import TlsAcceptor
+
+
+logger = logging.getLogger("odradek.broker")
 
 
 class Ports:
@@ -30,10 +35,16 @@ class Ports:
                 configured.name, configured.host, configured.port, None, _socket_options(config)
             )
             self._waiting.append((listener, bind_listener(listener)))
+            listener.tls = _tls_of(config, configured.name)
             advertised = config.advertised.get(configured.name)
             if advertised is not None and advertised.host:
                 listener.advertised = (advertised.host, advertised.port or listener.port)
             self.listeners.append(listener)
+
+    @property
+    def acceptors(self) -> dict[str, TlsAcceptor]:
+        """Of the listeners with TLS, by their names."""
+        return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
 
     async def serve(self, connections: Connections) -> None:
         """Accepts connections from now on."""
@@ -50,6 +61,23 @@ class Ports:
                 bound.close()
         self._servers.clear()
         self._waiting.clear()
+
+
+def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
+    """Imports nothing for a listener without TLS. Raises ConfigError."""
+    security = config.security.get(listener)
+    if security is None or not security.has_tls:
+        return None
+    from odradek.server.security.tls_reload import settings_of
+    from odradek.server.security.tls_transport import TlsAcceptor
+    from odradek.server.timers import monotonic_ms
+
+    settings = settings_of(security)
+    for path in settings.readable_by_others:
+        logger.warning(
+            "listener %s: everybody on this machine can read the private key in %s", listener, path
+        )
+    return TlsAcceptor(settings, monotonic_ms, names_principal=not security.has_sasl)
 
 
 def _socket_options(config: BrokerConfig) -> SocketOptions:

@@ -207,6 +207,8 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
         ending.callback(end)
     ending.callback(connections.start_sweeping(schedule.timers))
     _watch_disks(opened, ending)
+    if opened.bound.ports.acceptors:
+        _follow_tls(opened, ending)
     loading = schedule.timers.after(COORDINATORS_DELAY_MS, serving.coordinators.load)
     ending.callback(loading.cancel)
     topics = frozenset(opened.plane.view.topics)
@@ -218,6 +220,25 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
             opened.bound.store, schedule, opened.bound.reconfiguration, opened.bound.node.now_ms
         )
         ending.callback(compaction.start())
+
+
+def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
+    from odradek.server.security.tls_reload import TlsReload
+
+    config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration
+    acceptors = opened.bound.ports.acceptors
+    reload = TlsReload(
+        acceptors,
+        {name: config.security[name].protocol for name in acceptors},
+        config.layers,
+        config.inter_broker_listener,
+        opened.schedule.loop.call_soon,
+    )
+    reconfiguration.live.checks.append(reload.check)
+    reconfiguration.register(reload.follow)
+    ending.callback(reload.start(opened.schedule.timers))
+    for acceptor in acceptors.values():
+        ending.callback(acceptor.start(opened.schedule.timers))
 
 
 def _watch_disks(opened: Opened, ending: AsyncExitStack) -> None:

@@ -134,7 +134,7 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         # And these, of what Kafka takes, it cannot work with or is not built.
         ("controller.quorum.voters=-1@127.0.0.1:9093", "an entry is ID@HOST:PORT"),
         ("controller.quorum.bootstrap.servers=localhost:0", "an entry is HOST:PORT"),
-        ("listener.security.protocol.map=CONTROLLER:SSL,PLAINTEXT:PLAINTEXT", "PLAINTEXT are not built"),
+        ("listener.security.protocol.map=CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT", "SASL are not built"),
         ("process.roles=controller", "no controllers of its own"),
         (
             "process.roles=broker,controller\ncontroller.quorum.voters=7@a:1,8@b:1",

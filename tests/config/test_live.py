@@ -63,8 +63,10 @@ FOLLOWED = {
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    *("ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols"),
+    "ssl.endpoint.identification.algorithm",
 }
-"""Read each time, or taken along by `Reconfiguration` or `Coordinators.follow`."""
+"""Read each time, or taken along by `Reconfiguration`, `Coordinators.follow` or `TlsReload`."""
 
 
 def test_every_honoured_option_that_may_change_is_followed():

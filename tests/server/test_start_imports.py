@@ -5,6 +5,7 @@ import sys
 
 NOT_NEEDED = (
     "crc32c",
+    "cryptography",
     "difflib",
     "hashlib",
     "importlib.metadata",
@@ -15,6 +16,7 @@ NOT_NEEDED = (
     "odradek.coordinator.transactions.coordinator",
     "odradek.offline",
     "odradek.server.member_directories",
+    "odradek.server.security",
     "odradek.storage.compaction.cleaner",
     "shutil",
     "uuid",

@@ -1,0 +1,94 @@
+"""A cluster in which all speak TLS with certificates: a controller and a broker of Kafka, a node of ours."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.security.certificates import Authority
+from compat_tests.security.sealed_clients import confluent_settings
+
+KAFKA, OURS = 1, 2
+PROTOCOLS = {"listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:SSL"}
+"""The listener of brokers keeps its name."""
+
+
+def sealed_options(authority: Authority, name: str) -> dict[str, str]:
+    own = authority.key_store("PEM", name, authority.server())
+    return PROTOCOLS | own | authority.trust_store("PEM") | {"ssl.client.auth": "required"}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def controllers(authority: Authority) -> Iterator[Controllers]:
+    with Controllers(sealed_options(authority, "controller")) as controllers:
+        yield controllers
+
+
+@pytest.fixture(scope="module")
+def members(authority: Authority, controllers: Controllers) -> Iterator[tuple[KafkaMember, OdradekMember]]:
+    with (
+        KafkaMember(controllers, KAFKA, sealed_options(authority, "kafka")) as kafka,
+        OdradekMember(controllers, OURS, sealed_options(authority, "ours")) as ours,
+    ):
+        yield kafka, ours
+
+
+@pytest.mark.timeout(300)
+def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(
+    authority: Authority, members: tuple[KafkaMember, OdradekMember]
+) -> None:
+    _, ours = members
+    client = authority.write_pem("client", authority.issue("client.example", common_name="client"))
+    settings = confluent_settings(ours.bootstrap_servers, authority.pem, client)
+    admin = AdminClient(settings)
+    wait_until(lambda: set(admin.list_topics(timeout=10).brokers) == {KAFKA, OURS}, "both are there")
+    placed = {"led-by-kafka": [[KAFKA, OURS]], "led-by-ours": [[OURS, KAFKA]]}
+    topics = [NewTopic(name, 1, replica_assignment=replicas) for name, replicas in placed.items()]
+    for future in admin.create_topics(topics).values():
+        future.result(DEADLINE_SECONDS)
+    producer = Producer(settings | {"acks": "all"})
+    for number in range(100):
+        for topic in placed:
+            producer.produce(topic, str(number))
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+    def isr(topic: str) -> set[int]:
+        return set(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].isrs)
+
+    for topic in placed:
+        wait_until(lambda topic=topic: isr(topic) == {KAFKA, OURS}, f"all replicas of {topic} are in sync")  # type: ignore[misc]
+        consumer = Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found = [message.value() for message in consumer.consume(100, DEADLINE_SECONDS)]
+        consumer.close()
+        assert found == [str(number).encode() for number in range(100)]
+
+
+@pytest.mark.timeout(300)
+def test_a_node_that_the_others_do_not_trust_does_not_start_or_says_who_refuses_it(
+    authority: Authority, controllers: Controllers, tmp_path: pathlib.Path
+) -> None:
+    stranger = Authority(tmp_path / "stranger")
+    # Its own listener would not be trusted by itself.
+    mixed = sealed_options(stranger, "mixed") | authority.trust_store("PEM")
+    node = OdradekMember(controllers, 3, mixed, parent=tmp_path)
+    assert node.begin().wait(DEADLINE_SECONDS) == 1
+    assert "brokers could not connect to each other" in node.log
+    # It trusts nobody of this cluster.
+    node = OdradekMember(controllers, 3, sealed_options(stranger, "foreign"), parent=tmp_path)
+    node.begin()
+    try:
+        wait_until(lambda: "CERTIFICATE_VERIFY_FAILED" in node.log, "it says why it waits")
+    finally:
+        node.kill()

@@ -1,0 +1,1 @@
+"""Security at the sockets: who is let in."""

@@ -32,6 +32,11 @@ def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
 
 
+def _any_host(name: str) -> bool:
+    """For tests that resolve nothing."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParts:
     """One node, as far as its handlers need it."""
@@ -66,6 +71,8 @@ class NodeParts:
     """Sends requests that change the cluster to its controllers."""
     controller_versions: ControllerVersions | None = None
     """Which versions of APIs the controllers serve; None where `forward` is."""
+    is_host: Callable[[str], bool] = _any_host
+    """Whether a text is an address, or a name that has one here; it may block."""
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
 

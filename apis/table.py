@@ -219,7 +219,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_security(node: NodeParts) -> Rows:
-    """APIs of ACLs, users, tokens and quotas, which a node does not have."""
+    """APIs of quotas; and of ACLs, users and tokens, which a node does not have."""
     return {
         17: (1, _function("sasl.sasl_handshake")),
         29: (3, _function("acls.describe_acls")),
@@ -230,8 +230,8 @@ def _of_security(node: NodeParts) -> Rows:
         39: (2, _function("delegation_tokens.renew_delegation_token")),
         40: (2, _function("delegation_tokens.expire_delegation_token")),
         41: (3, _function("delegation_tokens.describe_delegation_token")),
-        48: (1, _function("client_quotas.describe_client_quotas")),
-        49: (1, _function("client_quotas.alter_client_quotas")),
+        48: (1, _later("client_quotas.DescribeClientQuotas", node.leadership.current_view)),
+        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, node.changes, node.is_host)),
         50: (0, _function("scram_credentials.describe_user_scram_credentials")),
         51: (
             0,

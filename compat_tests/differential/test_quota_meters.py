@@ -43,7 +43,8 @@ public class KafkaMeters {
                 windowS = Long.parseLong(words[4]);
                 sensor = metrics.sensor("sensor" + ++number);
                 MetricName name = metrics.metricName("metric" + number, "group");
-                sensor.add(name, isBucket ? new TokenBucket() : new Rate(), config(words[2], samples, windowS));
+                MetricConfig config = config(words[2], samples, windowS);
+                sensor.add(name, isBucket ? new TokenBucket() : new Rate(), config);
                 metric = metrics.metric(name);
                 continue;
             }

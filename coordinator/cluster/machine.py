@@ -4,9 +4,10 @@ The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` 
 next `ClusterView` (`coordinator/cluster/view.py`) and hands it to its `Publisher`. A change
 counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
 before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
-to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
+to the logs of all partitions. Topics, configuration overrides, producer ids, feature levels and quotas live
+here.
 
-Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
+Not here yet: electing leaders, ISR changes, reassignment (they come with replication), and ACLs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ from odradek.coordinator.cluster.view import (
     ClusterChange,
     ClusterView,
     PartitionView,
+    QuotaEntity,
+    Quotas,
     TopicView,
+    quota_entity,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
@@ -212,6 +216,7 @@ class ClusterMachine:
             group_configs=loaded.group_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
+            client_quotas=loaded.quotas,
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -364,6 +369,16 @@ class ClusterMachine:
         """`changing_configs` here and now."""
         return finish(self.changing_configs(changes, validate_only=validate_only))
 
+    def changing_quotas(self, changed: Quotas) -> Work[None]:
+        """All quotas that each of these entities has from now on, in one transaction.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._one_at_a_time():
+            draft = self._draft()
+            draft.set_quotas(changed)
+            yield from self._commit(draft)
+
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
@@ -420,6 +435,7 @@ class ClusterMachine:
             dict(view.group_configs),
             view.features,
             view.features_epoch,
+            view.client_quotas,
         )
 
     def _commit(self, draft: _Draft) -> Work[None]:
@@ -564,10 +580,11 @@ class ClusterMachine:
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
 # group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
 # log_directory: node/directory id -> path.
+# quota: pairs of type and name (null: the default) as JSON -> values by the names of quotas as JSON.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
-DELETION, LOG_DIRECTORY = "deletion", "log_directory"
+DELETION, LOG_DIRECTORY, QUOTA = "deletion", "log_directory", "quota"
 
 
 @dataclass(slots=True)
@@ -580,6 +597,7 @@ class _Draft:
     group_configs: dict[str, Mapping[str, str]]
     features: Mapping[str, int]
     features_epoch: int
+    client_quotas: Quotas
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -598,6 +616,7 @@ class _Draft:
             group_configs=self.group_configs,
             features=self.features,
             features_epoch=self.features_epoch,
+            client_quotas=self.client_quotas,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -659,6 +678,11 @@ class _Draft:
         rows = [Row(FEATURE, name, text) for name, text in _differences(before, after)]
         self.rows.append([*rows, Row(CLUSTER, "features_epoch", str(self.features_epoch))])
 
+    def set_quotas(self, changed: Quotas) -> None:
+        quotas = {**self.client_quotas, **changed}
+        self.client_quotas = {entity: values for entity, values in quotas.items() if values}
+        self.rows.append([_quota_row(entity, values) for entity, values in changed.items()])
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -674,6 +698,7 @@ class _Loaded:
     next_producer_id: int = 0
     deletions: dict[bytes, str] = field(default_factory=dict)
     log_directories: dict[int, dict[str, str]] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -695,6 +720,9 @@ class _Loaded:
             self.deletions[bytes.fromhex(key)] = value
         elif table == LOG_DIRECTORY:
             self.log_directories.setdefault(int(owner), {})[rest] = value
+        elif table == QUOTA:
+            entity, values = _quota_from_row(key, value)
+            self.quotas[entity] = values
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):
@@ -740,6 +768,19 @@ def _broker_ids(text: str) -> tuple[int, ...]:
 
 def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Row]:
     return [Row(table, f"{owner}/{key}", value) for key, value in _differences(before, after)]
+
+
+def _quota_row(entity: QuotaEntity, values: Mapping[str, float]) -> Row:
+    import json  # a start without quotas does not need it
+
+    return Row(QUOTA, json.dumps(entity), json.dumps(values) if values else None)
+
+
+def _quota_from_row(key: str, value: str) -> tuple[QuotaEntity, dict[str, float]]:
+    import json
+
+    values: dict[str, float] = json.loads(value)
+    return quota_entity((kind, name) for kind, name in json.loads(key)), values
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:

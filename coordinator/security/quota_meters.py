@@ -1,9 +1,9 @@
 """Meters of quotas: how much was used in the newest windows, and for how long a client has to wait now.
 
-`RateMeter` has Kafka's figures: `samples` windows, and the one that overlaps the oldest of them. A window is as
-long as `window_ms`, or longer if nothing came after it, and counts until its last event is `samples` windows old.
-The rate is the sum by the age of the oldest window, to which missing whole windows are added up to `samples` - 1.
-The wait is as long as the rate needs to sink to the bound when nothing more comes.
+`RateMeter` has Kafka's figures: `samples` windows, and the one that overlaps the oldest of them. A window is
+as long as `window_ms`, or longer if nothing came after it, and counts until its last event is `samples`
+windows old. The rate is the sum by the age of the oldest window, to which missing whole windows are added up
+to `samples` - 1. The wait is as long as the rate needs to sink to the bound when nothing more comes.
 
 `TokenBucket` has the figures of controller_mutation_rate: it is full at first, may be overdrawn, and the wait
 is as long as it takes to be level again.

@@ -1,9 +1,10 @@
-"""Meters of quotas, with figures worked out by hand; `compat_tests/differential/test_quota_meters.py` asks Kafka's
-own classes."""
+"""Meters of quotas, with figures worked out by hand. `compat_tests/differential/test_quota_meters.py` asks
+Kafka's own classes."""
 
 import random
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from odradek.coordinator.security.quota_meters import WAIT_MS_MAX, RateMeter, TokenBucket
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.quotas import ClientQuotas
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.wire.schema import ZERO_UUID
 
@@ -73,6 +74,7 @@ class NodeParts:
     """Which versions of APIs the controllers serve; None where `forward` is."""
     is_host: Callable[[str], bool] = _any_host
     """Whether a text is an address, or a name that has one here; it may block."""
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
 

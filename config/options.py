@@ -130,7 +130,7 @@ _OF_MECHANISMS = (
     "connections.max.reauth.ms",
 )
 _OF_LISTENERS_OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-_HONOURED_OF_LISTENERS = ("max.connections",)
+_HONOURED_OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
 _OF_LISTENERS_ONLY = frozenset(
     f"ssl.{name}"
     for name in (

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.connection import Connection
 from odradek.server.connections import Connections
+from odradek.server.security.admission import Acceptor
 
 FREE_PORT_ATTEMPTS_MAX = 32
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -69,17 +69,9 @@ def bind_listener(listener: Listener) -> list[socket.socket]:
     return sockets
 
 
-async def accept(
-    listener: Listener, sockets: Sequence[socket.socket], connections: Connections
-) -> list[asyncio.Server]:
+def accept(listener: Listener, sockets: Sequence[socket.socket], connections: Connections) -> Acceptor:
     """Serves what connects to the listener's sockets from now on."""
-    loop = asyncio.get_running_loop()
-    return [
-        await loop.create_server(
-            lambda: Connection(connections, listener), sock=bound, backlog=listener.options.backlog
-        )
-        for bound in sockets
-    ]
+    return Acceptor(asyncio.get_running_loop(), listener, sockets, connections)
 
 
 def bind_all(

@@ -136,6 +136,14 @@ def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
     """No check: for those who have no settings to check against."""
 
 
+Charge = Callable[[int], None]
+"""Takes a number of partitions that are made or deleted; may refuse."""
+
+
+def _free(partitions: int) -> None:
+    """For callers without a quota."""
+
+
 class LogDirectories:
     """Which log directories brokers have noted, so that a start knows which one is missing."""
 
@@ -254,11 +262,12 @@ class ClusterMachine:
     # Topics. One change at a time: each judges by the view that the one before it has left.
 
     def creating_topics(
-        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
         """Create each topic that can be created, all of them in one transaction; one result each, in order.
 
-        The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
+        `charge` gets the number of partitions of each, and may refuse the topic. The caller has refused names
+        that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
         Raises KafkaError when the store does not answer: nothing was created.
         """
         with self._one_at_a_time():
@@ -267,6 +276,7 @@ class ClusterMachine:
             for new_topic in new_topics:
                 try:
                     topic = yield from self._new_topic(new_topic, draft)
+                    charge(len(topic.partitions))
                 except KafkaError as error:
                     results.append(TopicResult(new_topic.name, error=error))
                 else:
@@ -283,8 +293,9 @@ class ClusterMachine:
         """`creating_topics` here and now."""
         return finish(self.creating_topics(new_topics, validate_only=validate_only))
 
-    def deleting_topics(self, names: Sequence[str]) -> Work[list[TopicResult]]:
+    def deleting_topics(self, names: Sequence[str], charge: Charge = _free) -> Work[list[TopicResult]]:
         """Delete each topic that exists, in one transaction; UNKNOWN_TOPIC_OR_PARTITION for the others.
+        `charge` gets the number of partitions of each, and may refuse.
 
         Raises KafkaError when the store does not answer: nothing was deleted.
         """
@@ -293,8 +304,12 @@ class ClusterMachine:
             results = []
             for name in names:
                 topic = draft.topics.get(name)
-                if topic is None:
-                    results.append(TopicResult(name, error=_unknown_topic(name)))
+                try:
+                    if topic is None:
+                        raise _unknown_topic(name)
+                    charge(len(topic.partitions))
+                except KafkaError as error:
+                    results.append(TopicResult(name, error=error))
                 else:
                     draft.remove(topic)
                     results.append(TopicResult(name, topic))
@@ -313,15 +328,17 @@ class ClusterMachine:
             self._finished_deletions.append(topic_id)
 
     def creating_partitions(
-        self, growths: Sequence[NewPartitions], *, validate_only: bool = False
+        self, growths: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
-        """Grow each topic that can be grown, in one transaction."""
+        """Grow each topic that can be grown, in one transaction. `charge` gets the number of new partitions
+        of each, and may refuse."""
         with self._one_at_a_time():
             draft = self._draft()
             results = []
             for growth in growths:
                 try:
                     topic = yield from self._grown_topic(growth, draft)
+                    charge(len(topic.partitions) - len(draft.topics[growth.name].partitions))
                 except KafkaError as error:
                     results.append(TopicResult(growth.name, error=error))
                 else:

@@ -73,14 +73,20 @@ class ClientMeters:
         request = self.request
         return 0 if request is None else request.charge(took_ns / NS_PER_PERCENT, now_ms)
 
+    def record_request(self, took_ns: int, now_ms: int) -> None:
+        """Processor time after `charge_request`; the next request has to wait for it."""
+        if self.request is not None:
+            self.request.record(took_ns / NS_PER_PERCENT, now_ms)
+
 
 class FetchCharge:
     """What one fetch comes to: processor time in pieces, then the response."""
 
-    __slots__ = ("_meters", "_took_ns")
+    __slots__ = ("_meters", "_now_ms", "_took_ns")
 
-    def __init__(self, meters: ClientMeters) -> None:
+    def __init__(self, meters: ClientMeters, now_ms: Callable[[], int]) -> None:
         self._meters = meters
+        self._now_ms = now_ms
         self._took_ns = 0
 
     @property
@@ -93,10 +99,10 @@ class FetchCharge:
         """Processor time."""
         self._took_ns += took_ns
 
-    def throttle_ms(self, size_bytes: int, now_ms: int) -> int:
+    def throttle_ms(self, size_bytes: int) -> int:
         """For how many milliseconds the client has to wait; then the response has to be empty, and nothing of
         it counts."""
-        meters = self._meters
+        meters, now_ms = self._meters, self._now_ms()
         wait_ms = meters.charge_request(self._took_ns, now_ms)
         fetch = meters.fetch
         if fetch is not None:
@@ -105,10 +111,10 @@ class FetchCharge:
                 fetch.record(-size_bytes, now_ms)
         return wait_ms
 
-    def take_back(self, size_bytes: int, now_ms: int) -> None:
+    def take_back(self, size_bytes: int) -> None:
         """The response was shorter by so much."""
         if self._meters.fetch is not None:
-            self._meters.fetch.record(-size_bytes, now_ms)
+            self._meters.fetch.record(-size_bytes, self._now_ms())
 
 
 class MutationCharge:
@@ -154,7 +160,7 @@ class _MetersOf(Generic[M]):
     def __init__(self, name: str, new_meter: Callable[[float], M]) -> None:
         self.name = name
         self.levels = QuotaLevels({}, name)
-        self._new_meter = new_meter
+        self._new_meter: Callable[[float], M] = new_meter
         self._meters: dict[Whose, M] = {}
 
     def follow(self, quotas: Quotas) -> None:
@@ -270,7 +276,9 @@ class QuotaMeters:
         if not self.is_active:
             return None
         meters = self.of(principal, client_id)
-        return None if meters.fetch is None and meters.request is None else FetchCharge(meters)
+        if meters.fetch is None and meters.request is None:
+            return None
+        return FetchCharge(meters, self.now_ms)
 
     def mutation_charge(
         self, principal: str, client_id: str | None, *, is_strict: bool

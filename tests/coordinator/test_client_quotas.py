@@ -1,5 +1,5 @@
-"""Eight levels, filters, and what may be set. `compat_tests/differential/test_client_quotas.py` asks Kafka the
-same."""
+"""Eight levels, filters, and what may be set. `compat_tests/differential/test_client_quotas.py` asks Kafka
+the same."""
 
 import itertools
 import math

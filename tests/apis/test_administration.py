@@ -1,5 +1,5 @@
-"""What a node that is alone says to those who administer clusters: beside the comparison with Kafka, what that
-cannot show."""
+"""What a node that is alone says to those who administer clusters: beside the comparison with Kafka, what
+that cannot show."""
 
 import pytest
 

@@ -36,6 +36,7 @@ RETRY_S = 1.0
 """After the system has refused a connection, for want of files or memory."""
 REFUSED_KEPT_MAX = 1_000
 """Connections that wait to be closed; further ones are closed at once."""
+TOLD_INTERVAL_S = 10.0
 ADDRESSES_MAX = 20_000
 """Addresses whose rate is measured; a tenth of them goes when there are more."""
 IDLE_MS_MAX = 3_600_000
@@ -266,6 +267,8 @@ class Acceptor:
         self._beginning: set[asyncio.Task[Any]] = set()
         self._is_open = True
         self._is_watching = False
+        self._tell_again_s = 0.0
+        self._untold = 0
         door.watch_room(self._go_on)
         self._watch()
 
@@ -331,7 +334,7 @@ class Acceptor:
         if wait_ms:
             self._pause = self._loop.call_later(wait_ms / 1000, self._end_pause)
         else:
-            logger.warning("clients wait at listener %s: %s", name, admission.reason_to_wait(name))
+            self._tell(f"clients wait: {admission.reason_to_wait(name)}")
 
     def _end_pause(self) -> None:
         self._pause = None
@@ -356,7 +359,7 @@ class Acceptor:
             return
         reason = f"connection_creation_rate of {host}" if refuse_ms else admission.enter(name, host)
         if reason is not None:
-            logger.warning("closing a new connection to listener %s: %s", name, reason)
+            self._tell(f"closing a new connection: {reason}")
             accepted.close()
             return
         connection = self._door.connect(self._endpoint, host)
@@ -374,6 +377,16 @@ class Acceptor:
             # The client has gone meanwhile.
             accepted.close()
             self._door.left(connection)
+
+    def _tell(self, what: str) -> None:
+        """Not of each time: whoever is refused may come again at once."""
+        now_s = self._loop.time()
+        if now_s < self._tell_again_s:
+            self._untold += 1
+            return
+        others = f" (and {self._untold} times more since the last such line)" if self._untold else ""
+        logger.warning("listener %s: %s%s", self._endpoint.name, what, others)
+        self._tell_again_s, self._untold = now_s + TOLD_INTERVAL_S, 0
 
     def _end_refusal(self, accepted: socket.socket) -> None:
         del self._refused[accepted]

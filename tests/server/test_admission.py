@@ -235,7 +235,7 @@ def test_clients_over_a_limit_wait_until_there_is_room(play, caplog, limits):
 
     with caplog.at_level(logging.WARNING, "odradek"):
         play(story, **limits)
-    assert "clients wait at listener OUTSIDE" in caplog.text
+    assert "listener OUTSIDE: clients wait" in caplog.text
 
 
 def test_a_client_that_gives_up_waiting_leaves_its_place_to_the_next(play):
@@ -311,3 +311,15 @@ def test_what_waits_is_closed_with_the_listener(play):
         assert await parked.read_to_end() == b""
 
     play(story, connections_max=1)
+
+
+def test_of_many_refused_connections_one_line_is_in_the_log(play, caplog):
+    async def story(stage):
+        first = await stage.client()
+        await stage.answered(first)
+        for client in [await stage.client() for _ in range(20)]:
+            assert await client.read_to_end() == b""
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story, connections_per_ip_max=1)
+    assert caplog.text.count("max.connections.per.ip=1 is reached for 127.0.0.1") == 1

@@ -181,8 +181,9 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
     creates, deletes = settings.auto_creates_topics, settings.deletes_topics
     announce = topics.will_be_deleted
     partitions_max = settings.description_partitions_max
+    describer = (node_id, topics, changes)
     return {
-        3: (13, _later("metadata.Metadata", node_id, topics, changes, auto_creates_topics=creates)),
+        3: (13, _later("metadata.Metadata", *describer, auto_creates_topics=creates, quotas=node.quotas)),
         19: (7, lambda: _create_topics(node, describing())),
         20: (6, lambda: _delete_topics(node, announce, is_enabled=deletes)),
         32: (4, lambda: _describe_configs(describing())),

@@ -251,7 +251,9 @@ class Member:
         if failed:
             self.link.report_offline(failed)
 
-    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[NewTopicResult]]:
+    def creating_topics(
+        self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
+    ) -> Work[Sequence[NewTopicResult]]:
         """See `server/new_topics.py`."""
         return self._new_topics.creating(new_topics)
 

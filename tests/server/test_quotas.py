@@ -404,6 +404,25 @@ def test_a_dry_run_counts_like_the_real_one_and_what_is_refused_anyway_does_not(
     play(tmp_path, story)
 
 
+def named(*names):
+    topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+    return metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+
+
+def test_topics_that_are_created_on_demand_count_and_are_refused(tmp_path):
+    async def story(node):
+        await node.set_quotas(controller_mutation_rate=1)
+        answer = await node.ask(named("a", "b"), 12, CLIENT)
+        assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(0, 6), (0, 6)]
+        answer = await node.ask(named("a", "c"), 12, CLIENT)
+        assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(0, 6), (3, 0)]
+        assert answer.throttle_time_ms == 0
+        answer = await node.ask(named("c"), 12, OTHER)
+        assert answer.topics[0].error_code == 0
+
+    play(tmp_path, story, num_partitions=6)
+
+
 # Where they are kept
 
 

@@ -4,7 +4,7 @@ The cluster's machine checks and creates; this module reads requests, refuses du
 Everything is done when the answer is sent, however long that takes; other clients are served meanwhile. The
 request's time-out has no effect; for a client that did not wait the topics are created all the same.
 
-Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
+Not done yet: policies (`create.topic.policy.class.name`).
 
 Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for the settings in the answer.
 """
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
+from odradek.apis.quotas import ClientQuotas, free
 from odradek.coordinator.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     NewTopic,
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.coordinator.cluster.view import TopicView
+    from odradek.coordinator.security.client_meters import MutationCharge
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_STRICT_VERSION = 6
+"""From then on topics are refused when the client's quota of partitions is used up (KIP-599)."""
 Overrides = tuple[tuple[str, str], ...]
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list[Any]]
 """A topic's overrides -> every topic setting with value and source, as `config.options.describe_topic` gives
@@ -48,16 +52,24 @@ class CreateTopics:
     """The handler."""
 
     def __init__(
-        self, machine: ClusterMachine, work: WorkQueue, describe_configs: DescribeTopicConfigs
+        self,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        describe_configs: DescribeTopicConfigs,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = quotas or ClientQuotas()
         self._machine = machine
         self._work = work
         self._describe_configs = describe_configs
 
     def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._creating(request, context.api_version), context)
+        charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
+        return WorkAnswer(self._work, self._creating(request, context.api_version, charge), context)
 
-    def _creating(self, request: CreateTopicsRequest, version: int) -> Work[CreateTopicsResponse]:
+    def _creating(
+        self, request: CreateTopicsRequest, version: int, charge: MutationCharge | None
+    ) -> Work[CreateTopicsResponse]:
         counts = Counter(topic.name for topic in request.topics)
         refusals: dict[str, KafkaError] = {}
         wanted = []
@@ -69,7 +81,9 @@ class CreateTopics:
             else:
                 wanted.append(_new_topic(topic))
         try:
-            results = yield from self._machine.creating_topics(wanted, validate_only=request.validate_only)
+            results = yield from self._machine.creating_topics(
+                wanted, validate_only=request.validate_only, charge=charge or free
+            )
         except KafkaError as error:
             refusals.update((topic.name, error) for topic in wanted)
             results = []
@@ -88,6 +102,8 @@ class CreateTopics:
             assert result.topic is not None, name
             response.topics.append(self._created(result.topic, version, described))
             yield None
+        if charge is not None:
+            response.throttle_time_ms = charge.throttle_ms()
         return response
 
     def _created(

@@ -3,8 +3,6 @@
 The cluster's machine deletes; this module reads requests, refuses duplicates and fills in answers. Everything
 is done when the answer is sent, as with CreateTopics.
 
-Not done yet: quotas on the rate of changes.
-
 Source: ControllerApis and ReplicationControlManager of Kafka 4.3.
 """
 
@@ -15,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
+from odradek.apis.quotas import ClientQuotas, free
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_STRICT_VERSION = 5
+"""From then on topics are refused when the client's quota of partitions is used up (KIP-599)."""
 FIRST_VERSION_OF_DELETION_BY_ID = 6
 
 
@@ -43,7 +44,9 @@ class DeleteTopics:
         announce: Callable[[Iterable[str]], None],
         *,
         is_enabled: bool = True,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = quotas or ClientQuotas()
         self._machine = machine
         self._work = work
         self._announce = announce
@@ -67,8 +70,9 @@ class DeleteTopics:
             )
         names, responses = self._names(requested)
         self._announce(names)
+        charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
         try:
-            results = yield from self._machine.deleting_topics(list(names))
+            results = yield from self._machine.deleting_topics(list(names), charge or free)
         except KafkaError as error:
             responses += [_deleted(name, names[name], error.code, error.message) for name in names]
             return DeleteTopicsResponse(responses=responses)
@@ -79,7 +83,8 @@ class DeleteTopics:
                 refusal = result.error
                 assert refusal is not None, result
                 responses.append(_deleted(result.name, ZERO_UUID, refusal.code, refusal.message))
-        return DeleteTopicsResponse(responses=responses)
+        wait_ms = 0 if charge is None else charge.throttle_ms()
+        return DeleteTopicsResponse(responses=responses, throttle_time_ms=wait_ms)
 
     def _names(
         self, requested: list[tuple[str | None, bytes]]

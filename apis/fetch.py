@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.fetch_plan import FetchAttempt, FetchPlan
-from odradek.apis.fetch_response import FIRST_VERSION_WITH_IDS, FetchAnswer, failure
+from odradek.apis.fetch_response import (
+    FIRST_VERSION_FROM_FOLLOWERS,
+    FIRST_VERSION_WITH_IDS,
+    FIRST_VERSION_WITH_SESSIONS,
+    FetchAnswer,
+    failure,
+)
 from odradek.apis.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -34,6 +40,7 @@ from odradek.apis.fetch_sessions import (
 )
 from odradek.apis.leadership import Leadership
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
+from odradek.apis.quotas import ClientQuotas
 from odradek.apis.replicas import FetchingReplica
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
 from odradek.wire.errors import KafkaError
@@ -47,9 +54,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.fetch")
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
-FIRST_VERSION_WITH_SESSIONS = 7
-FIRST_VERSION_FROM_FOLLOWERS = 11
-"""A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 CONSUMER_ID = -1
 """Lower ids are of readers that compare replicas, as kafka-replica-verification does: they read to the end of
@@ -61,7 +65,7 @@ _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 class Fetch:
     """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one answer."""
 
-    __slots__ = ("_leadership", "_max_bytes", "_reads", "_sessions", "_timers")
+    __slots__ = ("_leadership", "_max_bytes", "_quotas", "_reads", "_sessions", "_timers")
 
     def __init__(
         self,
@@ -70,8 +74,10 @@ class Fetch:
         reads: WorkQueue,
         sessions: FetchSessionCache,
         max_bytes: int,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._leadership = leadership
+        self._quotas = quotas or ClientQuotas()
         self._timers = timers
         self._reads = reads
         self._sessions = sessions
@@ -103,7 +109,7 @@ class Fetch:
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
         attempt = FetchAttempt(self._leadership, plan)
-        outcomes = attempt.run(is_first=True)
+        outcomes = answer.measured(partial(attempt.run, is_first=True))
         if outcomes is None:
             fail = partial(failure, request, context.api_version)
             is_of_replica = plan.replica is not None
@@ -145,6 +151,7 @@ class Fetch:
             session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
             is_incremental = session is not None
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
+        charge = self._quotas.fetch_charge(context) if replica is None else None
         replicas = self._leadership.replicas
         compares = reader_id < CONSUMER_ID
         may_follow = (
@@ -154,6 +161,9 @@ class Fetch:
         max_bytes, min_bytes = request.max_bytes, request.min_bytes
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
+        if charge is not None:
+            # A longer answer would have to wait each time, and never come.
+            max_bytes = int(min(max_bytes, charge.bytes_max))
         plan = FetchPlan(
             # A copy: while this request waits, a later one may change the session.
             list(partitions.values()),
@@ -167,7 +177,10 @@ class Fetch:
             may_follow,
             request.rack_id if selects_by_rack else "",
         )
-        return plan, FetchAnswer(self._leadership, self._reads, context, session, is_incremental)
+        answer = FetchAnswer(
+            self._leadership, self._reads, context, session, is_incremental, self._sessions, charge
+        )
+        return plan, answer
 
 
 def _reader(request: FetchRequest, version: int) -> tuple[int, int]:
@@ -248,7 +261,7 @@ class PendingFetch(Waiting):
         if self.settled:
             return
         try:
-            outcomes = self._attempt.run(is_last=is_last)
+            outcomes = self._answer.measured(partial(self._attempt.run, is_last=is_last))
             if outcomes is None:
                 self._watch_others()
                 return

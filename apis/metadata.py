@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from odradek.apis import operations
 from odradek.apis.addresses import reachable, reachable_brokers
 from odradek.apis.api import WorkAnswer
+from odradek.apis.quotas import ClientQuotas, free
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+ANY_VERSION = 0
 FIRST_VERSION_WITH_AUTO_CREATION_FLAG = 4
 FIRST_VERSION_WITH_LISTENER_ERROR = 6
 FIRST_VERSION_WITH_OPERATIONS = 8
@@ -73,9 +75,16 @@ class Metadata:
     """The handler. Partition entries are kept per topic for as long as the topic's view stays the same."""
 
     def __init__(
-        self, node_id: int, topics: TopicCreation, work: WorkQueue, *, auto_creates_topics: bool
+        self,
+        node_id: int,
+        topics: TopicCreation,
+        work: WorkQueue,
+        *,
+        auto_creates_topics: bool,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._node_id = node_id
+        self._quotas = quotas or ClientQuotas()
         self._topics = topics
         self._work = work
         self._auto_creates_topics = auto_creates_topics
@@ -101,13 +110,15 @@ class Metadata:
     def _creating(
         self, request: MetadataRequest, requested: Sequence[MetadataRequestTopic], context: RequestContext
     ) -> Work[MetadataResponse]:
-        """The answer, after missing topics were created."""
+        """The answer, after missing topics were created. As in Kafka each counts for the client's quota of
+        partitions like one of CreateTopics, and the client does not have to wait."""
+        charge = self._quotas.mutation_charge(context, ANY_VERSION) or free
         names = dict.fromkeys(topic.name or "" for topic in requested)
         deleted = self._topics.take_deleted(names)
-        yield from self._topics.creating_missing(name for name in names if name not in deleted)
+        yield from self._topics.creating_missing((name for name in names if name not in deleted), charge)
         response = self._response(request, requested, False, context)
         if deleted:
-            self._work.run(self._topics.creating_missing(deleted), _nothing, _failed)
+            self._work.run(self._topics.creating_missing(deleted, charge), _nothing, _failed)
         return response
 
     def _response(

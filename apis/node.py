@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.quotas import ClientQuotas
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.wire.schema import ZERO_UUID
 
@@ -30,6 +31,11 @@ def _accept_configs(owner: str, configs: Mapping[str, str]) -> None:
 
 def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
+
+
+def _any_host(name: str) -> bool:
+    """For tests that resolve nothing."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,9 @@ class NodeParts:
     """Sends requests that change the cluster to its controllers."""
     controller_versions: ControllerVersions | None = None
     """Which versions of APIs the controllers serve; None where `forward` is."""
+    is_host: Callable[[str], bool] = _any_host
+    """Whether a text is an address, or a name that has one here; it may block."""
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
 

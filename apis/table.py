@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odradek.apis.describe_configs import Settings
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
-    from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.control_plane import ControlPlane
 
 MakeHandler = Callable[[], Handler]
 MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
@@ -183,10 +181,11 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
     creates, deletes = settings.auto_creates_topics, settings.deletes_topics
     announce = topics.will_be_deleted
     partitions_max = settings.description_partitions_max
+    describer = (node_id, topics, changes)
     return {
-        3: (13, _later("metadata.Metadata", node_id, topics, changes, auto_creates_topics=creates)),
-        19: (7, lambda: _create_topics(machine, changes, describing())),
-        20: (6, _later("delete_topics.DeleteTopics", machine, changes, announce, is_enabled=deletes)),
+        3: (13, _later("metadata.Metadata", *describer, auto_creates_topics=creates, quotas=node.quotas)),
+        19: (7, lambda: _create_topics(node, describing())),
+        20: (6, lambda: _delete_topics(node, announce, is_enabled=deletes)),
         32: (4, lambda: _describe_configs(describing())),
         33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes, options)),
         34: (
@@ -194,7 +193,7 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
             _later("alter_replica_log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves),
         ),
         35: (5, _later("describe_log_dirs.DescribeLogDirs", node.store)),
-        37: (3, _later("create_partitions.CreatePartitions", machine, changes)),
+        37: (3, _later("create_partitions.CreatePartitions", machine, changes, node.quotas)),
         44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes, options)),
         45: (1, _later("alter_partition_reassignments.AlterPartitionReassignments", current_view)),
         46: (0, _later("list_partition_reassignments.ListPartitionReassignments")),
@@ -219,7 +218,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_security(node: NodeParts) -> Rows:
-    """APIs of ACLs, users, tokens and quotas, which a node does not have."""
+    """APIs of quotas; and of ACLs, users and tokens, which a node does not have."""
     return {
         17: (1, _function("sasl.sasl_handshake")),
         29: (3, _function("acls.describe_acls")),
@@ -230,8 +229,8 @@ def _of_security(node: NodeParts) -> Rows:
         39: (2, _function("delegation_tokens.renew_delegation_token")),
         40: (2, _function("delegation_tokens.expire_delegation_token")),
         41: (3, _function("delegation_tokens.describe_delegation_token")),
-        48: (1, _function("client_quotas.describe_client_quotas")),
-        49: (1, _function("client_quotas.alter_client_quotas")),
+        48: (1, _later("client_quotas.DescribeClientQuotas", node.leadership.current_view)),
+        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, node.changes, node.is_host)),
         50: (0, _function("scram_credentials.describe_user_scram_credentials")),
         51: (
             0,
@@ -267,7 +266,8 @@ def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:
     from odradek.apis.fetch_sessions import FetchSessionCache
 
     sessions = FetchSessionCache(settings.fetch_session_slots)
-    return Fetch(node.leadership, node.timers, node.reads, sessions, settings.fetch_max_bytes)
+    max_bytes = settings.fetch_max_bytes
+    return Fetch(node.leadership, node.timers, node.reads, sessions, max_bytes, node.quotas)
 
 
 def _write_txn_markers(node: NodeParts) -> Handler:
@@ -276,12 +276,22 @@ def _write_txn_markers(node: NodeParts) -> Handler:
     return WriteTxnMarkers(marker_writer(node))
 
 
-def _create_topics(plane: ControlPlane, work: WorkQueue, settings: Settings) -> Handler:
+def _create_topics(node: NodeParts, settings: Settings) -> Handler:
     from odradek.apis.create_topics import CreateTopics
     from odradek.coordinator.cluster.machine import ClusterMachine
 
-    assert isinstance(plane, ClusterMachine)
-    return CreateTopics(plane, work, settings.describe_topic)
+    assert isinstance(node.plane, ClusterMachine)
+    return CreateTopics(node.plane, node.changes, settings.describe_topic, node.quotas)
+
+
+def _delete_topics(
+    node: NodeParts, announce: Callable[[Iterable[str]], None], *, is_enabled: bool
+) -> Handler:
+    from odradek.apis.delete_topics import DeleteTopics
+    from odradek.coordinator.cluster.machine import ClusterMachine
+
+    assert isinstance(node.plane, ClusterMachine)
+    return DeleteTopics(node.plane, node.changes, announce, is_enabled=is_enabled, quotas=node.quotas)
 
 
 def _changing_configs(node: NodeParts, settings: ApiSettings) -> Rows:

@@ -133,7 +133,7 @@ OF_MECHANISMS = (
     "connections.max.reauth.ms",
 )
 _OF_LISTENERS_OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-_HONOURED_OF_LISTENERS = ("max.connections", "connections.max.reauth.ms")
+_HONOURED_OF_LISTENERS = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 _OF_LISTENERS_ONLY = frozenset(
     f"ssl.{name}"
     for name in (
@@ -375,7 +375,15 @@ def parse_broker_configs(
             values[name] = _parse(name, text, options, "broker")
         except KafkaError as error:
             raise _bad_request(error.message) from None
+        if values[name] == 0 and _shuts_out_all(name):
+            raise _bad_request(f"Invalid dynamic configuration: {name}=0 would let nobody in.")
     return values
+
+
+def _shuts_out_all(name: str) -> bool:
+    """As in Kafka only a start may set 0 (ListenerConnectionQuota.validateReconfiguration)."""
+    option = option_of_listener(name)
+    return (name if option is None else option.name) in _HONOURED_OF_LISTENERS
 
 
 def _is_fixed(name: str, options: BrokerOptions) -> bool:

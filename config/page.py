@@ -49,8 +49,9 @@ Each takes precedence over the previous one:
 5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
 
 An unknown name in a file or the environment is a warning with the nearest known name, elsewhere an error. Of
-the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections` is honoured; options that are
-refused for all listeners are refused for one, and the others are accepted without effect.
+the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections` and
+`max.connection.creation.rate` are honoured; options that are refused for all listeners are refused for one,
+and the others are accepted without effect.
 
 When it is ready, `odradek serve` writes one of its addresses to the file in the variable
 `ODRADEK_ADDRESS_FILE`, if it is set, for the image's health check.
@@ -77,8 +78,8 @@ in Kafka these errors are refused: `node.id` missing or that of a voter; `contro
 without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
 `process.roles`.
 
-This node does not enforce ACLs, client quotas, SCRAM credentials and delegation tokens of a cluster; its log
-lists the kinds that the cluster has. It does not serve a cluster with ACLs, at the start or when ACLs are
+This node does not enforce ACLs, SCRAM credentials and delegation tokens of a cluster; its log lists the kinds
+that the cluster has. It does not serve a cluster with ACLs, at the start or when ACLs are
 added later, unless `odradek.ignore.acls=true` is set: then every client is authorised for everything on this
 node. This option is Odradek's own; a broker of Kafka ignores it.
 """
@@ -110,8 +111,8 @@ AlterConfigs and IncrementalAlterConfigs change every option of a topic or group
 options with an entry in the last column: `per-broker` options for one broker, `cluster-wide` options for one
 or, under the empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's
 metadata and take precedence over the settings at the start. Options of a single listener can be set for one
-broker, and `max.connections` for all. `listeners` and `listener.security.protocol.map` are nevertheless
-refused: a broker keeps its listeners until a restart.
+broker, and `max.connections` and `max.connection.creation.rate` for all. `listeners` and
+`listener.security.protocol.map` are nevertheless refused: a broker keeps its listeners until a restart.
 """
 
 _GROUP = """\

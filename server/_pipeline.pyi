@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from odradek.apis.access import Authorizer
-from odradek.apis.api import Api, ConnectionInfo, Handler
+from odradek.apis.api import Api, Handler
 from odradek.apis.turn import Committable, Timers
+from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server.group_flush import Done, Flushes
 
 BUFFER_BYTES: int
@@ -105,13 +106,8 @@ class RouteTable(Protocol):
     def resolve(self, key_and_version: int) -> Route | None: ...
     def refuse_version(self, correlation_id: int) -> bytes: ...
 
-class Meters(Protocol):
-    """Meters of the cost of requests; there are none yet."""
-
-    def charge(
-        self, connection: ConnectionInfo, api_key: int, bytes_in: int, bytes_out: int, took_ns: int
-    ) -> int:
-        """Returns for how many milliseconds no further request of the connection may begin."""
+def monotonic_ms() -> int:
+    """The clock of meters."""
 
 class Dispatcher:
     """The shared state of all connections of a broker."""
@@ -120,7 +116,8 @@ class Dispatcher:
     turn: Turn
     now_ms: Callable[[], int]
     authorizer: Authorizer
-    meters: Meters | None
+    meters: QuotaMeters | None
+    """None while no client has a quota."""
     timers: Timers | None
     """Needed with `meters`."""
     after_requests: Callable[[], None] | None
@@ -218,6 +215,9 @@ class Requests:
     def get_buffer(self, sizehint: int) -> memoryview: ...
     def buffer_updated(self, nbytes: int) -> None: ...
     def resume_if_possible(self) -> None: ...
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the client has to wait, since it has used up a quota."""
     def hold_back(self, hold_ms: int) -> None:
         """No request begins in this time."""
     def forget_prefixes(self) -> None: ...

@@ -6,9 +6,11 @@ staged records are committed at the end of the turn, and the answer is sent.
 - `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.connection.Connection`.
 - `Turn` gathers the staged partitions of one round of the event loop.
 
-Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), cost and
-the pause of a connection (`Responses.charge`), requests that may begin before an earlier answer
-(`Requests._serve_frames`).
+Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), the
+pause of a connection (`Requests.hold_back`), requests that may begin before an earlier answer
+(`Requests._serve_frames`). Quotas are charged (`Charges`) where a request has been handled
+(`Requests._handle`), where a late answer comes (`Responses.settle`), and for the three kinds of remembered
+requests.
 `_pipeline.pyi` has the types; `connection.py` has the promises.
 """
 
@@ -34,6 +36,10 @@ from odradek.wire.errors import (
 from odradek.wire.frames import API_VERSIONS as _API_VERSIONS, skip_tags as _skip_tags
 from odradek.wire.prefixes import prefix_layout as _prefix_layout
 from odradek.wire.response_errors import errors_of as _errors_of
+from odradek.wire.throttle import (
+    has_throttle_time as _has_throttle_time,
+    throttle_position as _throttle_position,
+)
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil
@@ -90,6 +96,10 @@ cdef enum:
     ASK = 1
     APPEND = 2
     SUBMIT = 3
+    PRODUCE = 0
+    FETCH = 1
+    WRITE_TXN_MARKERS = 27
+    NS_PER_MS = 1000000
 
 BUFFER_BYTES = BUFFER_SIZE
 WAITING_ANSWERS_MAX = 1024
@@ -107,6 +117,10 @@ cdef inline int64_t _now_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+def monotonic_ms():
+    return _now_ns() // NS_PER_MS
 
 
 cdef class Turn:
@@ -314,6 +328,8 @@ cdef class Route:
     cdef object encode
     cdef object errors_of
     cdef object needs
+    cdef bint has_throttle_time
+    cdef int throttle_at  # in the frame of a remembered answer
     cdef object learn
     cdef bint is_of_connection
     cdef bint has_tagged_header
@@ -345,6 +361,8 @@ cdef class Route:
         self.encode = _encoder(response, api_version)
         self.errors_of = _errors_of(response)
         self.needs = api.needs or ()
+        self.has_throttle_time = _has_throttle_time(response)
+        self.throttle_at = 0
         self.has_tagged_header = request.is_flexible(api_version)
         # A client that does not know the broker's versions yet must be able to read the answer to
         # ApiVersions.
@@ -357,6 +375,7 @@ cdef class Route:
         if prefix is not None and api_version in prefix.versions:
             layout = _prefix_layout(request, api_version, prefix.until)
             self.learn = prefix.learn
+            self.throttle_at = _throttle_position(response, api_version)
             self.is_of_connection = prefix.is_of_connection
             self.steps = layout.steps
             self.steps_start = <const uint8_t *> PyBytes_AsString(self.steps)
@@ -366,6 +385,19 @@ cdef class Route:
             self.is_compact = layout.is_compact
             self.tags_after = layout.tags_after
         self.errors = {}
+
+    cdef put_throttle_time(self, bytes frame, int wait_ms):
+        """Into the frame of a remembered answer, if its version says it."""
+        cdef int at = self.throttle_at
+        if at:
+            self.put_throttle_time_at(<uint8_t *> PyBytes_AsString(frame), len(frame), wait_ms)
+
+    cdef put_throttle_time_at(self, uint8_t *frame, Py_ssize_t size_bytes, int wait_ms):
+        cdef Py_ssize_t at = self.throttle_at
+        if at < 0:
+            at += size_bytes
+        assert RESPONSE_HEAD_BYTES <= at <= size_bytes - 4
+        put_big_endian(frame + at, <uint64_t> wait_ms, 4)
 
     cdef count(self, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
         self.requests += 1
@@ -557,6 +589,9 @@ cdef class Slot:
     cdef Py_ssize_t size_bytes  # of the memory that is held for it
     cdef Py_ssize_t request_bytes
     cdef int64_t began_ns
+    cdef object meters  # of the client, if the answer is to be charged
+    cdef int64_t took_ns
+    cdef int wait_ms  # what is said of it in the answer
     cdef object waiting
 
     def deliver(self, response):
@@ -653,10 +688,11 @@ cdef class Burst(Slot):
     cdef list appended
     cdef int correlation_ids[BURST_MAX]
     cdef int sizes[BURST_MAX]  # of the requests in bytes
+    cdef int waits_ms[BURST_MAX]
     cdef int pending
     cdef int64_t turn_number
 
-    cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id):
+    cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id, int wait_ms):
         cdef int until = remembered.until | (FLUSHED if appended.must_flush else 0)
         cdef BurstPart part = remembered.part
         if part is None or part.burst is not self or part.until != until:
@@ -670,6 +706,7 @@ cdef class Burst(Slot):
         self.batch_parts.append(part)
         self.appended.append(appended)
         self.correlation_ids[self.count] = correlation_id
+        self.waits_ms[self.count] = wait_ms
         self.count += 1
 
     cdef part_is_done(self):
@@ -695,7 +732,6 @@ cdef class Burst(Slot):
         for i in range(self.count):
             remembered = (<BurstPart> self.batch_parts[i]).remembered
             remembered.route.count(self.sizes[i], len(remembered.frame), took_ns)
-        self.line.charge(self.route.api_key, self.request_bytes, self.size_bytes, took_ns)
 
     cdef bytes _answers(self):
         cdef BurstPart part
@@ -725,6 +761,7 @@ cdef class Burst(Slot):
             part = self.batch_parts[i]
             if part.error is not None:
                 refusal = part.remembered.refuse(part.error)
+                refusal.throttle_time_ms = self.waits_ms[i]
                 parts, _ = part.remembered.route.answer(refusal, self.correlation_ids[i])
                 answers += parts
                 continue
@@ -741,6 +778,8 @@ cdef class Burst(Slot):
         put_big_endian(numbers, <uint64_t> <int64_t> appended.base_offset, 8)
         put_big_endian(numbers + 8, <uint64_t> <int64_t> appended.log_append_time_ms, 8)
         put_big_endian(numbers + 16, <uint64_t> <int64_t> appended.log_start_offset, 8)
+        if self.waits_ms[i]:
+            remembered.route.put_throttle_time_at(target, len(remembered.frame), self.waits_ms[i])
 
 
 cdef class Submission(Slot):
@@ -754,10 +793,17 @@ cdef class Submission(Slot):
         cdef Responses line = self.line
         try:
             answer = self.remembered.respond(self.items, reply)
+            if self.meters is not None:
+                self.wait_ms = self._charge()
             if type(answer) is bytes:
-                self.parts = (_with_correlation_id(answer, self.correlation_id),)
+                frame = _with_correlation_id(answer, self.correlation_id)
+                if self.wait_ms:
+                    self.route.put_throttle_time(frame, self.wait_ms)
+                self.parts = (frame,)
                 self.size_bytes = len(<bytes> answer)
             else:
+                if self.wait_ms and self.route.has_throttle_time:
+                    answer.throttle_time_ms = self.wait_ms
                 self.parts, self.size_bytes = self.route.answer(answer, self.correlation_id)
         except Exception:
             self.parts, self.size_bytes = (), 0
@@ -765,6 +811,11 @@ cdef class Submission(Slot):
         if self.is_in_line:
             line.account(self.route, self.request_bytes, self.size_bytes, self.began_ns)
             line.complete(self)
+
+    cdef int _charge(self) except -1:
+        cdef Charges charges = self.line.requests.charges
+        cdef int64_t took_ns = self.took_ns if self.is_in_line else charges.lap_ns()
+        return charges.charge_request(self.meters, took_ns, 0)
 
 
 cdef bytes _with_correlation_id(bytes frame, int correlation_id):
@@ -834,17 +885,7 @@ cdef class Responses:
 
     cdef account(self, Route route, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t began_ns):
         """A request has been answered."""
-        cdef int64_t took_ns = _now_ns() - began_ns
-        route.count(bytes_in, bytes_out, took_ns)
-        self.charge(route.api_key, bytes_in, bytes_out, took_ns)
-
-    cdef charge(self, int api_key, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
-        """The only place where the cost of requests is metered and a connection is held back for it."""
-        meters = self.dispatcher.meters
-        if meters is not None:
-            hold_ms = meters.charge(self.owner, api_key, bytes_in, bytes_out, took_ns)
-            if hold_ms > 0:
-                self.requests.hold_back(hold_ms)
+        route.count(bytes_in, bytes_out, _now_ns() - began_ns)
 
     # Into the line
 
@@ -895,7 +936,9 @@ cdef class Responses:
         slot.size_bytes = 0
         if response is not None:
             try:
-                slot.parts, slot.size_bytes = slot.route.answer(response, slot.correlation_id)
+                slot.parts, slot.size_bytes = self.requests.charges.answer(
+                    slot.route, response, slot.correlation_id, slot.meters, slot.took_ns, slot.wait_ms
+                )
             except Exception:
                 self.fail(slot.route.name)
             self.waiting_bytes += slot.size_bytes
@@ -989,6 +1032,7 @@ cdef class Responses:
         cdef Slot slot
         self.transport = None
         self.is_closing = True
+        self.requests.forget_holds()
         slots, self._slots = self._slots, None
         self._newest = None
         for slot in slots or ():
@@ -999,6 +1043,96 @@ cdef class Responses:
                 except Exception:
                     _logger.exception("the clean-up of a request from %s failed", self.owner.peer_host)
         self.turn.forget(self)
+
+
+cdef class Charges:
+    """What a connection's requests come to in the quotas of its client."""
+
+    cdef Requests requests
+    cdef Dispatcher dispatcher
+    cdef object _meters  # of the newest client id and principal
+    cdef object _client_id
+    cdef object _principal
+    cdef int64_t _generation
+    cdef int64_t until_ns  # until when processor time has been charged
+
+    def __init__(self, Requests requests, Dispatcher dispatcher):
+        self.requests = requests
+        self.dispatcher = dispatcher
+        self._meters = self._client_id = self._principal = None
+        self._generation = -1
+
+    cdef object meters(self, const uint8_t *frame):
+        """Those of the principal and of the client id that a request names."""
+        meters = self.dispatcher.meters
+        client_id, principal = self.requests._read_client_id(frame), self.requests.owner.principal
+        if (
+            self._generation != meters.generation
+            or self._client_id is not client_id
+            or self._principal is not principal
+        ):
+            self._meters = meters.of(principal, client_id)
+            self._client_id, self._principal = client_id, principal
+            self._generation = meters.generation
+        return self._meters
+
+    cdef int64_t lap_ns(self):
+        """The time since the last request of this connection was charged."""
+        cdef int64_t now_ns = _now_ns(), took_ns = now_ns - self.until_ns
+        self.until_ns = now_ns
+        return took_ns
+
+    cdef int charge_produce(
+        self, meters, Py_ssize_t body_bytes, int64_t took_ns, bint is_answered
+    ) except -1:
+        """Records were appended. The client has to wait for so many milliseconds, and is held back. Without
+        an answer the processor time does not count."""
+        cdef int wait_ms = 0
+        produce = meters.produce
+        if produce is not None:
+            wait_ms = produce.charge(body_bytes, self.until_ns // NS_PER_MS)
+        if is_answered:
+            return self.charge_request(meters, took_ns, wait_ms)
+        if wait_ms:
+            self.requests.hold_back(wait_ms)
+        return wait_ms
+
+    cdef int charge_request(self, meters, int64_t took_ns, int wait_ms) except -1:
+        """The client has to wait for so many milliseconds, at least `wait_ms`, and is held back."""
+        cdef int request_wait_ms
+        if meters.request is not None:
+            request_wait_ms = meters.charge_request(took_ns, _now_ns() // NS_PER_MS)
+            if request_wait_ms > wait_ms:
+                wait_ms = request_wait_ms
+        if wait_ms:
+            self.requests.hold_back(wait_ms)
+        return wait_ms
+
+    cdef tuple answer(self, Route route, response, int correlation_id, meters, int64_t took_ns, int wait_ms):
+        """The response as buffers, and its size in bytes. `meters` is None if it is not charged, but says
+        `wait_ms`. A handler may have said itself for how long its client has to wait."""
+        cdef int64_t began_ns
+        if meters is None:
+            if wait_ms:
+                response.throttle_time_ms = wait_ms
+            return route.answer(response, correlation_id)
+        if route.has_throttle_time:
+            wait_ms = response.throttle_time_ms
+        if route.api_key == FETCH or route.api_key == WRITE_TXN_MARKERS:
+            # Fetch has charged all of it; markers are for other nodes.
+            if wait_ms:
+                self.requests.hold_back(wait_ms)
+            return route.answer(response, correlation_id)
+        wait_ms = self.charge_request(meters, took_ns, wait_ms)
+        if wait_ms and route.has_throttle_time:
+            response.throttle_time_ms = wait_ms
+        if meters.request is None:
+            return route.answer(response, correlation_id)
+        began_ns = _now_ns()
+        answer = route.answer(response, correlation_id)
+        self.until_ns = _now_ns()
+        meters.record_request(self.until_ns - began_ns, self.until_ns // NS_PER_MS)
+        return answer
 
 
 cdef class Requests:
@@ -1016,7 +1150,8 @@ cdef class Requests:
     cdef readonly object client_id
     cdef readonly bint is_held
     cdef readonly bint is_gated
-    cdef int _holds  # periods in which it is held back
+    cdef list _holds  # timers of periods in which it is held back
+    cdef Charges charges
     cdef public object active_ms
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
@@ -1033,7 +1168,8 @@ cdef class Requests:
         self._client_id_raw = None
         self.client_id = None
         self.is_held = self.is_gated = False
-        self._holds = 0
+        self._holds = []
+        self.charges = Charges(self, dispatcher)
         self.active_ms = dispatcher.now_ms()
 
     # The transport's side
@@ -1072,14 +1208,28 @@ cdef class Requests:
             responses.transport.resume_reading()
 
     def hold_back(self, hold_ms):
-        self._holds += 1
-        self.dispatcher.timers.after(hold_ms, self._end_hold_back)
+        cdef list holds = self._holds
+        if self.responses.is_closing:
+            return
+
+        def end():
+            holds.remove(timer)
+            if self.is_held:
+                self.resume_if_possible()
+
+        timer = self.dispatcher.timers.after(hold_ms, end)
+        holds.append(timer)
         self._hold()
 
-    def _end_hold_back(self):
-        self._holds -= 1
-        if self.is_held:
-            self.resume_if_possible()
+    @property
+    def is_held_back(self):
+        return bool(self._holds)
+
+    cdef forget_holds(self):
+        """The connection has closed."""
+        for timer in self._holds:
+            timer.cancel()
+        self._holds = []
 
     cdef _hold(self):
         """Reads no more, until `resume_if_possible`."""
@@ -1090,7 +1240,7 @@ cdef class Requests:
 
     cdef bint _must_hold(self):
         cdef Responses responses = self.responses
-        return responses.is_full or responses.is_pacing or self._holds or responses.is_over_limit()
+        return responses.is_full or responses.is_pacing or len(self._holds) or responses.is_over_limit()
 
     # Frames
 
@@ -1099,7 +1249,7 @@ cdef class Requests:
         cdef Responses responses = self.responses
         cdef ReceiveBuffer buffer = self.buffer
         self.active_ms = self.dispatcher.now_ms()
-        self._began_ns = _now_ns()
+        self._began_ns = self.charges.until_ns = _now_ns()
         if self._remembered is not None:
             self._forget_what_is_old()
         try:
@@ -1140,7 +1290,7 @@ cdef class Requests:
             if route is not None:
                 if route.learn is None or not self._serve_remembered(route, head, end - buffer.start):
                     request, context = self._read(route, head, end - buffer.start)
-                    self._handle(route, request, context, end - buffer.start)
+                    self._handle(route, request, context, head, end - buffer.start)
             elif not self._refuse_route(key_and_version, head):
                 return
             buffer.start = end
@@ -1208,11 +1358,23 @@ cdef class Requests:
             self._client_id_raw = raw
         return self.client_id
 
-    cdef _handle(self, Route route, request, context, Py_ssize_t size_bytes):
+    cdef _handle(self, Route route, request, context, const uint8_t *frame, Py_ssize_t size_bytes):
         cdef Responses responses = self.responses
         cdef Slot slot
-        cdef Py_ssize_t answer_bytes
+        cdef Py_ssize_t answer_bytes, body_bytes
+        cdef int64_t took_ns = 0
+        cdef int wait_ms = 0
+        meters = None
+        if self.dispatcher.meters is not None:
+            meters = self.charges.meters(frame)
+            body_bytes = _body_bytes(route, frame, size_bytes)
         answer = route.handle(request, context)
+        if meters is not None:
+            took_ns = self.charges.lap_ns()
+            if route.api_key == PRODUCE:
+                # Before the answer: other requests may begin before it.
+                wait_ms = self.charges.charge_produce(meters, body_bytes, took_ns, request.acks != 0)
+                meters = None
         if answer is None:
             responses.account(route, size_bytes, 0, self._began_ns)
         elif isinstance(answer, _Waiting):
@@ -1222,10 +1384,13 @@ cdef class Requests:
             slot.count = 1
             slot.waiting = answer
             slot.size_bytes = size_bytes
+            slot.meters, slot.took_ns, slot.wait_ms = meters, took_ns, wait_ms
             responses.wait(slot, answer.holds_back)
             answer.on_complete(slot.deliver)
         else:
-            parts, answer_bytes = route.answer(answer, context.correlation_id)
+            parts, answer_bytes = self.charges.answer(
+                route, answer, context.correlation_id, meters, took_ns, wait_ms
+            )
             responses.account(route, size_bytes, answer_bytes, self._began_ns)
             responses.put(parts, answer_bytes)
         # A handler may take long, and may have changed the cluster.
@@ -1284,7 +1449,7 @@ cdef class Requests:
                 self.dispatcher.share(remembered)
             if self._serve_by(self._newest, frame, rest, size_bytes):
                 return True
-        self._handle(route, request, context, size_bytes)
+        self._handle(route, request, context, frame, size_bytes)
         return True
 
     cdef bint _take_shared(self, bytes key) except -1:
@@ -1330,6 +1495,7 @@ cdef class Requests:
         cdef int correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         cdef Route route = remembered.route
         cdef bytes answer
+        cdef int wait_ms
         try:
             found = remembered.ask()
         except _KafkaError:
@@ -1342,6 +1508,10 @@ cdef class Requests:
             answer = _with_correlation_id(remembered.frame, correlation_id)
             _fill_numbers(<uint8_t *> PyBytes_AsString(answer) + remembered.position, found)
         route.from_prefix += 1
+        if self.dispatcher.meters is not None:
+            wait_ms = self.charges.charge_request(self.charges.meters(frame), self.charges.lap_ns(), 0)
+            if wait_ms:
+                route.put_throttle_time(answer, wait_ms)
         self.responses.account(route, size_bytes, len(answer), self._began_ns)
         self.responses.put([answer], len(answer))
         return True
@@ -1352,6 +1522,7 @@ cdef class Requests:
         cdef Responses responses = self.responses
         cdef Route route = remembered.route
         cdef Burst burst = None
+        cdef int wait_ms = 0
         cdef int64_t batch_bytes = _read_size(route, frame, &rest, size_bytes)
         if batch_bytes <= HEADER_SIZE_BYTES or not _is_end(route, frame, rest + batch_bytes, size_bytes):
             return False
@@ -1377,8 +1548,19 @@ cdef class Requests:
         route.from_prefix += 1
         burst.request_bytes += size_bytes
         burst.sizes[burst.count] = size_bytes
+        if self.dispatcher.meters is not None:
+            wait_ms = self.charges.charge_produce(
+                self.charges.meters(frame),
+                _body_bytes(route, frame, size_bytes),
+                self.charges.lap_ns(),
+                True,
+            )
         burst.add(
-            self.turn, remembered, appended, <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+            self.turn,
+            remembered,
+            appended,
+            <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4),
+            wait_ms,
         )
         return True
 
@@ -1396,6 +1578,8 @@ cdef class Requests:
         slot.items = items
         slot.correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         slot.count = 1
+        if self.dispatcher.meters is not None:
+            slot.meters = self.charges.meters(frame)
         if not remembered.submit(items, slot):
             return False
         route.from_prefix += 1
@@ -1404,8 +1588,16 @@ cdef class Requests:
             self.responses.put(slot.parts, slot.size_bytes)
         else:
             slot.is_in_line = True
+            if slot.meters is not None:
+                slot.took_ns = self.charges.lap_ns()
             self.responses.wait(slot, False)
         return True
+
+
+cdef inline Py_ssize_t _body_bytes(Route route, const uint8_t *frame, Py_ssize_t size_bytes):
+    """Of a request without its header, which has no tagged fields."""
+    cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
+    return size_bytes - FRAME_HEAD_BYTES - max(client_id_bytes, 0) - route.has_tagged_header
 
 
 cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from odradek.apis.api import LatePart
 from odradek.server._pipeline import Requests, Responses
 from odradek.server.paced_writing import WRITE_BUFFER_HIGH_BYTES, PacedWriter
+from odradek.server.security.admission import host_of
 
 if TYPE_CHECKING:
     from odradek.server._pipeline import Dispatcher
@@ -47,9 +48,9 @@ class Registry(Protocol):
 
     dispatcher: Dispatcher
 
-    def admit(self, connection: Connection) -> str | None: ...
+    def opened(self, connection: Connection) -> None: ...
 
-    def forget(self, connection: Connection) -> None: ...
+    def left(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -107,10 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self.local_host, self.local_port = _address(transport.get_extra_info("sockname"))
         if not self.advertised_host:
             self.advertised_host, self.advertised_port = self.local_host, self.local_port
-        refusal = self._registry.admit(self)
-        if refusal is not None:
-            self.abort(refusal)
-            return
+        self._registry.opened(self)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)  # type: ignore[attr-defined]
 
     def use_transport(self, transport: asyncio.Transport) -> None:
@@ -124,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self.requests.buffer.shrink()
         if self._paced_writer is not None:
             self._paced_writer.forget()
-        self._registry.forget(self)
+        self._registry.left(self)
 
     def eof_received(self) -> bool:
         return False
@@ -261,9 +259,7 @@ class Connection(asyncio.BufferedProtocol):
 def _address(name: Any) -> tuple[str, int]:
     if not isinstance(name, tuple) or len(name) < 2:
         return "", 0
-    host = name[0]
-    # A dual-stack socket shows IPv4 peers as mapped addresses; clients expect the address that they used.
-    return (host[7:] if host.startswith("::ffff:") and "." in host else host), name[1]
+    return host_of(name), name[1]
 
 
 def _buffers(parts: Sequence[Any]) -> list[Any]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.connection import Connection
 from odradek.server.connections import Connections
+from odradek.server.security.admission import Acceptor
 
 if TYPE_CHECKING:
     from odradek.server.security.tls_transport import TlsAcceptor
@@ -61,6 +61,14 @@ class Listener:
     options: SocketOptions = DEFAULT_SOCKET_OPTIONS
     tls: TlsAcceptor | None = None
 
+    def protocol_of(self, connection: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
+        """What the event loop talks to: the connection itself, or TLS in front of it."""
+        if self.tls is None:
+            return connection
+        from odradek.server.security.tls_transport import TlsTransport
+
+        return TlsTransport(self.tls, connection)
+
 
 def bind_listener(listener: Listener) -> list[socket.socket]:
     """Binds all addresses of the listener, whose port is then the real one; raises ListenError.
@@ -72,26 +80,9 @@ def bind_listener(listener: Listener) -> list[socket.socket]:
     return sockets
 
 
-async def accept(
-    listener: Listener, sockets: Sequence[socket.socket], connections: Connections
-) -> list[asyncio.Server]:
+def accept(listener: Listener, sockets: Sequence[socket.socket], connections: Connections) -> Acceptor:
     """Serves what connects to the listener's sockets from now on."""
-    loop = asyncio.get_running_loop()
-    new_protocol = _new_protocol(listener, connections)
-    return [
-        await loop.create_server(new_protocol, sock=bound, backlog=listener.options.backlog)
-        for bound in sockets
-    ]
-
-
-def _new_protocol(listener: Listener, connections: Connections) -> Callable[[], asyncio.BaseProtocol]:
-    """What the event loop talks to: a connection, or TLS in front of one."""
-    tls = listener.tls
-    if tls is None:
-        return lambda: Connection(connections, listener)
-    from odradek.server.security.tls_transport import TlsTransport
-
-    return lambda: TlsTransport(tls, Connection(connections, listener))
+    return Acceptor(asyncio.get_running_loop(), listener, sockets, connections)
 
 
 def bind_all(

@@ -253,7 +253,9 @@ class Member:
         if failed:
             self.link.report_offline(failed)
 
-    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[NewTopicResult]]:
+    def creating_topics(
+        self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
+    ) -> Work[Sequence[NewTopicResult]]:
         """See `server/new_topics.py`."""
         return self._new_topics.creating(new_topics)
 
@@ -461,7 +463,7 @@ def _controllers_tls(config: BrokerConfig) -> OutgoingTls | None:
 
 def _brokers_tls(ports: Ports, cluster: ClusterConfig) -> OutgoingTls | None:
     """Other brokers have the settings of this node's own listener. Raises ConfigError."""
-    acceptor = ports.acceptors.get(cluster.inter_broker_listener.name)
+    acceptor = ports.tls_acceptors.get(cluster.inter_broker_listener.name)
     if acceptor is None:
         return None
     from odradek.server.security.outgoing import OutgoingTls
@@ -471,7 +473,7 @@ def _brokers_tls(ports: Ports, cluster: ClusterConfig) -> OutgoingTls | None:
 
 def _check_brokers_tls(ports: Ports, cluster: ClusterConfig) -> None:
     """Refuses with ConfigError a listener among brokers at which they would not trust each other."""
-    acceptor = ports.acceptors.get(cluster.inter_broker_listener.name)
+    acceptor = ports.tls_acceptors.get(cluster.inter_broker_listener.name)
     if acceptor is not None:
         from odradek.server.security.tls_reload import check_talks_to_itself
 

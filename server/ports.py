@@ -13,6 +13,7 @@ from odradek.server.listeners import Listener, SocketOptions, accept, bind_liste
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.connections import Connections
+    from odradek.server.security.admission import Acceptor
     from odradek.server.security.tls_transport import TlsAcceptor
 
 
@@ -26,7 +27,7 @@ class Ports:
         self.listeners: list[Listener] = []
         """With their real ports."""
         self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
 
     def bind(self, config: BrokerConfig) -> None:
         """Raises ConfigError for an address that cannot be bound."""
@@ -42,24 +43,23 @@ class Ports:
             self.listeners.append(listener)
 
     @property
-    def acceptors(self) -> dict[str, TlsAcceptor]:
+    def tls_acceptors(self) -> dict[str, TlsAcceptor]:
         """Of the listeners with TLS, by their names."""
         return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
 
-    async def serve(self, connections: Connections) -> None:
+    def serve(self, connections: Connections) -> None:
         """Accepts connections from now on."""
         while self._waiting:
-            self._servers += await accept(*self._waiting[0], connections)
-            self._waiting.popleft()
+            self._acceptors.append(accept(*self._waiting.popleft(), connections))
 
     def close(self) -> None:
         """No client can connect any more; harmless a second time."""
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for _, sockets in self._waiting:
             for bound in sockets:
                 bound.close()
-        self._servers.clear()
+        self._acceptors.clear()
         self._waiting.clear()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.quotas import ClientQuotas
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -17,8 +18,10 @@ from odradek.coordinator.cluster.topics import (
     NewTopic,
 )
 from odradek.server.busy_poll import BusyPoll
-from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
+from odradek.server.connections import Connections, counts_by_address
 from odradek.server.routes import Routes
+from odradek.server.security.admission import ConnectionLimits, is_host
+from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
 
@@ -56,13 +59,15 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     node, ports, schedule = opened.bound.node, opened.bound.ports, opened.schedule
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
-    connections = _new_connections(opened, coordinators, upkeep)
+    quotas = ClientQuotas()
+    connections = _new_connections(opened, coordinators, upkeep, quotas)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
     opened.plane.publisher.subscribe(coordinators.follow)
+    _follow_quotas(opened, quotas, connections, ending)
     ending.callback(ports.close)
-    await ports.serve(connections)
+    ports.serve(connections)
     serving = Serving(opened=opened, coordinators=coordinators, connections=connections)
     _start_background(serving, upkeep, ending)
     return serving
@@ -90,13 +95,28 @@ def _new_coordinators(opened: Opened) -> Coordinators:
     )
 
 
-def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> Connections:
+def _follow_quotas(
+    opened: Opened, quotas: ClientQuotas, connections: Connections, ending: AsyncExitStack
+) -> None:
+    publisher, schedule = opened.plane.publisher, opened.schedule
+    config = opened.bound.node.config
+    follower = QuotaFollower(config, quotas, connections, schedule.timers, schedule.reads)
+    ending.callback(follower.stop)
+    publisher.subscribe(follower.view_changed)
+    follower.follow(publisher.view.client_quotas)
+
+
+def _new_connections(
+    opened: Opened, coordinators: Coordinators, upkeep: Upkeep, quotas: ClientQuotas
+) -> Connections:
     from odradek.apis.table import build_apis
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
     apis = build_apis(
-        _node_parts(opened, coordinators, upkeep), _api_settings(node.config, live), node.extensions.apis
+        _node_parts(opened, coordinators, upkeep, quotas),
+        _api_settings(node.config, live),
+        node.extensions.apis,
     )
     connections = Connections(
         Routes(apis),
@@ -104,6 +124,7 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
         node.now_ms,
         connection_limits(node.config, live),
         lambda: publisher.view,
+        node.config.inter_broker_listener if len(node.config.listeners) > 1 else None,
     )
 
     def follow(live: LiveConfig[LogConfig]) -> None:
@@ -113,7 +134,9 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
     return connections
 
 
-def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> NodeParts:
+def _node_parts(
+    opened: Opened, coordinators: Coordinators, upkeep: Upkeep, quotas: ClientQuotas
+) -> NodeParts:
     from odradek.apis.node import NodeParts
     from odradek.wire.schema import uuid_from_text
 
@@ -138,6 +161,8 @@ def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> N
         conversions=schedule.conversions,
         saves=schedule.saves,
         begin_moves=upkeep.move,
+        is_host=is_host,
+        quotas=quotas,
         directory_id=uuid_from_text(directory_id),
     )
 
@@ -193,6 +218,10 @@ def connection_limits(config: BrokerConfig, live: LiveConfig[LogConfig]) -> Conn
         connections_max_of_listeners=live.of_listeners("max.connections"),
         connections_per_ip_max=live["max.connections.per.ip"],
         connections_per_ip_overrides=counts_by_address(live["max.connections.per.ip.overrides"]),
+        creation_rate_max=live["max.connection.creation.rate"],
+        creation_rate_max_of_listeners=live.of_listeners("max.connection.creation.rate"),
+        quota_samples=config["quota.window.num"],
+        quota_window_ms=config["quota.window.size.seconds"] * 1000,
         idle_ms_max=config.connections_max_idle_ms,
     )
 
@@ -207,7 +236,7 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
         ending.callback(end)
     ending.callback(connections.start_sweeping(schedule.timers))
     _watch_disks(opened, ending)
-    if opened.bound.ports.acceptors:
+    if opened.bound.ports.tls_acceptors:
         _follow_tls(opened, ending)
     loading = schedule.timers.after(COORDINATORS_DELAY_MS, serving.coordinators.load)
     ending.callback(loading.cancel)
@@ -226,7 +255,7 @@ def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
     from odradek.server.security.tls_reload import TlsReload
 
     config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration
-    acceptors = opened.bound.ports.acceptors
+    acceptors = opened.bound.ports.tls_acceptors
     reload = TlsReload(
         acceptors,
         {name: config.security[name].protocol for name in acceptors},

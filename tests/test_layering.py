@@ -33,6 +33,7 @@ STORIES_MAY_IMPORT = {
     "coordinator.kraft": set(),
     "coordinator.groups": {"coordinator.cluster"},
     "coordinator.replication": set(),
+    "coordinator.security": {"coordinator.cluster"},
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},
     "storage.log": set(),

@@ -9,7 +9,10 @@ import pytest
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
-from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from odradek.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
 AUTHORIZED = {
@@ -57,16 +60,16 @@ def test_acls_that_come_end_a_node_and_refuse_its_start_unless_it_is_told_to_ign
             assert unprotected.log.count("the cluster has ACLs, which this node does not enforce") == 1
 
 
-def test_a_quota_is_named_once(controllers: Controllers, odradek: OdradekMember) -> None:
+def test_users_are_named_once(controllers: Controllers, odradek: OdradekMember) -> None:
     side = Side("odradek", odradek.bootstrap_servers)
     for user in ("alice", "bob"):
-        entry = EntryData(
-            entity=[EntityData(entity_type="user", entity_name=user)],
-            ops=[OpData(key="consumer_byte_rate", value=1e9, remove=False)],
+        upsertion = ScramCredentialUpsertion(
+            name=user, mechanism=1, iterations=4096, salt=b"salt", salted_password=b"p" * 32
         )
-        answer = side.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
-        assert [one.error_code for one in answer.entries] == [0]
+        request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion])
+        answer = side.ask(request, 0)
+        assert [one.error_code for one in answer.results] == [0]
     side.close()
-    sentence = "the cluster has client quotas, which this node does not enforce"
+    sentence = "the cluster has SCRAM credentials, which this node does not enforce"
     wait_until(lambda: sentence in odradek.log, "it is said", seconds=DEADLINE_SECONDS)
     assert odradek.log.count(sentence) == 1

@@ -49,6 +49,7 @@ UNORDERED = {
     "DeleteGroups": {"results": "group_id"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
+    "DescribeClientQuotas": {"entries": "entity", "entity": "entity_type", "values": "key"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeGroups": {"members": "member_id"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},

@@ -4,9 +4,10 @@ The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` 
 next `ClusterView` (`coordinator/cluster/view.py`) and hands it to its `Publisher`. A change
 counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
 before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
-to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
+to the logs of all partitions. Topics, configuration overrides, producer ids, feature levels and quotas live
+here.
 
-Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
+Not here yet: electing leaders, ISR changes, reassignment (they come with replication), and ACLs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ from odradek.coordinator.cluster.view import (
     ClusterChange,
     ClusterView,
     PartitionView,
+    QuotaEntity,
+    Quotas,
     TopicView,
+    quota_entity,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
@@ -132,6 +136,14 @@ def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
     """No check: for those who have no settings to check against."""
 
 
+Charge = Callable[[int], None]
+"""Takes a number of partitions that are made or deleted; may refuse."""
+
+
+def _free(partitions: int) -> None:
+    """For callers without a quota."""
+
+
 class LogDirectories:
     """Which log directories brokers have noted, so that a start knows which one is missing."""
 
@@ -212,6 +224,7 @@ class ClusterMachine:
             group_configs=loaded.group_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
+            client_quotas=loaded.quotas,
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -249,11 +262,12 @@ class ClusterMachine:
     # Topics. One change at a time: each judges by the view that the one before it has left.
 
     def creating_topics(
-        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
         """Create each topic that can be created, all of them in one transaction; one result each, in order.
 
-        The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
+        `charge` gets the number of partitions of each, and may refuse the topic. The caller has refused names
+        that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
         Raises KafkaError when the store does not answer: nothing was created.
         """
         with self._one_at_a_time():
@@ -262,6 +276,7 @@ class ClusterMachine:
             for new_topic in new_topics:
                 try:
                     topic = yield from self._new_topic(new_topic, draft)
+                    charge(len(topic.partitions))
                 except KafkaError as error:
                     results.append(TopicResult(new_topic.name, error=error))
                 else:
@@ -278,8 +293,9 @@ class ClusterMachine:
         """`creating_topics` here and now."""
         return finish(self.creating_topics(new_topics, validate_only=validate_only))
 
-    def deleting_topics(self, names: Sequence[str]) -> Work[list[TopicResult]]:
+    def deleting_topics(self, names: Sequence[str], charge: Charge = _free) -> Work[list[TopicResult]]:
         """Delete each topic that exists, in one transaction; UNKNOWN_TOPIC_OR_PARTITION for the others.
+        `charge` gets the number of partitions of each, and may refuse.
 
         Raises KafkaError when the store does not answer: nothing was deleted.
         """
@@ -288,8 +304,12 @@ class ClusterMachine:
             results = []
             for name in names:
                 topic = draft.topics.get(name)
-                if topic is None:
-                    results.append(TopicResult(name, error=_unknown_topic(name)))
+                try:
+                    if topic is None:
+                        raise _unknown_topic(name)
+                    charge(len(topic.partitions))
+                except KafkaError as error:
+                    results.append(TopicResult(name, error=error))
                 else:
                     draft.remove(topic)
                     results.append(TopicResult(name, topic))
@@ -308,15 +328,17 @@ class ClusterMachine:
             self._finished_deletions.append(topic_id)
 
     def creating_partitions(
-        self, growths: Sequence[NewPartitions], *, validate_only: bool = False
+        self, growths: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
-        """Grow each topic that can be grown, in one transaction."""
+        """Grow each topic that can be grown, in one transaction. `charge` gets the number of new partitions
+        of each, and may refuse."""
         with self._one_at_a_time():
             draft = self._draft()
             results = []
             for growth in growths:
                 try:
                     topic = yield from self._grown_topic(growth, draft)
+                    charge(len(topic.partitions) - len(draft.topics[growth.name].partitions))
                 except KafkaError as error:
                     results.append(TopicResult(growth.name, error=error))
                 else:
@@ -363,6 +385,16 @@ class ClusterMachine:
     ) -> list[KafkaError | None]:
         """`changing_configs` here and now."""
         return finish(self.changing_configs(changes, validate_only=validate_only))
+
+    def changing_quotas(self, changed: Quotas) -> Work[None]:
+        """All quotas that each of these entities has from now on, in one transaction.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._one_at_a_time():
+            draft = self._draft()
+            draft.set_quotas(changed)
+            yield from self._commit(draft)
 
     # Producer ids and features
 
@@ -420,6 +452,7 @@ class ClusterMachine:
             dict(view.group_configs),
             view.features,
             view.features_epoch,
+            view.client_quotas,
         )
 
     def _commit(self, draft: _Draft) -> Work[None]:
@@ -564,10 +597,11 @@ class ClusterMachine:
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
 # group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
 # log_directory: node/directory id -> path.
+# quota: pairs of type and name (null: the default) as JSON -> values by the names of quotas as JSON.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
-DELETION, LOG_DIRECTORY = "deletion", "log_directory"
+DELETION, LOG_DIRECTORY, QUOTA = "deletion", "log_directory", "quota"
 
 
 @dataclass(slots=True)
@@ -580,6 +614,7 @@ class _Draft:
     group_configs: dict[str, Mapping[str, str]]
     features: Mapping[str, int]
     features_epoch: int
+    client_quotas: Quotas
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -598,6 +633,7 @@ class _Draft:
             group_configs=self.group_configs,
             features=self.features,
             features_epoch=self.features_epoch,
+            client_quotas=self.client_quotas,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -659,6 +695,11 @@ class _Draft:
         rows = [Row(FEATURE, name, text) for name, text in _differences(before, after)]
         self.rows.append([*rows, Row(CLUSTER, "features_epoch", str(self.features_epoch))])
 
+    def set_quotas(self, changed: Quotas) -> None:
+        quotas = {**self.client_quotas, **changed}
+        self.client_quotas = {entity: values for entity, values in quotas.items() if values}
+        self.rows.append([_quota_row(entity, values) for entity, values in changed.items()])
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -674,6 +715,7 @@ class _Loaded:
     next_producer_id: int = 0
     deletions: dict[bytes, str] = field(default_factory=dict)
     log_directories: dict[int, dict[str, str]] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -695,6 +737,9 @@ class _Loaded:
             self.deletions[bytes.fromhex(key)] = value
         elif table == LOG_DIRECTORY:
             self.log_directories.setdefault(int(owner), {})[rest] = value
+        elif table == QUOTA:
+            entity, values = _quota_from_row(key, value)
+            self.quotas[entity] = values
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):
@@ -740,6 +785,19 @@ def _broker_ids(text: str) -> tuple[int, ...]:
 
 def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Row]:
     return [Row(table, f"{owner}/{key}", value) for key, value in _differences(before, after)]
+
+
+def _quota_row(entity: QuotaEntity, values: Mapping[str, float]) -> Row:
+    import json  # a start without quotas does not need it
+
+    return Row(QUOTA, json.dumps(entity), json.dumps(values) if values else None)
+
+
+def _quota_from_row(key: str, value: str) -> tuple[QuotaEntity, dict[str, float]]:
+    import json
+
+    values: dict[str, float] = json.loads(value)
+    return quota_entity((kind, name) for kind, name in json.loads(key)), values
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:

@@ -9,7 +9,7 @@ transaction are held back; they count as a whole, or not at all. A snapshot repl
 Views share what did not change: where one of 10,000 partitions is other, a new view is one new partition, one
 new topic and one copied mapping of topics.
 
-What this node does not enforce (ACLs, quotas, SCRAM credentials, delegation tokens) is kept
+Quotas are in the view. What this node does not enforce (ACLs, SCRAM credentials, delegation tokens) is kept
 (`MetadataImage.kept`), and `ClusterView.unenforced` names which of it there is.
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
@@ -29,7 +29,15 @@ from odradek.coordinator.cluster.image_topics import (
     Topics,
     TopicsTaken,
 )
-from odradek.coordinator.cluster.view import Broker, ClusterChange, ClusterView, Endpoint
+from odradek.coordinator.cluster.view import (
+    Broker,
+    ClusterChange,
+    ClusterView,
+    Endpoint,
+    QuotaEntity,
+    Quotas,
+    quota_entity,
+)
 from odradek.wire.messages.metadata_records import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -79,8 +87,6 @@ ACLS = "ACLs"
 """In `ClusterView.unenforced`: a cluster that has them is protected, and this node would not be."""
 
 K = TypeVar("K")
-QuotaKey = tuple[tuple[tuple[str, str | None], ...], str]
-"""((type, name or None for the default) of each entity, sorted by type), and the name of the quota."""
 
 
 class Publication(NamedTuple):
@@ -90,34 +96,45 @@ class Publication(NamedTuple):
 
 
 class KeptRecords:
-    """What later work will enforce, by key."""
+    """Whom to let in, and how much each may do, by key."""
 
     def __init__(self) -> None:
-        self.quotas: dict[QuotaKey, float] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """By user and mechanism."""
         self.access_control_entries: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
         self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
         """By id."""
+        self._quotas_are_new = True
 
     def present(self) -> frozenset[str]:
         """Names, for people, of the kinds of which there is any."""
         kinds = {
             ACLS: self.access_control_entries,
-            "client quotas": self.quotas,
             "SCRAM credentials": self.scram_credentials,
             "delegation tokens": self.delegation_tokens,
         }
         return frozenset(name for name, kept in kinds.items() if kept)
 
     def set_quota(self, record: ClientQuotaRecord) -> None:
-        entity = sorted(((one.entity_type, one.entity_name) for one in record.entity), key=lambda one: one[0])
-        key = (tuple(entity), record.key)
+        entity = quota_entity((one.entity_type, one.entity_name) for one in record.entity)
+        values = self.quotas.setdefault(entity, {})
         if record.remove:
-            self.quotas.pop(key, None)
+            values.pop(record.key, None)
         else:
-            self.quotas[key] = record.value
+            values[record.key] = record.value
+        if not values:
+            del self.quotas[entity]
+        self._quotas_are_new = True
+
+    def quotas_taken(self, before: Quotas) -> Quotas:
+        """The quotas as a mapping that stays as it is; `before` itself when none is other."""
+        if not self._quotas_are_new:
+            return before
+        self._quotas_are_new = False
+        now = {entity: dict(values) for entity, values in self.quotas.items()}
+        return before if now == before else now
 
     def set_credential(self, record: UserScramCredentialRecord) -> None:
         self.scram_credentials[record.name, record.mechanism] = record
@@ -364,6 +381,7 @@ class MetadataImage:
             group_configs=configs.group_configs,
             client_metrics_configs=configs.client_metrics_configs,
             features=before.features if contents.features == before.features else contents.features,
+            client_quotas=contents.kept.quotas_taken(before.client_quotas),
             unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
@@ -413,7 +431,7 @@ def _is_same(before: ClusterView, after: ClusterView) -> bool:
         getattr(before, name) is getattr(after, name)
         for name in (
             *("topics", "registrations", "features"),
-            *("broker_configs", "group_configs", "client_metrics_configs"),
+            *("broker_configs", "group_configs", "client_metrics_configs", "client_quotas"),
         )
     )
 

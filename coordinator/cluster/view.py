@@ -10,7 +10,7 @@ Fields that only a cluster fills have defaults that are right for one node alone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -119,6 +119,18 @@ class TopicView:
         return len(self.partitions[0].replicas)
 
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Type, and name or None for the default, of each part of what has a quota; sorted by type."""
+Quotas = Mapping[QuotaEntity, Mapping[str, float]]
+"""Quotas by their names, of each entity."""
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity of these parts; of a type that is named twice the last one counts."""
+    named = dict(parts)
+    return tuple((kind, named[kind]) for kind in sorted(named))
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     """One state of the cluster. Mappings are shared between views: read them, never write."""
@@ -145,8 +157,10 @@ class ClusterView:
     """All brokers of the cluster, those that are fenced too."""
     client_metrics_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """Settings of subscriptions to client metrics, by their name."""
+    client_quotas: Quotas = field(default_factory=_nothing)
+    """Quotas of users, clients and addresses; each entity has one at least."""
     unenforced: frozenset[str] = frozenset()
-    """What the cluster's metadata have and this node does not enforce, for people: ACLs, quotas and such."""
+    """What the cluster's metadata have and this node does not enforce, for people: ACLs, tokens and such."""
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics.get(name)

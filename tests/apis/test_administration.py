@@ -1,5 +1,5 @@
-"""What a node that is alone, and has no users, says to those who administer clusters: beside the comparison
-with Kafka, what that cannot show."""
+"""What a node that is alone says to those who administer clusters: beside the comparison with Kafka, what
+that cannot show."""
 
 import pytest
 
@@ -17,6 +17,7 @@ from odradek.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
+from odradek.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -97,16 +98,30 @@ def test_an_acl_of_an_unknown_kind_ends_the_connection(node):
         node.ask(request, 3)
 
 
-@pytest.mark.parametrize("validate_only", [False, True])
-def test_a_quota_that_would_not_be_obeyed_is_refused_and_says_so(node, validate_only):
-    entry = EntryData(
-        entity=[EntityData(entity_type="user", entity_name="a")],
-        ops=[OpData(key="producer_byte_rate", value=1000.0, remove=False)],
-    )
-    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
-    (answer,) = node.ask(request, 1).entries
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "no quotas yet" in answer.error_message
+def alteration(name, value, *, validate_only=False):
+    """A quota of a user; a value of None removes it."""
+    op = OpData(key="producer_byte_rate", value=value or 0.0, remove=value is None)
+    entry = EntryData(entity=[EntityData(entity_type="user", entity_name=name)], ops=[op])
+    return AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+
+
+def quotas(node):
+    """Values by the names of users."""
+    answer = node.ask(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    return {
+        one.entity[0].entity_name: {value.key: value.value for value in one.values} for one in answer.entries
+    }
+
+
+def test_quotas_are_set_described_and_removed(node):
+    assert node.ask(alteration("a", 1000.0), 1).entries[0].error_code == ErrorCode.NONE
+    node.ask(alteration(None, 0.5e3), 1)
+    assert quotas(node) == {"a": {"producer_byte_rate": 1000}, None: {"producer_byte_rate": 500}}
+    node.ask(alteration("a", 2000.0, validate_only=True), 1)
+    node.ask(alteration("a", None, validate_only=True), 1)
+    assert quotas(node)["a"] == {"producer_byte_rate": 1000}
+    node.ask(alteration("a", None), 1)
+    assert quotas(node) == {None: {"producer_byte_rate": 500}}
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_what_nothing_reads_is_taken_and_named():
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "group.share.max.size": "300",
         "remote.log.reader.threads": "3",
-        "quota.window.num": "5",
+        "alter.log.dirs.replication.quota.window.num": "5",
     }
     config = load(sets=[f"{name}={text}" for name, text in texts.items()])
     assert config.without_effect == tuple(texts)

@@ -52,6 +52,7 @@ FOLLOWED = {
     "cordoned.log.dirs",
     "group.consumer.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
+    "max.connection.creation.rate",
     "max.connections",
     "max.connections.per.ip",
     "log.cleaner.backoff.ms",
@@ -91,8 +92,12 @@ def test_what_the_controllers_of_a_cluster_have_stored_and_cannot_be_honoured_is
     live = live_config()
     live.follow(
         {
-            None: {"no.such.option": "1", "max.connection.creation.rate": "7", "log.retention.ms": "5"},
-            1: {"log.segment.bytes": "many", "listener.name.x.max.connections": "-1"},
+            None: {"no.such.option": "1", "log.retention.ms": "5"},
+            1: {
+                "log.segment.bytes": "many",
+                "listener.name.x.max.connections": "-1",
+                "principal.builder.class": "org.example.Principals",
+            },
         }
     )
     assert live["log.retention.ms"] == 5
@@ -100,7 +105,7 @@ def test_what_the_controllers_of_a_cluster_have_stored_and_cannot_be_honoured_is
     told = "\n".join(live.refused)
     for part in (
         "no option 'no.such.option'",
-        "max.connection.creation.rate is known but not built yet",
+        "principal.builder.class is known but not built yet",
         "log.segment.bytes must be a whole number",
         "listener.name.x.max.connections must be at least",
     ):

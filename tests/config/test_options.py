@@ -198,7 +198,10 @@ def test_a_setting_of_a_listener_is_that_option_of_it():
     [
         ("listener.name.inside.ssl.keystore.type", "JKS", True),
         ("listener.name.inside.max.connections", "-1", False),
-        ("listener.name.inside.max.connection.creation.rate", "5", False),
+        ("listener.name.inside.max.connection.creation.rate", "-5", False),
+        ("listener.name.inside.max.connections", "0", False),
+        ("max.connections", "0", True),
+        ("max.connection.creation.rate", "0", True),
         ("listener.name.inside.principal.builder.class", "org.example.Principals", False),
         ("listener.name.inside.no.such", "1", False),
         ("listener.name.inside", "1", False),
@@ -427,7 +430,7 @@ def test_at_run_time_only_dynamic_broker_options_change():
         ("log.retention.ms", "soon", True),
         ("log.retention.ms", None, True),
         ("log.retension.ms", "5", True),
-        ("max.connection.creation.rate", "5", True),
+        ("principal.builder.class", "org.example.Principals", False),
     ):
         with pytest.raises(KafkaError) as caught:
             options.parse_broker_configs({name: value}, for_all_brokers=for_all)

@@ -31,7 +31,7 @@ from odradek.wire.messages.metadata_records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tests.coordinator.metadata_histories import History, acl_record
+from tests.coordinator.metadata_histories import History, acl_record, quota_record
 from tests.tiers import NIGHTLY
 
 HERE = 1
@@ -232,6 +232,27 @@ def test_what_is_not_enforced_is_kept_and_named(image):
     assert changed is None
     view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(2).id))
     assert view.unenforced == frozenset()
+
+
+def test_quotas_are_in_the_view_by_entity(image):
+    user, client = ("user", "u"), ("client-id", None)
+    view, changed = played(
+        image, quota_record([user, client], 5.0, False), quota_record([("ip", None)], 7.0, False)
+    )
+    assert view.client_quotas == {
+        (client, user): {"producer_byte_rate": 5},
+        (("ip", None),): {"producer_byte_rate": 7},
+    }
+    assert changed is not None
+    before = view.client_quotas
+    assert played(image, quota_record([client, user], 5.0, False))[1] is None
+    assert played(image, NoOpRecord())[0].client_quotas is before
+    view, _ = played(image, quota_record([user, client], 5.0, True), quota_record([user], 5.0, True))
+    assert view.client_quotas == {(("ip", None),): {"producer_byte_rate": 7}}
+    # A view stays as it was.
+    assert len(before) == 2
+    image.begin_snapshot()
+    assert played(image)[0].client_quotas == {}
 
 
 def test_records_that_concern_no_view_make_none(image):

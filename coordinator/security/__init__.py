@@ -1,0 +1,1 @@
+"""Rules and machines of security: who may do what, and how much."""

@@ -288,6 +288,8 @@ NEEDS: Mapping[int, Needs] = {
     ),
     33: _altering_configs(),
     44: _altering_configs(),
+    71: (),
+    72: (),
     74: _on_cluster(_OP.DESCRIBE_CONFIGS),
     # The cluster
     34: _on_cluster(_OP.ALTER),

@@ -28,6 +28,7 @@ class ConnectionInfo(Protocol):
 
     peer_host: str
     """Address of the client, without the port."""
+    peer_port: int
     local_host: str
     """Address at which the client reached us (getsockname)."""
     local_port: int

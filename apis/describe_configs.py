@@ -1,16 +1,14 @@
 """DescribeConfigs (key 32, versions 0 to 4): the settings of a topic, a group or this broker, and their
 sources.
 
-A group is described whether it exists or not. A subscription to client metrics, of which there are none, is
-described with the defaults. Loggers are Python's, with Kafka's names of levels. `apis/alter_configs.py`
-changes settings.
+A group is described whether it exists or not, and so is a subscription to client metrics. Loggers are
+Python's, with Kafka's names of levels (`apis/log_levels.py`). `apis/alter_configs.py` changes settings.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `config.options`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -127,7 +125,7 @@ class DescribeConfigs:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
                 )
-            return describe_client_metrics(names)
+            return describe_client_metrics(self._settings.view.client_metrics_configs.get(name, {}), names)
         layers = self._settings.layers()
         if name == "" and resource.resource_type == BROKER:
             return describe_all_brokers(layers, names)
@@ -137,7 +135,9 @@ class DescribeConfigs:
                 f"This is broker {self._settings.node_id}, not {name!r}; an empty name asks for all brokers.",
             )
         if resource.resource_type == BROKER_LOGGER:
-            return describe_loggers(_levels(), names)
+            from odradek.apis.log_levels import levels
+
+            return describe_loggers(levels(), names)
         return describe_broker(layers, names)
 
 
@@ -156,14 +156,6 @@ def _refused(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
             for resource in request.resources
         ]
     )
-
-
-def _levels() -> dict[str, int]:
-    """The effective level of each logger of this process, by name."""
-    loggers = [
-        one for one in list(logging.root.manager.loggerDict.values()) if isinstance(one, logging.Logger)
-    ]
-    return {one.name: one.getEffectiveLevel() for one in [logging.root, *loggers]}
 
 
 def _config(

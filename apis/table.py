@@ -20,6 +20,7 @@ from odradek.apis.topic_creation import TopicCreation
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
+    from odradek.apis.client_metrics import ClientMetricsApis
     from odradek.apis.describe_configs import Settings
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
@@ -95,6 +96,7 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_the_cluster(node, settings, topics),
         **_of_nodes(node, settings),
         **_of_security(node),
+        **_of_client_metrics(node, settings),
         18: (4, lambda: api_versions),
     }
     forwarded: Iterable[int] = ()
@@ -194,7 +196,14 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
         ),
         35: (5, _later("describe_log_dirs.DescribeLogDirs", node.store)),
         37: (3, _later("create_partitions.CreatePartitions", machine, changes, node.quotas)),
-        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes, options)),
+        44: (
+            1,
+            _later(
+                "alter_configs.IncrementalAlterConfigs",
+                *(node_id, machine, changes, options),
+                changes_log_levels=settings.changes_log_levels,
+            ),
+        ),
         45: (1, _later("alter_partition_reassignments.AlterPartitionReassignments", current_view)),
         46: (0, _later("list_partition_reassignments.ListPartitionReassignments")),
         57: (2, _later("update_features.UpdateFeatures", node_id, machine, changes)),
@@ -237,6 +246,19 @@ def _of_security(node: NodeParts) -> Rows:
             _later("scram_credentials.AlterUserScramCredentials", node.leadership.current_view),
         ),
     }
+
+
+def _of_client_metrics(node: NodeParts, settings: ApiSettings) -> Rows:
+    @cache
+    def apis() -> ClientMetricsApis:
+        from odradek.apis.client_metrics import ClientMetricsApis
+
+        current_view = node.leadership.current_view
+        return ClientMetricsApis(
+            node.client_metrics(), current_view, node.conversions, settings.telemetry_max_bytes
+        )
+
+    return {71: (0, lambda: apis().subscriptions), 72: (0, lambda: apis().push)}
 
 
 # Handlers with parts that only they use.
@@ -303,7 +325,13 @@ def _changing_configs(node: NodeParts, settings: ApiSettings) -> Rows:
         from odradek.apis.forwarded_configs import ForwardedConfigs
 
         assert node.forward is not None
-        altering = getattr(alter_configs, kind)(node.node_id, node.plane, node.changes, options)
+        altering = getattr(alter_configs, kind)(
+            node.node_id,
+            node.plane,
+            node.changes,
+            options,
+            changes_log_levels=settings.changes_log_levels,
+        )
         check = settings.check_broker_configs
         return ForwardedConfigs(altering, api_key, node.forward, current_view, options, check)
 

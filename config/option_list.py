@@ -594,8 +594,8 @@ BROKER = (
            doc="Java classes that report Kafka's older metrics."),
     Option("kafka.metrics.polling.interval.secs", ACCEPTED, INT, 10, low=1,
            doc="Interval of these reports."),
-    Option("telemetry.max.bytes", ACCEPTED, INT, 1_048_576, low=1,
-           doc="Largest report of metrics that a client may send."),
+    Option("telemetry.max.bytes", HONOURED, INT, 1_048_576, low=1,
+           doc="Largest report of metrics that a client may send, compressed and decompressed."),
     # Tiered storage
     Option("remote.log.storage.system.enable", REFUSED, BOOLEAN, False,
            doc="Whether old segments may live in another store."),
@@ -990,4 +990,15 @@ GROUP = (
            synonyms=("group.streams.assignment.interval.ms",),
            bounds=("group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms"),
            doc="Shortest time between two assignments of a streams group."),
+)
+
+CLIENT_METRICS = (
+    Option("interval.ms", HONOURED, INT, 300_000, low=100, high=3_600_000,
+           doc="Interval at which clients of the subscription send their metrics."),
+    Option("match", HONOURED, LIST, "",
+           doc="Clients of the subscription: items `NAME=EXPRESSION` that all have to match, or nothing for "
+               "every client. Names: `client_id`, `client_instance_id`, `client_software_name`, "
+               "`client_software_version`, `client_source_address`, `client_source_port`."),
+    Option("metrics", HONOURED, LIST, "",
+           doc="Prefixes of the names of wanted metrics; `*` means all."),
 )

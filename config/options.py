@@ -18,8 +18,6 @@ from odradek.config.option import (
     ACCEPTED,
     HONOURED,
     IN_CLUSTER,
-    INT,
-    LIST,
     PER_BROKER,
     READ_ONLY,
     REFUSED,
@@ -32,6 +30,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 __all__ = [
     "ACCEPTED",
     "BROKER_OPTIONS",
+    "CLIENT_METRICS_OPTIONS",
     "FROM_ALL_BROKERS",
     "FROM_BROKER",
     "FROM_DEFAULT",
@@ -41,6 +40,7 @@ __all__ = [
     "GROUP_OPTIONS",
     "HONOURED",
     "IN_CLUSTER",
+    "LOG_LEVELS",
     "OF_MECHANISMS",
     "REFUSED",
     "THREADS",
@@ -95,6 +95,7 @@ class BrokerOptions(dict[str, Option]):
 BROKER_OPTIONS = BrokerOptions(option_list.BROKER)
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
 GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.GROUP}
+CLIENT_METRICS_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.CLIENT_METRICS}
 
 
 def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
@@ -105,11 +106,10 @@ def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
-FROM_LOGGER = 6
-FROM_GROUP = 8
+FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = range(6, 9)
 
-_LEVELS = ((50, "FATAL"), (40, "ERROR"), (30, "WARN"), (20, "INFO"), (10, "DEBUG"))
-"""Levels of Python's logging, with Kafka's names."""
+LOG_LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
+"""Levels of Python's logging by Kafka's names; Python has no name for the last one."""
 
 # Broker options with the same meaning, the strongest first (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
 _SAME = (
@@ -585,18 +585,25 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
     return entries
 
 
-def describe_client_metrics(names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """The DescribeConfigs entries of a subscription that does not exist (Kafka: ClientMetricsConfigs)."""
-    described = [
-        ("interval.ms", "300000", INT, "Interval of a client's metrics, in ms."),
-        ("match", "", LIST, "Clients of the subscription."),
-        ("metrics", "", LIST, "Metrics of the subscription."),
-    ]
-    return [
-        ConfigEntry(name, value, FROM_DEFAULT, False, False, [], kind, doc)
-        for name, value, kind, doc in described
-        if names is None or name in names
-    ]
+def describe_client_metrics(
+    configs: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """The DescribeConfigs entries of a subscription with these settings, whether it exists or not."""
+    entries = []
+    for name in _wanted(names, CLIENT_METRICS_OPTIONS):
+        option = CLIENT_METRICS_OPTIONS[name]
+        value = _as_kafka_writes_it(option, configs[name]) if name in configs else option.default_text
+        synonyms = [ConfigSynonym(name, value, FROM_CLIENT_METRICS)] if name in configs else []
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return entries
+
+
+def _as_kafka_writes_it(option: Option, text: str) -> str | None:
+    """Controllers of a cluster may keep what is no value here."""
+    try:
+        return option.text(option.parse(text))
+    except ValueError:
+        return text
 
 
 def describe_loggers(levels: Mapping[str, int], names: Iterable[str] | None = None) -> list[ConfigEntry]:
@@ -608,7 +615,7 @@ def describe_loggers(levels: Mapping[str, int], names: Iterable[str] | None = No
 
 
 def _level_name(level: int) -> str:
-    return next((name for least, name in _LEVELS if level >= least), "TRACE")
+    return next((name for name, least in LOG_LEVELS.items() if level >= least), "TRACE")
 
 
 def _wanted(

@@ -9,6 +9,7 @@ from odradek.config.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRI
 from odradek.config.options import (
     ACCEPTED,
     BROKER_OPTIONS,
+    CLIENT_METRICS_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
     IN_CLUSTER,
@@ -123,6 +124,14 @@ They are stored for a group id, also before the group exists and after its delet
 nearest allowed value counts. There are no share groups yet, so their options have no effect.
 """
 
+_CLIENT_METRICS = """\
+## Options of subscriptions to client metrics
+
+A subscription (KIP-714) is a resource with a name and these settings (`kafka-client-metrics`, or
+`kafka-configs --entity-type client-metrics`). `broker.metrics().clients` has the values that clients sent
+last.
+"""
+
 _BROKER = """\
 ## Broker options
 
@@ -148,6 +157,8 @@ def page() -> str:
         _GROUP,
         _section("Honoured", GROUP_OPTIONS.values(), HONOURED, _group_table),
         _section("Accepted without effect", GROUP_OPTIONS.values(), ACCEPTED, _plain_table),
+        _CLIENT_METRICS,
+        _described_table(CLIENT_METRICS_OPTIONS.values()),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),
@@ -198,6 +209,13 @@ def _broker_table(options: Iterable[Option]) -> str:
         for option in options
     )
     return "| option | values | default | description | dynamic |\n| --- | --- | --- | --- | --- |\n" + rows
+
+
+def _described_table(options: Iterable[Option]) -> str:
+    rows = "".join(
+        f"| `{option.name}` | {_values(option)} | {_default(option)} | {option.doc} |\n" for option in options
+    )
+    return "| option | values | default | description |\n| --- | --- | --- | --- |\n" + rows
 
 
 def _plain_table(options: Iterable[Option]) -> str:

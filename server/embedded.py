@@ -34,7 +34,7 @@ from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
     from odradek.server.broker import BrokerServer
-    from odradek.server.routes import RequestMetrics
+    from odradek.server.metrics import BrokerMetrics
 
 READY_MARK = " ready on "
 STOP_TIMEOUT_S = 10.0
@@ -122,9 +122,10 @@ class Broker:
             self._port = self._form.start(self._port, self._start_timeout_s)
         return self
 
-    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
-        """Counters of its requests since the start, by (name of the API, version), such as `("Produce", 11)`.
-        Only for a running broker in a thread, else RuntimeError."""
+    def metrics(self) -> BrokerMetrics:
+        """Counters of its requests since the start, by (name of the API, version), such as `("Produce", 11)`;
+        its attribute `clients` has the metrics that clients have pushed. Only for a running broker in a
+        thread, else RuntimeError."""
         if not isinstance(self._form, _Thread):
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
@@ -265,7 +266,7 @@ class _Thread:
             raise BrokerStartError(str(self._failure)) from self._failure
         return self._port
 
-    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
+    def metrics(self) -> BrokerMetrics:
         if self._server is None:
             raise RuntimeError("the broker does not run")
         return self._server.metrics()

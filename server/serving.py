@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.server.bound import Node
     from odradek.server.coordinators import Coordinators
     from odradek.server.opened import Opened
@@ -52,6 +53,8 @@ class Serving:
     opened: Opened
     coordinators: Coordinators
     connections: Connections
+    client_metrics: Callable[[], ClientMetrics]
+    """The metrics that clients push; made when they are first needed."""
 
 
 async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
@@ -60,7 +63,8 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
     quotas = ClientQuotas()
-    connections = _new_connections(opened, coordinators, upkeep, quotas)
+    parts = _node_parts(opened, coordinators, upkeep, quotas)
+    connections = _new_connections(opened, parts)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
@@ -68,7 +72,12 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     _follow_quotas(opened, quotas, connections, ending)
     ending.callback(ports.close)
     ports.serve(connections)
-    serving = Serving(opened=opened, coordinators=coordinators, connections=connections)
+    serving = Serving(
+        opened=opened,
+        coordinators=coordinators,
+        connections=connections,
+        client_metrics=parts.client_metrics,
+    )
     _start_background(serving, upkeep, ending)
     return serving
 
@@ -106,18 +115,12 @@ def _follow_quotas(
     follower.follow(publisher.view.client_quotas)
 
 
-def _new_connections(
-    opened: Opened, coordinators: Coordinators, upkeep: Upkeep, quotas: ClientQuotas
-) -> Connections:
+def _new_connections(opened: Opened, parts: NodeParts) -> Connections:
     from odradek.apis.table import build_apis
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
-    apis = build_apis(
-        _node_parts(opened, coordinators, upkeep, quotas),
-        _api_settings(node.config, live),
-        node.extensions.apis,
-    )
+    apis = build_apis(parts, _api_settings(node, live), node.extensions.apis)
     connections = Connections(
         Routes(apis),
         opened.schedule.turn,
@@ -167,9 +170,10 @@ def _node_parts(
     )
 
 
-def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSettings:
+def _api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
     from odradek.apis.node import ApiSettings
 
+    config = node.config
     return ApiSettings(
         start_configs=config.layers.start,
         internal_topics=_internal_topics(config),
@@ -184,6 +188,8 @@ def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSetti
         verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         broker_options=config.layers.options,
         check_broker_configs=live.check_broker,
+        telemetry_max_bytes=config["telemetry.max.bytes"],
+        changes_log_levels=node.owns_process,
         option_value=live.__getitem__,
     )
 

@@ -15,13 +15,14 @@ from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 SET, DELETE = 0, 1
 
 
@@ -152,3 +153,53 @@ def test_a_setting_that_cannot_be_honoured_is_named_and_does_no_harm(
     for name in ("no.such.option", "max.connection.creation.rate"):
         assert altered(side, BROKER, "", **{name: None})[0] is ErrorCode.NONE
     side.close()
+
+
+def test_levels_of_loggers_are_a_nodes_own_and_are_not_forwarded(
+    odradek: OdradekMember, kafka: KafkaMember
+) -> None:
+    answers = []
+    for one, name in ((odradek, "odradek.fetch"), (kafka, "kafka.server.ReplicaManager")):
+        side, own = Side("broker", one.bootstrap_servers), str(one.node_id)
+        answers.append(
+            [
+                altered(side, LOGGER, own, **{name: "ERROR"})[0],
+                described(side, LOGGER, own, name),
+                altered(side, LOGGER, own, **{name: "LOUD"})[0],
+                altered(side, LOGGER, own, **{name: None})[0],
+                altered(side, LOGGER, own, root=None)[0],
+            ]
+        )
+        side.close()
+    assert answers[0] == answers[1]
+    assert answers[0][:2] == [ErrorCode.NONE, "ERROR"]
+
+
+def test_a_subscription_to_client_metrics_is_that_of_the_cluster(
+    odradek: OdradekMember, kafka: KafkaMember
+) -> None:
+    """Made through Kafka, changed through us: both tell clients the same."""
+    sides = [Side("broker", one.bootstrap_servers) for one in (odradek, kafka)]
+    ours, theirs = sides
+    assert altered(theirs, CLIENT_METRICS, "all", metrics="org.a")[0] is ErrorCode.NONE
+    assert altered(ours, CLIENT_METRICS, "all", **{"interval.ms": "60000"})[0] is ErrorCode.NONE
+    assert altered(ours, CLIENT_METRICS, "all", **{"interval.ms": "6"})[0] is ErrorCode.INVALID_REQUEST
+
+    def wanted(side: Side) -> tuple[list[str], int]:
+        answer = side.ask(GetTelemetrySubscriptionsRequest(client_instance_id=bytes(16)), 0)
+        return answer.requested_metrics, answer.push_interval_ms
+
+    for side in sides:
+        wait_until(
+            lambda: wanted(side) == (["org.a"], 60_000),  # noqa: B023
+            "the subscription is in effect",
+            seconds=DEADLINE_SECONDS,
+        )
+    assert altered(ours, CLIENT_METRICS, "all", metrics=None, **{"interval.ms": None})[0] is ErrorCode.NONE
+    for side in sides:
+        wait_until(
+            lambda: wanted(side) == ([], 300_000),  # noqa: B023
+            "the subscription is gone",
+            seconds=DEADLINE_SECONDS,
+        )
+        side.close()

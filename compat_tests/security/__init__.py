@@ -1,0 +1,1 @@
+"""TLS, SASL, ACLs, quotas and administration, by real clients and tools."""

@@ -46,10 +46,12 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
 __all__ = [
+    "ClientMetricsOwner",
     "ClusterMachine",
     "ConfigChange",
     "GroupOwner",
     "MetadataStore",
+    "Owner",
     "Row",
     "TopicDefaults",
     "TopicResult",
@@ -115,12 +117,22 @@ class GroupOwner(NamedTuple):
     group_id: str
 
 
+class ClientMetricsOwner(NamedTuple):
+    """A subscription to client metrics."""
+
+    name: str
+
+
+Owner = str | GroupOwner | ClientMetricsOwner | int | None
+"""Who has settings: a topic by its name, a group, a subscription, a broker by its id, or None for all
+brokers."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
     """What is to become of one owner's overrides."""
 
-    owner: str | GroupOwner | int | None
-    """A topic's name, a group, a broker's id, or None for all brokers."""
+    owner: Owner
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
     """Takes the present overrides, returns the new ones; may refuse."""
     names: Collection[str] = ()
@@ -222,6 +234,7 @@ class ClusterMachine:
             topic_names={topic.topic_id: name for name, topic in topics.items()},
             broker_configs=loaded.broker_configs,
             group_configs=loaded.group_configs,
+            client_metrics_configs=loaded.client_metrics_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
             client_quotas=loaded.quotas,
@@ -450,6 +463,7 @@ class ClusterMachine:
             dict(view.topic_names),
             dict(view.broker_configs),
             dict(view.group_configs),
+            view.client_metrics_configs,
             view.features,
             view.features_epoch,
             view.client_quotas,
@@ -527,6 +541,14 @@ class ClusterMachine:
         if isinstance(owner, GroupOwner):
             self._change_group_configs(owner.group_id, change, draft)
             return
+        if isinstance(owner, ClientMetricsOwner):
+            from odradek.coordinator.client_metrics.subscriptions import check_subscription
+
+            before = draft.client_metrics_configs.get(owner.name, NO_CONFIGS)
+            after = dict(change.change(before))
+            check_subscription(owner.name, after)
+            draft.configure_client_metrics(owner.name, before, after)
+            return
         if not isinstance(owner, str):
             before = draft.broker_configs.get(owner, NO_CONFIGS)
             after = dict(change.change(before))
@@ -595,13 +617,14 @@ class ClusterMachine:
 # --- Rows ---
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
-# group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
+# group_config: key/group -> value. client-metrics: key/subscription -> value. No part before a "/" can hold
+# one; a group's id and the name of a subscription can.
 # log_directory: node/directory id -> path.
 # quota: pairs of type and name (null: the default) as JSON -> values by the names of quotas as JSON.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
-DELETION, LOG_DIRECTORY, QUOTA = "deletion", "log_directory", "quota"
+DELETION, LOG_DIRECTORY, QUOTA, CLIENT_METRICS = "deletion", "log_directory", "quota", "client-metrics"
 
 
 @dataclass(slots=True)
@@ -612,6 +635,7 @@ class _Draft:
     topic_names: dict[bytes, str]
     broker_configs: dict[int | None, Mapping[str, str]]
     group_configs: dict[str, Mapping[str, str]]
+    client_metrics_configs: Mapping[str, Mapping[str, str]]
     features: Mapping[str, int]
     features_epoch: int
     client_quotas: Quotas
@@ -631,6 +655,7 @@ class _Draft:
             topic_names=self.topic_names,
             broker_configs=self.broker_configs,
             group_configs=self.group_configs,
+            client_metrics_configs=self.client_metrics_configs,
             features=self.features,
             features_epoch=self.features_epoch,
             client_quotas=self.client_quotas,
@@ -687,6 +712,16 @@ class _Draft:
             self.groups_configured.append(group_id)
             self.rows.append(rows)
 
+    def configure_client_metrics(
+        self, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        if rows := [
+            Row(CLIENT_METRICS, f"{key}/{name}", value) for key, value in _differences(before, after)
+        ]:
+            others = {one: configs for one, configs in self.client_metrics_configs.items() if one != name}
+            self.client_metrics_configs = {**others, name: after} if after else others
+            self.rows.append(rows)
+
     def set_features(self, levels: Mapping[str, int]) -> None:
         before = {name: str(level) for name, level in self.features.items()}
         self.features = {name: level for name, level in {**self.features, **levels}.items() if level > 0}
@@ -710,6 +745,7 @@ class _Loaded:
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    client_metrics_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     next_producer_id: int = 0
@@ -731,6 +767,8 @@ class _Loaded:
             self.broker_configs.setdefault(int(owner) if owner else None, {})[rest] = value
         elif table == GROUP_CONFIG:
             self.group_configs.setdefault(rest, {})[owner] = value
+        elif table == CLIENT_METRICS:
+            self.client_metrics_configs.setdefault(rest, {})[owner] = value
         elif table == FEATURE:
             self.features[key] = int(value)
         elif table == DELETION:

@@ -78,6 +78,7 @@ class FakeConnection:
 
     def __init__(self):
         self.peer_host = "192.0.2.7"
+        self.peer_port = 50_000
         self.local_host = "127.0.0.1"
         self.local_port = 9092
         self.advertised_host = "broker.example"
@@ -295,24 +296,26 @@ class Node:
         for coordinator in (self.groups, self.transactions):
             self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
             coordinator.view_changed(self.machine.view)
+        parts = NodeParts(
+            node_id=NODE_ID,
+            plane=self.machine,
+            store=self.store,
+            leadership=self.leadership,
+            groups=self.groups,
+            transactions=self.transactions,
+            new_producer_id=self.new_producer_id,
+            now_ms=self._now_ms,
+            turn=self.loop,
+            timers=self.loop,
+            changes=self.loop,
+            searches=self.loop,
+            reads=self.loop,
+            conversions=self.loop if conversions is None else conversions,
+            saves=self.loop,
+        )
+        self.client_metrics = parts.client_metrics
         self.apis = build_apis(
-            NodeParts(
-                node_id=NODE_ID,
-                plane=self.machine,
-                store=self.store,
-                leadership=self.leadership,
-                groups=self.groups,
-                transactions=self.transactions,
-                new_producer_id=self.new_producer_id,
-                now_ms=self._now_ms,
-                turn=self.loop,
-                timers=self.loop,
-                changes=self.loop,
-                searches=self.loop,
-                reads=self.loop,
-                conversions=self.loop if conversions is None else conversions,
-                saves=self.loop,
-            ),
+            parts,
             ApiSettings(
                 start_configs=self.start_configs,
                 internal_topics=(

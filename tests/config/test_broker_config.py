@@ -140,6 +140,12 @@ def test_the_data_directory_of_the_command_line_rules_over_the_file(tmp_path):
     assert config.data_directories == (str(tmp_path / "three"),)
 
 
+def test_a_reference_to_a_provider_of_settings_stays_text():
+    """CVE-2024-31141: Kafka's providers read files and variables for whoever may change a setting."""
+    text = "${file:/etc/passwd:root} ${env:HOME}"
+    assert load(sets=[f"broker.rack={text}"])["broker.rack"] == text
+
+
 def test_log_dirs_rules_over_log_dir():
     assert load(sets=["log.dir=/one"]).data_directories == ("/one",)
     assert load(sets=["log.dir=/one", "log.dirs=/two"]).data_directories == ("/two",)

@@ -3,7 +3,8 @@
 import pytest
 
 from odradek.apis import access
-from odradek.apis.access import NEEDS, Operation, ResourceType, resources
+from odradek.apis.access import NEEDS, resources
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.messages import find
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.apis import access
-from odradek.apis.access import Need, Operation, ResourceType
+from odradek.apis.access import Need
 from odradek.apis.api import Api, Waiting
 from odradek.apis.prefixes import Ask, Prefix, Submit
 from odradek.server.embedded import Broker
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import request_frame, response_parts

@@ -1,8 +1,7 @@
 """What a client needs to be allowed for each API: one row an API. An API without a row is not served.
 
 The connection knows its principal. `server/_pipeline.pyx` calls the authorizer once for every request, before
-the handler, with the row of the API. There is no authorizer yet that forbids anything: `AllowAll` allows
-everything.
+the handler, with the row of the API. Without an authorizer `AllowAll` allows everything.
 
 A row names operations and types of resources, as Kafka does. `names` takes the names from the request;
 without it only the handler knows them (the topics of a fetch session, all groups of a list).
@@ -41,17 +40,29 @@ class Requester(Protocol):
 
     principal: str
     peer_host: str
+    granted: Any
+    """For the authorizer alone: what it has told this connection. None when the principal changes."""
 
 
 Resources = list[tuple[Operation, ResourceType, Any]]
 
 
 class Authorizer(Protocol):
+    """Decides whether a connection's principal may do something. A topic's id counts as the name that it
+    stands for; one that stands for no topic is not refused, since the handler answers that it is unknown."""
+
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
         """The part of `resources(needs, request)` that the connection's principal is not allowed."""
 
     def refused_of(self, connection: Requester, resources: Resources) -> Refused:
         """The part of `resources` that the connection's principal is not allowed."""
+
+    def left_out(self, connection: Requester, resources: Resources) -> Refused:
+        """As `refused_of`, for lists that omit what is refused and for fields with the allowed operations:
+        the client did not name these resources, so a refusal is not logged."""
+
+    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of this type with which the principal may do it."""
 
 
 class AllowAll:
@@ -64,6 +75,15 @@ class AllowAll:
 
     def refused_of(self, connection: Requester, resources: Resources) -> Refused:
         return NOTHING_REFUSED
+
+    def left_out(self, connection: Requester, resources: Resources) -> Refused:
+        return NOTHING_REFUSED
+
+    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+
+ALLOW_ALL = AllowAll()
 
 
 def resources(needs: Needs, request: Any) -> Resources:

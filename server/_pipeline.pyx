@@ -21,7 +21,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from odradek.apis.access import AllowAll as _AllowAll, resources as _resources
+from odradek.apis.access import ALLOW_ALL as _ALLOW_ALL, resources as _resources
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
 from odradek.server.group_flush import Flushes as _Flushes
@@ -420,7 +420,7 @@ cdef class Dispatcher:
         self.turn = turn
         self.now_ms = now_ms
         self._current_view = current_view
-        self.authorizer = _AllowAll()
+        self.authorizer = _ALLOW_ALL
         self.meters = None
         self.timers = None
         self.after_requests = None

@@ -28,6 +28,8 @@ class Need:
     operation: Operation
     resource_type: ResourceType
     names: Names | None = None
+    is_quiet: bool = False
+    """Whether a refusal alone means nothing, as something else may be enough: it is not logged."""
 
 
 Needs = tuple[Need, ...]
@@ -201,6 +203,14 @@ def _altering_configs() -> Needs:
     )
 
 
+def _fetched_topics(request: Any) -> Iterable[Any]:
+    """Of OffsetFetch, where topics are named: null asks for all."""
+    topics = [topic.name for topic in request.topics or ()]
+    for group in request.groups:
+        topics += [topic.name or topic.topic_id for topic in group.topics or ()]
+    return topics
+
+
 NEEDS: Mapping[int, Needs] = {
     # Records
     0: (
@@ -222,7 +232,7 @@ NEEDS: Mapping[int, Needs] = {
     8: (_group(_OP.READ), _topics(_OP.READ, _each("topics", "name", "topic_id"))),
     9: (
         _group(_OP.DESCRIBE, lambda request: [one.group_id for one in request.groups] or [request.group_id]),
-        _topics(_OP.DESCRIBE, None),  # null asks for all topics that the group has offsets in
+        _topics(_OP.DESCRIBE, _fetched_topics),
     ),
     10: (
         _group(_OP.DESCRIBE, _keys_of_type(0)),

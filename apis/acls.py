@@ -75,7 +75,7 @@ class DescribeAcls:
         found = [] if rules is None else (yield from rules.finding(wanted))
         return DescribeAclsResponse(
             error_code=ErrorCode.NONE,
-            error_message=None,
+            error_message="",
             resources=[
                 DescribeAclsResource(
                     resource_type=resource_type,
@@ -102,6 +102,9 @@ class CreateAcls:
         for creation in request.creations:
             _check_creation(creation)
         refusal = _refusal_to_change(context, self._machine)
+        if refusal is None and any(map(_is_filter, request.creations)):
+            # Kafka trips over it, and does none of the others either.
+            refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if refusal is not None:
             return CreateAclsResponse(results=[_created(refusal)] * len(request.creations))
         assert self._machine is not None
@@ -213,8 +216,9 @@ def _described(acl: Acl) -> AclDescription:
 
 def _created(refusal: KafkaError | None) -> AclCreationResult:
     if refusal is None:
-        return AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
-    return AclCreationResult(error_code=refusal.code, error_message=refusal.message)
+        return AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+    message = None if refusal.code is ErrorCode.UNKNOWN_SERVER_ERROR else refusal.message
+    return AclCreationResult(error_code=refusal.code, error_message=message)
 
 
 def _deleted(found: Iterable[Acl] | KafkaError) -> DeleteAclsFilterResult:
@@ -258,6 +262,16 @@ def _check_creation(requested: AclCreation) -> None:
         requested.resource_pattern_type,
         requested.operation,
         requested.permission_type,
+    )
+
+
+def _is_filter(requested: AclCreation) -> bool:
+    """Whether it stands for several rules."""
+    return (
+        requested.resource_type == ResourceType.ANY
+        or requested.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or requested.operation == Operation.ANY
+        or requested.permission_type == Permission.ANY
     )
 
 

@@ -104,6 +104,12 @@ def test_wrong_lines_are_refused_and_the_others_are_carried_out(node):
     assert describe(node).resources == []
 
 
+def test_a_creation_that_is_a_filter_refuses_the_whole_request(node):
+    for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
+        assert create(node, creation(), creation(**{field: 1})) == [-1, -1]
+    assert describe(node).resources == []
+
+
 def test_a_request_that_is_too_large_is_refused_as_a_whole(node, monkeypatch):
     monkeypatch.setattr(acls, "CHANGES_MAX", 2)
     assert create(node, *(creation(f"{one}") for one in range(3))) == [ErrorCode.POLICY_VIOLATION] * 3

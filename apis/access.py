@@ -1,8 +1,7 @@
 """What a client needs to be allowed for each API: one row an API. An API without a row is not served.
 
 The connection knows its principal. `server/_pipeline.pyx` calls the authorizer once for every request, before
-the handler, with the row of the API. There is no authorizer yet that forbids anything: `AllowAll` allows
-everything.
+the handler, with the row of the API. Without an authorizer `AllowAll` allows everything.
 
 A row names operations and types of resources, as Kafka does. `names` takes the names from the request;
 without it only the handler knows them (the topics of a fetch session, all groups of a list).
@@ -15,41 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Protocol
 
-
-class Operation(IntEnum):
-    """`AclOperation`, with Kafka's numbers."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """With Kafka's numbers."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-CLUSTER_NAME = "kafka-cluster"
-"""The name of the only resource of type CLUSTER."""
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 
 Names = Callable[[Any], Iterable[Any]]
 
@@ -61,6 +28,8 @@ class Need:
     operation: Operation
     resource_type: ResourceType
     names: Names | None = None
+    is_quiet: bool = False
+    """Whether a refusal alone means nothing, as something else may be enough: it is not logged."""
 
 
 Needs = tuple[Need, ...]
@@ -73,17 +42,29 @@ class Requester(Protocol):
 
     principal: str
     peer_host: str
+    granted: Any
+    """For the authorizer alone: what it has told this connection. None when the principal changes."""
 
 
 Resources = list[tuple[Operation, ResourceType, Any]]
 
 
 class Authorizer(Protocol):
+    """Decides whether a connection's principal may do something. A topic's id counts as the name that it
+    stands for; one that stands for no topic is not refused, since the handler answers that it is unknown."""
+
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
         """The part of `resources(needs, request)` that the connection's principal is not allowed."""
 
     def refused_of(self, connection: Requester, resources: Resources) -> Refused:
         """The part of `resources` that the connection's principal is not allowed."""
+
+    def left_out(self, connection: Requester, resources: Resources) -> Refused:
+        """As `refused_of`, for lists that omit what is refused and for fields with the allowed operations:
+        the client did not name these resources, so a refusal is not logged."""
+
+    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of this type with which the principal may do it."""
 
 
 class AllowAll:
@@ -96,6 +77,15 @@ class AllowAll:
 
     def refused_of(self, connection: Requester, resources: Resources) -> Refused:
         return NOTHING_REFUSED
+
+    def left_out(self, connection: Requester, resources: Resources) -> Refused:
+        return NOTHING_REFUSED
+
+    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+
+ALLOW_ALL = AllowAll()
 
 
 def resources(needs: Needs, request: Any) -> Resources:
@@ -213,6 +203,14 @@ def _altering_configs() -> Needs:
     )
 
 
+def _fetched_topics(request: Any) -> Iterable[Any]:
+    """Of OffsetFetch, where topics are named: null asks for all."""
+    topics = [topic.name for topic in request.topics or ()]
+    for group in request.groups:
+        topics += [topic.name or topic.topic_id for topic in group.topics or ()]
+    return topics
+
+
 NEEDS: Mapping[int, Needs] = {
     # Records
     0: (
@@ -234,7 +232,7 @@ NEEDS: Mapping[int, Needs] = {
     8: (_group(_OP.READ), _topics(_OP.READ, _each("topics", "name", "topic_id"))),
     9: (
         _group(_OP.DESCRIBE, lambda request: [one.group_id for one in request.groups] or [request.group_id]),
-        _topics(_OP.DESCRIBE, None),  # null asks for all topics that the group has offsets in
+        _topics(_OP.DESCRIBE, _fetched_topics),
     ),
     10: (
         _group(_OP.DESCRIBE, _keys_of_type(0)),

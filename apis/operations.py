@@ -4,7 +4,7 @@ Bit n stands for the ACL operation with code n (AclOperation.java); the operatio
 those of Kafka's AclEntry.supportedOperations.
 """
 
-from odradek.apis.access import Operation
+from odradek.wire.acl_types import Operation
 
 NOT_ASKED = -(2**31)
 """The field's value for a request without the flag."""

@@ -23,7 +23,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from odradek.apis.access import AllowAll as _AllowAll, resources as _resources
+from odradek.apis.access import ALLOW_ALL as _ALLOW_ALL, resources as _resources
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
 from odradek.server.group_flush import Flushes as _Flushes
@@ -373,6 +373,8 @@ cdef class Route:
             self.overlaps[key >> 6] |= <uint64_t> 1 << (key & 63)
         self.learn = None
         if prefix is not None and api_version in prefix.versions:
+            if any([need.names is None for need in self.needs]):
+                raise ValueError(f"{self.name} is not to be remembered: only its handler knows all its needs")
             layout = _prefix_layout(request, api_version, prefix.until)
             self.learn = prefix.learn
             self.throttle_at = _throttle_position(response, api_version)
@@ -452,7 +454,7 @@ cdef class Dispatcher:
         self.turn = turn
         self.now_ms = now_ms
         self._current_view = current_view
-        self.authorizer = _AllowAll()
+        self.authorizer = _ALLOW_ALL
         self.meters = None
         self.timers = None
         self.after_requests = None
@@ -600,8 +602,9 @@ cdef class Slot:
 
 
 cdef class Remembered:
-    """What a prefix means: one of the kinds of `apis/prefixes.py`. Connections share it, as long as each of
-    them is allowed its resources; of which one remembers it, that connection's own table says."""
+    """What a prefix means: one of the kinds of `apis/prefixes.py`, and the resources that a client needs for it.
+    Connections share it. A connection has it in its own table only if the authorizer allowed its principal these
+    resources in this generation; rules are a part of the view, so other rules begin another generation."""
 
     cdef int kind
     cdef Route route

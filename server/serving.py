@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.quotas import ClientQuotas
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
@@ -26,6 +27,7 @@ from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Authorizer
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
@@ -63,7 +65,7 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
     quotas = ClientQuotas()
-    parts = _node_parts(opened, coordinators, upkeep, quotas)
+    parts = _node_parts(opened, coordinators, upkeep, quotas, _authorizer(opened))
     connections = _new_connections(opened, parts)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
@@ -130,6 +132,8 @@ def _new_connections(opened: Opened, parts: NodeParts) -> Connections:
         node.config.inter_broker_listener if len(node.config.listeners) > 1 else None,
     )
 
+    connections.dispatcher.authorizer = parts.authorizer
+
     def follow(live: LiveConfig[LogConfig]) -> None:
         connections.limits = connection_limits(node.config, live)
 
@@ -137,8 +141,21 @@ def _new_connections(opened: Opened, parts: NodeParts) -> Connections:
     return connections
 
 
+def _authorizer(opened: Opened) -> Authorizer:
+    node, publisher = opened.bound.node, opened.plane.publisher
+    if not node.config.authorizer_class_name:
+        return ALLOW_ALL
+    from odradek.server.security.authorizer import new_authorizer
+
+    return new_authorizer(node.config, lambda: publisher.view, node.now_ms)
+
+
 def _node_parts(
-    opened: Opened, coordinators: Coordinators, upkeep: Upkeep, quotas: ClientQuotas
+    opened: Opened,
+    coordinators: Coordinators,
+    upkeep: Upkeep,
+    quotas: ClientQuotas,
+    authorizer: Authorizer,
 ) -> NodeParts:
     from odradek.apis.node import NodeParts
     from odradek.wire.schema import uuid_from_text
@@ -167,6 +184,7 @@ def _node_parts(
         is_host=is_host,
         quotas=quotas,
         directory_id=uuid_from_text(directory_id),
+        authorizer=authorizer,
     )
 
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "spark": {"spark", "wire", "storage"},
 }
 STORIES_MAY_IMPORT = {
-    "coordinator.cluster": set(),
+    "coordinator.cluster": {"coordinator.security"},
     "coordinator.kraft": set(),
     "coordinator.groups": {"coordinator.cluster"},
     "coordinator.replication": set(),

@@ -1,1 +1,1 @@
-"""Rules and machines of security: who may do what, and how much."""
+"""Rules and machines of security: who may do what, who is who, and how much of it."""

@@ -1,1 +1,1 @@
-"""Security at the sockets of a broker: who connects, and what he may do."""
+"""Security at the sockets of a broker: TLS, SASL, the authorizer, admission."""

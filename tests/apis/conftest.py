@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
@@ -45,6 +46,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog
+from odradek.server.security.authorizer import StandardAuthorizer
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile
@@ -85,6 +87,7 @@ class FakeConnection:
         self.advertised_port = 19092
         self.listener_name = "PLAINTEXT"
         self.principal = "User:ANONYMOUS"
+        self.granted = None
         self.client_software_name = self.client_software_version = "unknown"
         self.closed = None
 
@@ -254,9 +257,15 @@ class StoreLogs(NodeLogs):
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, directories=None, conversions=None, **options):
+    def __init__(
+        self, directory, *, configs=None, directories=None, conversions=None, policy=None, **options
+    ):
+        """With a `policy` there is an authorizer."""
         self.loop = FakeLoop()
         self.connection = FakeConnection()
+        self.authorizer = ALLOW_ALL
+        if policy is not None:
+            self.authorizer = StandardAuthorizer(policy, lambda: self.machine.view, self._now_ms)
         self.start_configs = dict(configs or {})
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
         self.store = LogStore(QuickDisk(), directories or [str(directory)])
@@ -312,6 +321,7 @@ class Node:
             reads=self.loop,
             conversions=self.loop if conversions is None else conversions,
             saves=self.loop,
+            authorizer=self.authorizer,
         )
         self.client_metrics = parts.client_metrics
         self.apis = build_apis(
@@ -384,7 +394,9 @@ class Node:
         key = request.api_key
         api = self.apis[key]
         decoded = decode_message(api.request, version, encode_message(request, version))
-        context = RequestContext(key, version, 7, client_id, connection or self.connection, self.loop.now_ms)
+        connection = connection or self.connection
+        refused = self.authorizer.refused(connection, api.needs, decoded)
+        context = RequestContext(key, version, 7, client_id, connection, self.loop.now_ms, refused)
         return api.handle(decoded, context)
 
     def before_encoding(self, request, version):

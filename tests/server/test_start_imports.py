@@ -13,6 +13,7 @@ NOT_NEEDED = (
     "odradek.apis.metadata",
     "odradek.config.cluster_config",
     "odradek.coordinator.group_coordinator",
+    "odradek.coordinator.security.acls",
     "odradek.coordinator.transactions.coordinator",
     "odradek.offline",
     "odradek.server.member_directories",

@@ -21,7 +21,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from odradek.apis.access import AllowAll as _AllowAll, resources as _resources
+from odradek.apis.access import ALLOW_ALL as _ALLOW_ALL, resources as _resources
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
 from odradek.server.group_flush import Flushes as _Flushes
@@ -420,7 +420,7 @@ cdef class Dispatcher:
         self.turn = turn
         self.now_ms = now_ms
         self._current_view = current_view
-        self.authorizer = _AllowAll()
+        self.authorizer = _ALLOW_ALL
         self.meters = None
         self.timers = None
         self.after_requests = None
@@ -1188,6 +1188,7 @@ cdef class Requests:
                 body = _skip_tags(view, body)
         request, _ = route.decode(view[body:], 0)
         correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        authorizer = self.dispatcher.authorizer
         return request, _RequestContext(
             route.api_key,
             route.api_version,
@@ -1195,7 +1196,8 @@ cdef class Requests:
             client_id,
             self.owner,
             self.active_ms,
-            self.dispatcher.authorizer.refused(self.owner, route.needs, request),
+            authorizer.refused(self.owner, route.needs, request),
+            authorizer,
         )
 
     cdef _read_client_id(self, const uint8_t *frame):
@@ -1212,7 +1214,10 @@ cdef class Requests:
         cdef Responses responses = self.responses
         cdef Slot slot
         cdef Py_ssize_t answer_bytes
-        answer = route.handle(request, context)
+        if context.refused:
+            answer = _answer_refused(route, request, context)
+        else:
+            answer = route.handle(request, context)
         if answer is None:
             responses.account(route, size_bytes, 0, self._began_ns)
         elif isinstance(answer, _Waiting):
@@ -1406,6 +1411,13 @@ cdef class Requests:
             slot.is_in_line = True
             self.responses.wait(slot, False)
         return True
+
+
+cdef _answer_refused(Route route, request, context):
+    """Of a request of which something is refused."""
+    from odradek.apis.refusals import answer
+
+    return answer(route.handle, route.needs, request, context)
 
 
 cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):

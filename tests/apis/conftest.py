@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from odradek.apis import refusals
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
@@ -256,6 +258,7 @@ class Node:
     def __init__(self, directory, *, configs=None, directories=None, conversions=None, **options):
         self.loop = FakeLoop()
         self.connection = FakeConnection()
+        self.authorizer = ALLOW_ALL
         self.start_configs = dict(configs or {})
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
         self.store = LogStore(QuickDisk(), directories or [str(directory)])
@@ -381,7 +384,13 @@ class Node:
         key = request.api_key
         api = self.apis[key]
         decoded = decode_message(api.request, version, encode_message(request, version))
-        context = RequestContext(key, version, 7, client_id, connection or self.connection, self.loop.now_ms)
+        connection = connection or self.connection
+        refused = self.authorizer.refused(connection, api.needs, decoded)
+        context = RequestContext(
+            key, version, 7, client_id, connection, self.loop.now_ms, refused, self.authorizer
+        )
+        if refused:
+            return refusals.answer(api.handle, api.needs, decoded, context)
         return api.handle(decoded, context)
 
     def before_encoding(self, request, version):

@@ -59,12 +59,17 @@ class Requester(Protocol):
 
     principal: str
     peer_host: str
+    granted: Any
+    """For the authorizer alone: what it has told this connection. None when the principal changes."""
 
 
 Resources = list[tuple[Operation, ResourceType, Any]]
 
 
 class Authorizer(Protocol):
+    """Decides whether a connection's principal may do something. A topic's id counts as the name that it
+    stands for; one that stands for no topic is not refused, since the handler answers that it is unknown."""
+
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
         """The part of `resources(needs, request)` that the connection's principal is not allowed."""
 

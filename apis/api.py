@@ -48,6 +48,8 @@ class ConnectionInfo(Protocol):
     listener_name: str
     principal: str
     """`User:ANONYMOUS` until a client has authenticated."""
+    granted: Any
+    """For the authorizer alone (`apis/access.py`)."""
     client_software_name: str
     """Written by the ApiVersions handler from version 3 on (KIP-511); `unknown` before."""
     client_software_version: str

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Authorizer
     from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.forwarding import Forward
@@ -68,6 +70,8 @@ class NodeParts:
     """Which versions of APIs the controllers serve; None where `forward` is."""
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
+    authorizer: Authorizer = ALLOW_ALL
+    """For resources that only a handler knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_paced_writer",
+        "_principal",
         "_registry",
         "_transport",
         "advertised_host",
@@ -65,12 +66,12 @@ class Connection(asyncio.BufferedProtocol):
         "client_software_name",
         "client_software_version",
         "get_buffer",
+        "granted",
         "listener_name",
         "local_host",
         "local_port",
         "peer_host",
         "peer_port",
-        "principal",
         "requests",
         "responses",
         "unsent_bytes",
@@ -90,13 +91,25 @@ class Connection(asyncio.BufferedProtocol):
         self._paced_writer: PacedWriter | None = None
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
-        self.principal = "User:ANONYMOUS"
+        self._principal = "User:ANONYMOUS"
+        self.granted: Any = None
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         advertised = endpoint.advertised
         self.advertised_host, self.advertised_port = advertised or ("", 0)
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
+
+    @property
+    def principal(self) -> str:
+        """Who the client is. Another one may not use what this one was granted."""
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: str) -> None:
+        self._principal = principal
+        self.granted = None
+        self.requests.forget_prefixes()
 
     # The transport's side
 

@@ -15,7 +15,12 @@ WILDCARD = "*"
 """In a literal pattern: every name. As a host: every host."""
 
 
-class Operation(IntEnum):
+class _Kind(IntEnum):
+    __hash__ = int.__hash__
+    """An Enum hashes its name, in Python: in a key that costs as much as a decision."""
+
+
+class Operation(_Kind):
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -38,7 +43,7 @@ class Operation(IntEnum):
         return cls.UNKNOWN
 
 
-class ResourceType(IntEnum):
+class ResourceType(_Kind):
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -53,7 +58,7 @@ class ResourceType(IntEnum):
         return cls.UNKNOWN
 
 
-class PatternType(IntEnum):
+class PatternType(_Kind):
     UNKNOWN = 0
     ANY = 1
     MATCH = 2
@@ -66,7 +71,7 @@ class PatternType(IntEnum):
         return cls.UNKNOWN
 
 
-class Permission(IntEnum):
+class Permission(_Kind):
     """`AclPermissionType`."""
 
     UNKNOWN = 0

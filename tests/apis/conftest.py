@@ -86,6 +86,7 @@ class FakeConnection:
         self.advertised_port = 19092
         self.listener_name = "PLAINTEXT"
         self.principal = "User:ANONYMOUS"
+        self.granted = None
         self.client_software_name = self.client_software_version = "unknown"
         self.closed = None
 

@@ -190,6 +190,11 @@ class Recording:
         self.asked.append((connection.principal, connection.peer_host, resources))
         return self.told & frozenset(resources)
 
+    left_out = refused_of
+
+    def may_on_any(self, connection, operation, resource_type):
+        return True
+
 
 READ_GROUP = (Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,)),)
 
@@ -224,6 +229,24 @@ def test_a_refused_request_is_not_remembered_and_each_connection_is_asked_for_it
     stage.dispatcher.forget_prefixes()  # as when rules change
     wires[0].send(frame)
     assert (len(authorizer.asked), from_prefix(stage.connections)) == (6, 5)
+
+
+def test_what_one_principal_has_learnt_serves_no_other_one_of_the_same_connection():
+    stage = Stage(READ_GROUP, range(5))
+    stage.dispatcher.authorizer = authorizer = Recording()
+    wire = Wire(stage.connections)
+    frame = request_frame(beat(), 4, 1, "me")
+    for _ in range(2):
+        wire.send(frame)
+    assert (len(authorizer.asked), from_prefix(stage.connections)) == (1, 2)
+    authorizer.told = frozenset({(Operation.READ, ResourceType.GROUP, "g")})
+    wire.connection.granted = "what the first one may"
+    wire.connection.principal = "User:bob"
+    wire.send(frame)
+    assert authorizer.asked[-1][0] == "User:bob"
+    assert (len(stage.contexts), from_prefix(stage.connections)) == (1, 2)
+    assert stage.contexts[-1].refused == authorizer.told
+    assert wire.connection.granted is None
 
 
 # What it costs

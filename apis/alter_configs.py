@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, refusal_of
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
 from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerOptions
 from odradek.coordinator.cluster.machine import (
@@ -28,6 +28,7 @@ from odradek.coordinator.cluster.machine import (
     GroupOwner,
     Owner,
 )
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 
@@ -71,23 +72,34 @@ class Altering:
         }
 
     def __call__(self, request: Any, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._altering(request), context)
+        return WorkAnswer(self._work, self._altering(request, context), context)
 
-    def _altering(self, request: Any) -> Work[Any]:
+    def _altering(self, request: Any, context: RequestContext) -> Work[Any]:
         resources: Sequence[Resource] = request.resources
         counts = Counter((one.resource_type, one.resource_name) for one in resources)
         refusals: dict[int, KafkaError] = {}
         changes: dict[int, ConfigChange] = {}
+        unauthorized: dict[int, tuple[ConfigChange, ErrorCode]] = {}
         for number, resource in enumerate(resources):
             try:
                 if counts[resource.resource_type, resource.resource_name] > 1:
                     raise _bad("A resource may be named once in a request.")
+                code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+                if code is not None and not _is_of_one_broker(resource):
+                    raise KafkaError(code)
                 if resource.resource_type == BROKER_LOGGER:
                     self.change_log_levels(resource, validate_only=request.validate_only)
-                else:
-                    changes[number] = self.change_of(resource)
+                    continue
+                change = self.change_of(resource)
             except KafkaError as error:
                 refusals[number] = error
+            else:
+                if code is None:
+                    changes[number] = change
+                else:
+                    unauthorized[number] = change, code
+        if unauthorized:
+            refusals |= yield from self._refusing(unauthorized)
         try:
             done = yield from self._machine.changing_configs(
                 list(changes.values()), validate_only=request.validate_only
@@ -102,6 +114,21 @@ class Altering:
                 self.result_of(resource, refusals.get(number)) for number, resource in enumerate(resources)
             ]
         )
+
+    def _refusing(
+        self, unauthorized: Mapping[int, tuple[ConfigChange, ErrorCode]]
+    ) -> Work[dict[int, KafkaError]]:
+        """As in Kafka, what is wrong with the settings of one broker counts before the permission."""
+        changes = [change for change, _ in unauthorized.values()]
+        judged: Sequence[KafkaError | None]
+        try:
+            judged = yield from self._machine.changing_configs(changes, validate_only=True)
+        except KafkaError:
+            judged = [None] * len(changes)
+        return {
+            number: refusal or KafkaError(code)
+            for (number, (_, code)), refusal in zip(unauthorized.items(), judged, strict=True)
+        }
 
     def change_of(self, resource: Resource) -> ConfigChange:
         """What is wanted of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
@@ -207,6 +234,10 @@ def _operations(resource: incremental_alter_configs.AlterConfigsResource) -> lis
 
 def _unknown_type(resource: Resource) -> KafkaError:
     return _bad(f"Resources of the type {resource.resource_type} cannot be changed here.")
+
+
+def _is_of_one_broker(resource: Resource) -> bool:
+    return resource.resource_type == BROKER and resource.resource_name != ""
 
 
 def _bad(why: str) -> KafkaError:

@@ -9,18 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from odradek.apis.access import NOTHING_REFUSED, Needs, Refused
+from odradek.apis.access import (
+    ALLOW_ALL,
+    NOTHING_REFUSED,
+    Authorizer,
+    Needs,
+    Refused,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from odradek.apis.prefixes import Prefix
     from odradek.apis.turn import WorkQueue
+    from odradek.wire.acl_types import Operation, ResourceType
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
 
 logger = logging.getLogger("odradek.apis")
+Item = TypeVar("Item")
 
 
 class ConnectionInfo(Protocol):
@@ -63,6 +73,31 @@ class RequestContext:
     """The clock when the request was read, milliseconds since 1970."""
     refused: Refused = NOTHING_REFUSED
     """The needed resources that the client's principal is not allowed."""
+    authorizer: Authorizer = ALLOW_ALL
+    """For resources that the request does not name."""
+
+    def refuses(self, operation: Operation, resource_type: ResourceType, name: Any) -> bool:
+        """Whether the client may not do this. Only for names that the API's row takes from the request; for a
+        topic that it names by id, the id."""
+        return bool(self.refused) and (operation, resource_type, name) in self.refused
+
+    def refused_names(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+    ) -> Collection[str]:
+        """Those of the names with which the client may not do this, whatever the request names."""
+        if self.authorizer is ALLOW_ALL:
+            return ()
+        wanted = [(operation, resource_type, name) for name in dict.fromkeys(names)]
+        return {name for _, _, name in self.authorizer.refused_of(self.connection, wanted)}
+
+    def left_out(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+    ) -> Collection[str]:
+        """As `refused_names`, for names that the client has not told: a list omits them."""
+        if self.authorizer is ALLOW_ALL:
+            return ()
+        wanted = [(operation, resource_type, name) for name in dict.fromkeys(names)]
+        return {name for _, _, name in self.authorizer.left_out(self.connection, wanted)}
 
 
 class Waiting:
@@ -193,6 +228,15 @@ class LatePart:
 
 
 Handler = Callable[[Any, RequestContext], Any]
+
+
+def split(items: Iterable[Item], is_refused: Callable[[Item], bool]) -> tuple[list[Item], list[Item]]:
+    """The refused items and the others, each in their order."""
+    refused: list[Item] = []
+    allowed: list[Item] = []
+    for item in items:
+        (refused if is_refused(item) else allowed).append(item)
+    return refused, allowed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from odradek.apis.quotas import ClientQuotas, free
 from odradek.coordinator.cluster.topics import (
     NewPartitions,
 )
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 FIRST_STRICT_VERSION = 3
 """From then on topics are refused when the client's quota of partitions is used up (KIP-599)."""
+_WITHOUT_MESSAGE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""As in Kafka."""
 
 
 class CreatePartitions:
@@ -44,12 +47,17 @@ class CreatePartitions:
 
     def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> WorkAnswer:
         charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
-        return WorkAnswer(self._work, self._growing(request, charge), context)
+        return WorkAnswer(self._work, self._growing(request, context, charge), context)
 
     def _growing(
-        self, request: CreatePartitionsRequest, charge: MutationCharge | None
+        self, request: CreatePartitionsRequest, context: RequestContext, charge: MutationCharge | None
     ) -> Work[CreatePartitionsResponse]:
         counts = Counter(topic.name for topic in request.topics)
+        refused = [
+            name
+            for name, count in counts.items()
+            if count == 1 and context.refuses(Operation.ALTER, ResourceType.TOPIC, name)
+        ]
         growths = [
             NewPartitions(
                 topic.name,
@@ -57,13 +65,14 @@ class CreatePartitions:
                 None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
             )
             for topic in request.topics
-            if counts[topic.name] == 1
+            if counts[topic.name] == 1 and topic.name not in refused
         ]
         results = [
             _grown(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             for name, count in counts.items()
             if count > 1
         ]
+        results += [_grown(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for name in refused]
         try:
             grown = yield from self._machine.creating_partitions(
                 growths, validate_only=request.validate_only, charge=charge or free
@@ -79,6 +88,5 @@ class CreatePartitions:
 def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     if error is None:
         return CreatePartitionsTopicResult(name=name, error_code=0, error_message=None)
-    # Kafka sends no message with this code.
-    message = None if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
+    message = None if error.code in _WITHOUT_MESSAGE else error.message
     return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=message)

@@ -10,6 +10,8 @@ A request with a replica id is a follower's: it reads to the end of the log, and
 has (`apis/replicas.py`). From version 11 on a consumer may read what is committed from a follower, and a
 leader may name one in the consumer's rack (KIP-392). Snapshots of the metadata are the controllers'.
 
+A client is authorized when its request comes, for all partitions of its session; a replica for the cluster.
+
 Source: KafkaApis.handleFetchRequest of Kafka 4.3.
 """
 
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.fetch_plan import FetchAttempt, FetchPlan
 from odradek.apis.fetch_response import (
@@ -43,6 +46,7 @@ from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.quotas import ClientQuotas
 from odradek.apis.replicas import FetchingReplica
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -164,9 +168,13 @@ class Fetch:
         if charge is not None:
             # A longer answer would have to wait each time, and never come.
             max_bytes = int(min(max_bytes, charge.bytes_max))
+        # A copy: while this request waits, a later one may change the session.
+        planned = list(partitions.values())
+        refused: list[FetchedPartition] = []
+        if context.authorizer is not ALLOW_ALL:
+            planned, refused = self._authorized(planned, replica is not None, uses_topic_ids, context)
         plan = FetchPlan(
-            # A copy: while this request waits, a later one may change the session.
-            list(partitions.values()),
+            planned,
             max_bytes,
             min_bytes if min_bytes < max_bytes else max_bytes,
             request.max_wait_ms,
@@ -176,11 +184,39 @@ class Fetch:
             replica,
             may_follow,
             request.rack_id if selects_by_rack else "",
+            refused,
         )
         answer = FetchAnswer(
             self._leadership, self._reads, context, session, is_incremental, self._sessions, charge
         )
         return plan, answer
+
+    def _authorized(
+        self,
+        partitions: list[FetchedPartition],
+        is_replica: bool,
+        uses_topic_ids: bool,
+        context: RequestContext,
+    ) -> tuple[list[FetchedPartition], list[FetchedPartition]]:
+        """The partitions that the client may read, and the others."""
+        if is_replica:
+            is_refused = context.refuses(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            return ([], partitions) if is_refused else (partitions, [])
+        names: list[str | None] = [one.topic for one in partitions]
+        if uses_topic_ids:
+            known = self._leadership.view.topic_names
+            names = [known.get(one.topic_id, one.name) for one in partitions]
+        # An unknown id is told as such, without a permission.
+        refused = context.refused_names(
+            Operation.READ, ResourceType.TOPIC, (name for name in names if name is not None)
+        )
+        if not refused:
+            return partitions, []
+        pairs = list(zip(partitions, names, strict=True))
+        return (
+            [one for one, name in pairs if name not in refused],
+            [one for one, name in pairs if name in refused],
+        )
 
 
 def _reader(request: FetchRequest, version: int) -> tuple[int, int]:

@@ -6,6 +6,10 @@ the request's own flag) exists when the answer is sent, so that no client has to
 exception is a deleted topic: the first request gets the error for an unknown topic, and the topic is created
 after the answer, as Kafka does each time. So a client that waits for a deletion sees it once.
 
+A client learns nothing about a topic that it may not describe: one that it names is refused whether it exists
+or not, and a list of all topics omits it. A topic that it may not create is refused, too. The last two are
+the last in an answer of Metadata, and unknown ids the first.
+
 Not done: endpoints of controllers in DescribeCluster, which a broker of Kafka does not tell either.
 
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse
@@ -23,6 +27,7 @@ from odradek.apis.addresses import reachable, reachable_brokers
 from odradek.apis.api import WorkAnswer
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -67,6 +72,10 @@ FIRST_VERSION_BY_ID = 12
 
 logger = logging.getLogger("odradek.apis")
 
+DESCRIBE, CREATE = Operation.DESCRIBE, Operation.CREATE
+TOPIC = ResourceType.TOPIC
+RefusedNames = tuple[Collection[str], Collection[str]]
+"""Topics that the client may not create, and that it may not describe."""
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
@@ -103,20 +112,44 @@ class Metadata:
         may_create = self._auto_creates_topics and (
             version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
         )
-        if may_create and not is_by_id and self._topics.lacks(topic.name or "" for topic in requested):
-            return WorkAnswer(self._work, self._creating(request, requested, context), context)
-        return self._response(request, requested, wants_all, context)
+        if is_by_id or wants_all:
+            return self._response(request, requested, wants_all, context)
+        names = list(dict.fromkeys(topic.name or "" for topic in requested))
+        unseen = context.refused_names(DESCRIBE, TOPIC, names)
+        uncreatable: Collection[str] = ()
+        if may_create and self._topics.lacks(name for name in names if name not in unseen):
+            uncreatable = self._uncreatable(names, unseen, context)
+            creatable = [name for name in names if name not in unseen and name not in uncreatable]
+            if self._topics.lacks(creatable):
+                refused = (uncreatable, unseen)
+                return WorkAnswer(
+                    self._work, self._creating(request, requested, creatable, refused, context), context
+                )
+        return self._response(request, requested, False, context, (uncreatable, unseen))
+
+    def _uncreatable(
+        self, names: Iterable[str], unseen: Collection[str], context: RequestContext
+    ) -> Collection[str]:
+        """The missing topics that the client may not create: neither in the cluster nor by name."""
+        if not context.left_out(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+            return ()
+        missing = [name for name in names if name not in unseen and self._topics.lacks((name,))]
+        return context.refused_names(CREATE, TOPIC, missing)
 
     def _creating(
-        self, request: MetadataRequest, requested: Sequence[MetadataRequestTopic], context: RequestContext
+        self,
+        request: MetadataRequest,
+        requested: Sequence[MetadataRequestTopic],
+        names: Sequence[str],
+        refused: RefusedNames,
+        context: RequestContext,
     ) -> Work[MetadataResponse]:
         """The answer, after missing topics were created. As in Kafka each counts for the client's quota of
         partitions like one of CreateTopics, and the client does not have to wait."""
         charge = self._quotas.mutation_charge(context, ANY_VERSION) or free
-        names = dict.fromkeys(topic.name or "" for topic in requested)
         deleted = self._topics.take_deleted(names)
         yield from self._topics.creating_missing((name for name in names if name not in deleted), charge)
-        response = self._response(request, requested, False, context)
+        response = self._response(request, requested, False, context, refused)
         if deleted:
             self._work.run(self._topics.creating_missing(deleted, charge), _nothing, _failed)
         return response
@@ -127,6 +160,7 @@ class Metadata:
         requested: Sequence[MetadataRequestTopic],
         wants_all: bool,
         context: RequestContext,
+        refused: RefusedNames = ((), ()),
     ) -> MetadataResponse:
         version = context.api_version
         alive = {
@@ -136,10 +170,10 @@ class Metadata:
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
         )
-        response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive))
+        response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive, refused))
         for topic in response.topics:
-            if wants_operations and not topic.error_code:
-                topic.topic_authorized_operations = operations.ON_TOPIC
+            if wants_operations and not topic.error_code and topic.name is not None:
+                topic.topic_authorized_operations = operations.on_topic(context, topic.name)
         view = self._topics.view
         response.brokers = [
             MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
@@ -151,7 +185,7 @@ class Metadata:
             FIRST_VERSION_WITH_OPERATIONS <= version <= LAST_VERSION_WITH_CLUSTER_OPERATIONS
             and request.include_cluster_authorized_operations
         ):
-            response.cluster_authorized_operations = operations.ON_CLUSTER
+            response.cluster_authorized_operations = operations.on_cluster(context)
         return response
 
     def _answers(
@@ -160,26 +194,42 @@ class Metadata:
         wants_all: bool,
         context: RequestContext,
         alive: Collection[int],
+        refused: RefusedNames,
     ) -> list[MetadataResponseTopic]:
-        view = self._topics.view
+        topics = self._topics.view.topics
         if wants_all:
-            return [self._topic(topic, context, alive) for topic in view.topics.values()]
+            unseen = context.left_out(DESCRIBE, TOPIC, topics)
+            return [
+                self._topic(topic, context, alive) for name, topic in topics.items() if name not in unseen
+            ]
         if any(topic.topic_id != ZERO_UUID for topic in requested):
             # Where there is an id the name is ignored, as in Kafka.
             wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
-            return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
+            return self._topics_by_id(wanted, context, alive)
+        uncreatable, unseen = refused
         names = dict.fromkeys(topic.name or "" for topic in requested)
-        return [self._topic_by_name(name, context, alive) for name in names]
+        answers = [
+            self._topic_by_name(name, context, alive)
+            for name in names
+            if name not in uncreatable and name not in unseen
+        ]
+        answers += [_unauthorized(name, name in INTERNAL_TOPICS) for name in names if name in uncreatable]
+        return answers + [_unauthorized(name) for name in names if name in unseen]
 
-    def _topic_by_id(
-        self, topic_id: bytes, context: RequestContext, alive: Collection[int]
-    ) -> MetadataResponseTopic:
-        topic = self._topics.view.topic_by_id(topic_id)
-        if topic is None:
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
-            )
-        return self._topic(topic, context, alive)
+    def _topics_by_id(
+        self, topic_ids: Iterable[bytes], context: RequestContext, alive: Collection[int]
+    ) -> list[MetadataResponseTopic]:
+        """Unknown topics first; those that the client may not describe are told without a name."""
+        found = {topic_id: self._topics.view.topic_by_id(topic_id) for topic_id in topic_ids}
+        unseen = context.refused_names(
+            DESCRIBE, TOPIC, (topic.name for topic in found.values() if topic is not None)
+        )
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        unknown = [_nameless(topic_id, code) for topic_id, topic in found.items() if topic is None]
+        known = [topic for topic in found.values() if topic is not None]
+        answers = [self._topic(topic, context, alive) for topic in known if topic.name not in unseen]
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return unknown + answers + [_nameless(one.topic_id, code) for one in known if one.name in unseen]
 
     def _topic_by_name(
         self, name: str, context: RequestContext, alive: Collection[int]
@@ -222,6 +272,16 @@ class Metadata:
         ]
         self._entries[key] = topic, entries
         return entries
+
+
+def _nameless(topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id, partitions=[])
+
+
+def _unauthorized(name: str, is_internal: bool = False) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, is_internal=is_internal, partitions=[]
+    )
 
 
 def _nothing(result: None) -> None:
@@ -342,7 +402,7 @@ class DescribeCluster:
                 )
                 for broker, host, port in found
             ],
-            cluster_authorized_operations=operations.ON_CLUSTER
+            cluster_authorized_operations=operations.on_cluster(context)
             if request.include_cluster_authorized_operations
             else operations.NOT_ASKED,
         )
@@ -378,12 +438,15 @@ class DescribeTopicPartitions:
         wants_all = not request.topics
         cursor = request.cursor
         names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
+        unseen = set((context.left_out if wants_all else context.refused_names)(DESCRIBE, TOPIC, names))
         first_partition = 0
         if cursor is not None:
             if cursor.partition_index < 0 or not (wants_all or cursor.topic_name in names):
                 return _refusal_of_description(request)
             first_partition = cursor.partition_index
             names = {name for name in names if name >= cursor.topic_name}
+            unseen &= names
+        names -= unseen
         alive = {
             broker.node_id for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
         }
@@ -397,19 +460,25 @@ class DescribeTopicPartitions:
             topic = view.topics.get(name)
             if topic is None:
                 if not wants_all:
-                    response.topics.append(_unknown_described(name))
+                    response.topics.append(_unknown_described(name, context))
                 continue
             shown = topic.partitions[start : start + left]
-            response.topics.append(_described(topic, shown, alive, view))
+            response.topics.append(_described(topic, shown, alive, view, context))
             left -= len(shown)
             if start + len(shown) < len(topic.partitions):
                 response.next_cursor = Cursor(topic_name=name, partition_index=start + len(shown))
                 break
+        if not wants_all:
+            response.topics += [_unauthorized_description(name) for name in sorted(unseen)]
         return response
 
 
 def _described(
-    topic: TopicView, shown: Iterable[PartitionView], alive: set[int], view: ClusterView
+    topic: TopicView,
+    shown: Iterable[PartitionView],
+    alive: set[int],
+    view: ClusterView,
+    context: RequestContext,
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for partition in shown:
@@ -433,16 +502,22 @@ def _described(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=operations.ON_TOPIC,
+        topic_authorized_operations=operations.on_topic(context, topic.name),
     )
 
 
-def _unknown_described(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unauthorized_description(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, partitions=[]
+    )
+
+
+def _unknown_described(name: str, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=_unknown_name(name),
         name=name,
         partitions=[],
-        topic_authorized_operations=operations.ON_TOPIC,
+        topic_authorized_operations=operations.on_topic(context, name),
     )
 
 

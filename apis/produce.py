@@ -1,15 +1,15 @@
 """Produce (key 0, versions 0 to 13): appends record batches to partitions.
 
-Each partition is accepted or refused separately; accepted batches are staged, and the answer waits for the
-commit at the end of the loop's turn. From version 3 on a partition has exactly one batch of format v2, stored
-unchanged unless the topic's settings need a conversion; versions 0 to 2 may have message sets of v0 and v1,
-which are converted. Long conversions run in a worker thread, and all later appends to the partition wait for
-them: see `produce_gates.py`.
+Each partition is accepted or refused separately: for its topic id, for permission, for all else. Accepted
+batches are staged, and the answer waits for the commit at the end of the loop's turn. From version 3 on a
+partition has exactly one batch of format v2, stored unchanged unless the topic's settings need a conversion;
+versions 0 to 2 may have message sets of v0 and v1, which are converted. Long conversions run in a worker
+thread, and all later appends to the partition wait for them: see `produce_gates.py`.
 
 A request with a transactional id goes to `apis/transaction_verification.py` first, which passes it back with
 the coordinator's verdict for each partition. A transactional batch in a request without such an id is refused
-with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only;
-`min.insync.replicas` is checked against the ISR in the cluster's view.
+with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; so is every partition of a request with a transactional batch and
+an id that the client may not use. `min.insync.replicas` is checked against the ISR in the cluster's view.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.
@@ -30,8 +30,10 @@ from odradek.apis.leadership import (
 )
 from odradek.apis.prefixes import AppendBatch, Prefix
 from odradek.apis.produce_gates import Gates
+from odradek.apis.refusals import refuse
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.batch_validation import InvalidRecords, TakesLong
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import PLACEHOLDERS, response_template
@@ -45,7 +47,7 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from odradek.wire.produced_records import NotOneBatch, single_batch
+from odradek.wire.produced_records import NotOneBatch, single_batch, transactional_producer
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
@@ -67,7 +69,10 @@ FIRST_VERSION_WITH_IDS = 13
 REPEATED_VERSIONS = range(9, 14)
 """Versions whose requests are remembered."""
 
+WRITE, TOPIC = Operation.WRITE, ResourceType.TOPIC
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 _ACKS = (-1, 1, 0)
+_UNAUTHORIZED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _SAYS_LOG_START = frozenset(
     {
         ErrorCode.INVALID_RECORD,
@@ -324,6 +329,10 @@ class Produce:
         if acks not in _ACKS:
             whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         elif request.transactional_id is not None and verdicts is None:
+            if context.refuses(WRITE, TRANSACTIONAL_ID, request.transactional_id) and _is_transactional(
+                request
+            ):
+                return _refuse_all(request, context)
             verification: TransactionVerification = self._verification()
             return verification(request, context, self)
         version = context.api_version
@@ -341,12 +350,15 @@ class Produce:
                 )
             )
             name = topic_data.name if version < FIRST_VERSION_WITH_IDS else self._name_of(topic_data.topic_id)
+            refusal = whole_refusal
+            if context.refused and context.refuses(WRITE, TOPIC, topic_data.name or topic_data.topic_id):
+                refusal = _UNAUTHORIZED
             for data in topic_data.partition_data:
                 partition = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
                 partitions.append(partition)
-                if whole_refusal is not None:
-                    last_error = whole_refusal
-                    _refuse(partition, whole_refusal)
+                if refusal is not None:
+                    last_error = refusal
+                    _refuse(partition, refusal)
                     continue
                 try:
                     appended = None
@@ -476,6 +488,25 @@ class Produce:
             return
         if name is not None and code in _SAYS_LOG_START and not isinstance(error, NotOneBatch):
             partition.log_start_offset = self.leadership.lead(name, partition.index).log.log_start_offset
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether it has a transactional batch."""
+    return any(
+        transactional_producer(data.records) is not None
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _refuse_all(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """The client may not use the transactional id."""
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.acks == 0:
+        context.connection.close(f"a produce request without acknowledgement failed: {KafkaError(code)}")
+        return None
+    response: ProduceResponse = refuse(request, context.api_version, code)
+    return response
 
 
 def _keep_last_of_each(request: ProduceRequest) -> None:

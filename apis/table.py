@@ -6,7 +6,7 @@ broker can start in 0.1 s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,14 @@ MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
 class Apis(Mapping[int, Api]):
     """Every API by its key; an API is made when it is first used."""
 
-    def __init__(self, rows: Mapping[int, tuple[int, MakeHandler]], added: Iterable[Api] = ()) -> None:
+    def __init__(
+        self,
+        rows: Mapping[int, tuple[int, MakeHandler]],
+        added: Iterable[Api] = (),
+        forwarded: Collection[int] = (),
+    ) -> None:
         self._rows = rows
+        self._forwarded = forwarded
         self._made: dict[int, Api] = {api.request.api_key: api for api in added}
         self._versions = {key: range(last + 1) for key, (last, _) in rows.items()}
         self._versions |= {key: api.versions for key, api in self._made.items()}
@@ -64,9 +70,14 @@ class Apis(Mapping[int, Api]):
         return len(self._versions)
 
     def needs(self, api_key: int) -> Needs | None:
-        """What a client has to be allowed, without making the API; None if it has no row."""
+        """What a client has to be allowed, without making the API; None if it has no row.
+
+        The controllers authorize what is forwarded to them, with rules that this node may not have yet.
+        """
         api = self._made.get(api_key)
-        return access.NEEDS.get(api_key) if api is None else api.needs
+        if api is not None:
+            return api.needs
+        return () if api_key in self._forwarded else access.NEEDS.get(api_key)
 
     def versions(self, api_key: int) -> range:
         """The served versions of an API, without making it."""
@@ -99,14 +110,14 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_client_metrics(node, settings),
         18: (4, lambda: api_versions),
     }
-    forwarded: Iterable[int] = ()
+    forwarded: Collection[int] = ()
     if node.forward is not None:
         from odradek.apis.forwarding import FORWARDED
 
         forwarded = FORWARDED
         rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in forwarded}
         rows |= _changing_configs(node, settings)
-    apis = Apis(rows, [make(node, settings) for make in more])
+    apis = Apis(rows, [make(node, settings) for make in more], forwarded)
     access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
     return apis

@@ -1341,6 +1341,7 @@ cdef class Requests:
                 body = _skip_tags(view, body)
         request, _ = route.decode(view[body:], 0)
         correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        authorizer = self.dispatcher.authorizer
         return request, _RequestContext(
             route.api_key,
             route.api_version,
@@ -1348,7 +1349,8 @@ cdef class Requests:
             client_id,
             self.owner,
             self.active_ms,
-            self.dispatcher.authorizer.refused(self.owner, route.needs, request),
+            authorizer.refused(self.owner, route.needs, request),
+            authorizer,
         )
 
     cdef _read_client_id(self, const uint8_t *frame):
@@ -1371,7 +1373,10 @@ cdef class Requests:
         if self.dispatcher.meters is not None:
             meters = self.charges.meters(frame)
             body_bytes = _body_bytes(route, frame, size_bytes)
-        answer = route.handle(request, context)
+        if context.refused:
+            answer = _answer_refused(route, request, context)
+        else:
+            answer = route.handle(request, context)
         if meters is not None:
             took_ns = self.charges.lap_ns()
             if route.api_key == PRODUCE:
@@ -1601,6 +1606,13 @@ cdef inline Py_ssize_t _body_bytes(Route route, const uint8_t *frame, Py_ssize_t
     """Of a request without its header, which has no tagged fields."""
     cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
     return size_bytes - FRAME_HEAD_BYTES - max(client_id_bytes, 0) - route.has_tagged_header
+
+
+cdef _answer_refused(Route route, request, context):
+    """Of a request of which something is refused."""
+    from odradek.apis.refusals import answer
+
+    return answer(route.handle, route.needs, request, context)
 
 
 cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):

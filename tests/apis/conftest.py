@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from odradek.apis import refusals
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
@@ -396,7 +397,11 @@ class Node:
         decoded = decode_message(api.request, version, encode_message(request, version))
         connection = connection or self.connection
         refused = self.authorizer.refused(connection, api.needs, decoded)
-        context = RequestContext(key, version, 7, client_id, connection, self.loop.now_ms, refused)
+        context = RequestContext(
+            key, version, 7, client_id, connection, self.loop.now_ms, refused, self.authorizer
+        )
+        if refused:
+            return refusals.answer(api.handle, api.needs, decoded, context)
         return api.handle(decoded, context)
 
     def before_encoding(self, request, version):

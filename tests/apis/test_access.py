@@ -14,10 +14,16 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.fetch import FetchRequest, ReplicaState
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
-from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
@@ -59,6 +65,8 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         for kind, name in ((2, "t"), (4, "1"), (8, "1"), (32, "g"))
     ]
     write, describe, configure = Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS
+    fetched = [(describe, GROUP, ""), (describe, TOPIC, "t")]
+    in_group = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(topic_id=b"id")])
     expected = [
         (
             ProduceRequest(transactional_id="x", topic_data=[TopicProduceData(name="t")]),
@@ -70,7 +78,7 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         ),
         (
             AddPartitionsToTxnRequest(transactions=transactions),
-            [(write, TRANSACTIONAL_ID, "x"), (write, TOPIC, "t")],
+            [(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")],
         ),
         (
             AddPartitionsToTxnRequest(
@@ -82,8 +90,19 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         (FindCoordinatorRequest(coordinator_keys=["x"], key_type=1), [(describe, TRANSACTIONAL_ID, "x")]),
         (OffsetFetchRequest(group_id="g"), [(describe, GROUP, "g")]),
         (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), [(describe, GROUP, "g")]),
-        (DeleteTopicsRequest(topic_names=["t"]), [(Operation.DELETE, TOPIC, "t")]),
-        (DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), [(Operation.DELETE, TOPIC, "t")]),
+        (OffsetFetchRequest(topics=[OffsetFetchRequestTopic(name="t")]), fetched),
+        (OffsetFetchRequest(groups=[in_group]), [(describe, GROUP, "g"), (describe, TOPIC, b"id")]),
+        (FetchRequest(replica_id=-1), []),
+        (FetchRequest(replica_id=2), [(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")]),
+        (
+            FetchRequest(replica_state=ReplicaState(replica_id=2)),
+            [(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")],
+        ),
+        (InitProducerIdRequest(transactional_id="x"), [(write, TRANSACTIONAL_ID, "x")]),
+        (
+            InitProducerIdRequest(transactional_id=None),
+            [(Operation.IDEMPOTENT_WRITE, CLUSTER, "kafka-cluster")],
+        ),
         (
             DescribeConfigsRequest(resources=configs),
             [(configure, TOPIC, "t"), (configure, GROUP, "g"), (configure, CLUSTER, "kafka-cluster")],

@@ -204,11 +204,11 @@ def _controller_listener(
                 f"{_LISTENER_NAMES} has {name} without a protocol: "
                 f"add {name}:PLAINTEXT to listener.security.protocol.map."
             )
-    if protocols[names[0]] != "PLAINTEXT":
+    if protocols[names[0]] not in ("PLAINTEXT", "SASL_PLAINTEXT"):
         raise ConfigError(
             f"The controllers' listener {names[0]} has {protocols[names[0]]} in "
-            "listener.security.protocol.map, and connections to controllers other than PLAINTEXT are not "
-            "built yet."
+            "listener.security.protocol.map, and connections to controllers with TLS are not built "
+            "yet."
         )
     return names[0], protocols[names[0]]
 

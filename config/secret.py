@@ -1,6 +1,6 @@
 """Passwords and keys among the options: texts that no log line, error or dump shows."""
 
-from typing import Final
+from typing import Final, Self
 
 __all__ = ["HIDDEN", "Secret"]
 
@@ -15,6 +15,10 @@ class Secret(str):
     """
 
     __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        # `str` would ask a secret how it prints.
+        return super().__new__(cls, text[:])
 
     def reveal(self) -> str:
         """The text itself."""

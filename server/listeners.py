@@ -2,8 +2,8 @@
 
 A listener binds every address of its host: `localhost` is ::1 and 127.0.0.1 with one port. An empty host,
 0.0.0.0 and :: are every interface of both families, as for Java; where a machine lacks one of them, of the
-other. Port 0 picks a port that is free at all of them. SSL and SASL listeners are refused by the options
-until their issue.
+other. Port 0 picks a port that is free at all of them. Listeners with TLS are refused by the options, as they
+are not built yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.connection import Connection
+from odradek.server.connection import Connection, Gates
 from odradek.server.connections import Connections
 
 FREE_PORT_ATTEMPTS_MAX = 32
@@ -57,6 +57,8 @@ class Listener:
     port: int
     advertised: tuple[str, int] | None = None
     options: SocketOptions = DEFAULT_SOCKET_OPTIONS
+    sasl: Gates | None = None
+    """Set before the listener is served, if its clients have to authenticate."""
 
 
 def bind_listener(listener: Listener) -> list[socket.socket]:

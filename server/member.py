@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 
     from odradek.apis.forwarding import Answered
     from odradek.config.cluster_config import ClusterConfig
+    from odradek.config.logins import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.bound import Node
     from odradek.server.opened import Opened
     from odradek.server.ports import Ports
     from odradek.server.replication import Replication
+    from odradek.server.security.sasl.client import PeerLogin
     from odradek.server.serving import Serving
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -319,7 +321,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     cluster_id = claimed.cluster_id
     if cluster_id is None:
         timeout_ms = cluster.controller_quorum_request_timeout_ms
-        setup = _setup_timeout(cluster)
+        setup = _setup_timeout(cluster, config.controller_login)
         cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
@@ -404,7 +406,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
             broker_epoch,
             node.now_ms,
             throttles.follower,
-            _setup_timeout(cluster),
+            _setup_timeout(cluster, node.config.inter_broker_login),
         ),
     )
     ending.callback(replication.close)
@@ -428,7 +430,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
         return member.view
 
     listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
-    peers = BrokerPeers(node.id, listener, timeout_ms, _setup_timeout(cluster), current_view)
+    setup = _setup_timeout(cluster, node.config.inter_broker_login)
+    peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
@@ -445,10 +448,18 @@ def deciding_of(member: Member) -> Deciding:
     )
 
 
-def _setup_timeout(cluster: ClusterConfig) -> SetupTimeout:
+def _setup_timeout(cluster: ClusterConfig, login: Credentials | None) -> SetupTimeout:
     return SetupTimeout(
-        cluster.socket_connection_setup_timeout_ms, cluster.socket_connection_setup_timeout_max_ms
+        cluster.socket_connection_setup_timeout_ms,
+        cluster.socket_connection_setup_timeout_max_ms,
+        login=None if login is None else _peer_login(login),
     )
+
+
+def _peer_login(login: Credentials) -> PeerLogin:
+    from odradek.server.security.sasl.client import PeerLogin
+
+    return PeerLogin(login)
 
 
 def _link_settings(
@@ -489,7 +500,7 @@ def _link_settings(
         socket_timeout_ms=cluster.controller_socket_timeout_ms,
         fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
         snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
-        setup=_setup_timeout(cluster),
+        setup=_setup_timeout(cluster, node.config.controller_login),
     )
 
 
@@ -500,7 +511,7 @@ def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener
             name=one.name,
             host=one.host or socket.gethostname(),
             port=one.port or real_ports[one.name],
-            security_protocol=SECURITY_PROTOCOLS.index("PLAINTEXT"),
+            security_protocol=SECURITY_PROTOCOLS.index(one.protocol),
         )
         for one in cluster.advertised
     ]

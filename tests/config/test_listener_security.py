@@ -163,6 +163,7 @@ def test_a_password_is_never_printed():
     assert record.getMessage() == "[hidden] [hidden]"
     assert secret.reveal() == PASSWORD
     assert type(secret.reveal()) is str
+    assert Secret(secret).reveal() == PASSWORD
     assert json.loads(json.dumps(secret)) == PASSWORD
 
 

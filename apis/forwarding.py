@@ -27,9 +27,9 @@ from odradek.wire.messages.envelope import (
 from odradek.wire.schema import Message, fields_of
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
 
-__all__ = ["FORWARDED", "Forward", "Forwarded"]
+__all__ = ["FORWARDED", "RESULTS", "Forward", "Forwarded"]
 
 logger = logging.getLogger("odradek.apis")
 
@@ -61,7 +61,7 @@ class Forwarded:
         frame = request_frame(request, version, correlation_id, context.client_id)
         envelope = EnvelopeRequest(
             request_data=frame[4:],
-            request_principal=_principal_data(context.connection.principal),
+            request_principal=_principal_data(context.connection),
             client_host_address=_address_bytes(context.connection.peer_host),
         )
         waiting = Waiting()
@@ -98,7 +98,7 @@ class Forwarded:
             fields["error_code"] = code
         if "error_message" in known:
             fields["error_message"] = error_message(code)
-        results = _RESULTS.get(request.api_key)
+        results = RESULTS.get(request.api_key)
         if results is not None:
             name, items = results
             fields[name] = [_result(self._response, name, item, code) for item in items(request)]
@@ -126,7 +126,7 @@ def _scram_users(request: Any) -> list[dict[str, Any]]:
     return [{"user": user} for user in users]
 
 
-_RESULTS: Mapping[int, tuple[str, Items]] = {
+RESULTS: Mapping[int, tuple[str, Items]] = {
     19: ("topics", _of("topics", "name")),
     20: ("responses", _deleted_topics),
     30: ("results", _of("creations")),
@@ -146,9 +146,11 @@ def _result(response: Any, name: str, start: dict[str, Any], code: ErrorCode) ->
     return field.type.item(**start, error_code=code, error_message=error_message(code))
 
 
-def _principal_data(principal: str) -> bytes:
-    kind, _, name = principal.partition(":")
-    return encode_principal(DefaultPrincipalData(type=kind, name=name, token_authenticated=False))
+def _principal_data(connection: ConnectionInfo) -> bytes:
+    kind, _, name = connection.principal.partition(":")
+    return encode_principal(
+        DefaultPrincipalData(type=kind, name=name, token_authenticated=connection.is_token)
+    )
 
 
 def _address_bytes(host: str) -> bytes:

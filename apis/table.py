@@ -219,7 +219,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_security(node: NodeParts) -> Rows:
-    """APIs of ACLs, users, tokens and quotas, which a node does not have."""
+    """APIs of users; and of ACLs, tokens and quotas, which a node does not have."""
     return {
         17: (1, _function("sasl.sasl_handshake")),
         29: (3, _function("acls.describe_acls")),
@@ -232,11 +232,8 @@ def _of_security(node: NodeParts) -> Rows:
         41: (3, _function("delegation_tokens.describe_delegation_token")),
         48: (1, _function("client_quotas.describe_client_quotas")),
         49: (1, _function("client_quotas.alter_client_quotas")),
-        50: (0, _function("scram_credentials.describe_user_scram_credentials")),
-        51: (
-            0,
-            _later("scram_credentials.AlterUserScramCredentials", node.leadership.current_view),
-        ),
+        50: (0, _later("scram_credentials.DescribeUserScramCredentials", node.leadership.current_view)),
+        51: (0, _later("scram_credentials.AlterUserScramCredentials", node.plane, node.changes)),
     }
 
 

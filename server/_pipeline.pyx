@@ -83,6 +83,7 @@ cdef enum:
     ITEMS_MAX = 100
     BURST_MAX = 64
     REST_NOTHING = 0
+    SASL_HANDSHAKE = 17
     # As in `apis/turn.py`.
     FLUSHED = 1
     REPLICATED = 2
@@ -530,6 +531,26 @@ cdef class ReceiveBuffer:
 
     cdef int32_t frame_length(self, Py_ssize_t position):
         return <int32_t> big_endian(<const uint8_t *> PyByteArray_AsString(self.content) + position, 4)
+
+    def take_in(self, Py_ssize_t nbytes):
+        self.filled += nbytes
+
+    def take_frame(self, Py_ssize_t length_max):
+        """The content of the first whole frame, as bytes, which is served then; None without one.
+
+        For frames that are no requests. Raises MalformedMessage for a length that no frame may have.
+        """
+        cdef Py_ssize_t start = self.start, length
+        if self.filled - start < FRAME_SIZE_BYTES:
+            return None
+        length = self.frame_length(start)
+        if not 0 <= length <= length_max:
+            raise _MalformedMessage(f"a frame of {length} bytes")
+        start += FRAME_SIZE_BYTES
+        if self.filled - start < length:
+            return None
+        self.start = start + length
+        return bytes(self.view[start : start + length])
 
     def unserved_start(self, Py_ssize_t count):
         return bytes(self.view[self.start : min(self.start + count, self.filled)])
@@ -1016,7 +1037,10 @@ cdef class Requests:
     cdef readonly object client_id
     cdef readonly bint is_held
     cdef readonly bint is_gated
+    cdef readonly bint is_suspended  # the frames are for another reader
+    cdef bint _is_expired
     cdef int _holds  # periods in which it is held back
+    cdef public int64_t session_ends_ms  # 0: never
     cdef public object active_ms
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
@@ -1032,8 +1056,9 @@ cdef class Requests:
         self._generation = -1
         self._client_id_raw = None
         self.client_id = None
-        self.is_held = self.is_gated = False
+        self.is_held = self.is_gated = self.is_suspended = self._is_expired = False
         self._holds = 0
+        self.session_ends_ms = 0
         self.active_ms = dispatcher.now_ms()
 
     # The transport's side
@@ -1081,6 +1106,21 @@ cdef class Requests:
         if self.is_held:
             self.resume_if_possible()
 
+    def suspend(self):
+        """Serves no more: whoever calls this reads the frames that follow, until `end_suspension`."""
+        self.is_suspended = self.is_held = True
+        self._holds += 1
+
+    def end_suspension(self):
+        self.is_suspended = self.is_held = False
+        self._holds -= 1
+        if self.responses.is_closing:
+            return
+        if self._must_hold():
+            self._hold()
+        else:
+            self._serve()
+
     cdef _hold(self):
         """Reads no more, until `resume_if_possible`."""
         if not self.is_held and not self.responses.is_closing:
@@ -1100,6 +1140,8 @@ cdef class Requests:
         cdef ReceiveBuffer buffer = self.buffer
         self.active_ms = self.dispatcher.now_ms()
         self._began_ns = _now_ns()
+        if self.session_ends_ms:
+            self._is_expired = self.session_ends_ms <= <int64_t> self.active_ms
         if self._remembered is not None:
             self._forget_what_is_old()
         try:
@@ -1133,6 +1175,9 @@ cdef class Requests:
             if responses.unanswered and not responses.may_begin(<int16_t> (key_and_version >> 16)):
                 self.is_gated = True
                 return
+            if self._is_expired and key_and_version >> 16 != SASL_HANDSHAKE:
+                self.owner.close_expired()
+                return
             route = self._route
             if route is None or route.key_and_version != key_and_version:
                 self._route = None  # making one may fail
@@ -1152,6 +1197,8 @@ cdef class Requests:
     cdef _after_serving(self):
         cdef ReceiveBuffer buffer = self.buffer
         cdef Py_ssize_t length
+        if self.is_suspended:
+            return
         if buffer.filled - buffer.start >= FRAME_SIZE_BYTES:
             length = buffer.frame_length(buffer.start)
             if not FRAME_LENGTH_MIN <= length <= self.dispatcher.request_bytes_max:

@@ -15,11 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from odradek.server._pipeline import Dispatcher, Turn
 from odradek.server.connection import Connection
 from odradek.server.routes import Routes
 from odradek.server.timers import Timers
+
+if TYPE_CHECKING:
+    from odradek.server.security.unauthenticated import Unauthenticated
 
 logger = logging.getLogger("odradek.connections")
 
@@ -59,6 +63,8 @@ class Connections:
         """Connections drop remembered prefixes whenever `current_view` returns another view."""
         self.dispatcher = Dispatcher(routes, turn, now_ms, limits.request_bytes_max, current_view)
         self.limits = limits
+        self.unauthenticated: Unauthenticated | None = None
+        """None without a listener on which clients authenticate."""
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()

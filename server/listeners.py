@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.connection import Connection
+from odradek.server.connection import Connection, Gates
 from odradek.server.connections import Connections
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class Listener:
     advertised: tuple[str, int] | None = None
     options: SocketOptions = DEFAULT_SOCKET_OPTIONS
     tls: TlsAcceptor | None = None
+    sasl: Gates | None = None
+    """Set before the listener is served, if its clients have to authenticate."""
 
 
 def bind_listener(listener: Listener) -> list[socket.socket]:

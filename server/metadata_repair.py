@@ -25,6 +25,7 @@ from odradek.coordinator.cluster.machine import (
     CLUSTER,
     DELETION,
     PARTITION,
+    PROTECTED,
     TOPIC,
     TOPIC_CONFIG,
     Row,
@@ -68,13 +69,18 @@ def repair(
     node_id: int,
     now_ms: int,
     tell: Callable[[str], object],
+    loses_users: bool = False,
 ) -> SqliteMetadataStore:
-    """A new store at `path` in the place of a damaged one that nobody has open.
+    """A new store at `path` in the place of a damaged one that nobody has open. With `loses_users` also where
+    users are lost.
 
-    ConfigError: the new one cannot be written; the damaged one is still there then, or kept beside.
+    ConfigError: the new one cannot be written, or users are lost; the damaged one is still there then, or
+    kept beside.
     """
     try:
-        rows = _repaired_rows(path, disk, directories, node_id=node_id, now_ms=now_ms, tell=tell)
+        rows = _repaired_rows(
+            path, disk, directories, node_id=node_id, now_ms=now_ms, tell=tell, loses_users=loses_users
+        )
         _build(path, rows)
         finish_repair(path, tell=tell)
     except (OSError, KafkaError) as error:
@@ -90,8 +96,11 @@ def _repaired_rows(
     node_id: int,
     now_ms: int,
     tell: Callable[[str], object],
+    loses_users: bool,
 ) -> Rows:
     rows, is_whole = _saved_rows(path)
+    if not is_whole:
+        _check_protected(path, rows, loses_users, tell)
     found = _topics_on_disk(disk, directories, rows, tell)
     if is_whole:
         # Then a directory without a row belongs to no topic; other rows may still lack directories.
@@ -112,6 +121,41 @@ def _repaired_rows(
     if not is_whole:
         _stand_in_for_lost(rows, now_ms, tell)
     return rows
+
+
+def _check_protected(path: str, rows: Rows, loses_users: bool, tell: Callable[[str], object]) -> None:
+    """Rows are lost. Where the metadata has users, or had them, some of these may be among the lost rows."""
+    kinds = sorted({kind for kind, _ in rows if kind in PROTECTED} | _damaged_kinds(path))
+    if not kinds:
+        return
+    what = f"{path} is damaged, and rows of {', '.join(kinds)} may be lost"
+    if not loses_users:
+        raise ConfigError(
+            f"{what}: restore it from a backup, or start once with odradek.start.without.lost.users=true and "
+            "set all users anew."
+        )
+    tell(f"{what}; the start goes on, as odradek.start.without.lost.users asks for")
+
+
+def _damaged_kinds(path: str) -> set[str]:
+    """The protected kinds that damaged rows name, which no checksum can mend."""
+    kinds: set[str] = set()
+    copy = path + READING
+    try:
+        copy_store(path, copy)
+        connection = sqlite3.connect(copy)
+        connection.text_factory = bytes
+        try:
+            for fields in connection.execute("SELECT kind, key, value, crc FROM facts"):
+                if _row_of(*fields) is None:
+                    kinds |= {kind for kind in PROTECTED if fields[0] == kind.encode()}
+        finally:
+            connection.close()
+    except UNREADABLE:
+        pass
+    finally:
+        remove_store(copy)
+    return kinds
 
 
 def _build(path: str, rows: Rows) -> None:

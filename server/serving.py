@@ -56,7 +56,7 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     node, ports, schedule = opened.bound.node, opened.bound.ports, opened.schedule
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
-    connections = _new_connections(opened, coordinators, upkeep)
+    connections = _new_connections(opened, coordinators, upkeep, ending)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
@@ -90,7 +90,9 @@ def _new_coordinators(opened: Opened) -> Coordinators:
     )
 
 
-def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> Connections:
+def _new_connections(
+    opened: Opened, coordinators: Coordinators, upkeep: Upkeep, ending: AsyncExitStack
+) -> Connections:
     from odradek.apis.table import build_apis
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
@@ -110,7 +112,23 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
         connections.limits = connection_limits(node.config, live)
 
     reconfiguration.register(follow)
+    if any(security.has_sasl for security in node.config.security.values()):
+        _open_secured_listeners(opened, connections, ending)
     return connections
+
+
+def _open_secured_listeners(opened: Opened, connections: Connections, ending: AsyncExitStack) -> None:
+    from odradek.server.security.sasl.listeners import open_listeners
+
+    publisher, bound = opened.plane.publisher, opened.bound
+    workers = open_listeners(
+        bound.node.config,
+        bound.ports.listeners,
+        connections,
+        opened.schedule,
+        lambda: publisher.view.scram_users,
+    )
+    ending.callback(workers.close)
 
 
 def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> NodeParts:

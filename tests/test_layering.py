@@ -29,10 +29,11 @@ MAY_IMPORT = {
     "spark": {"spark", "wire", "storage"},
 }
 STORIES_MAY_IMPORT = {
-    "coordinator.cluster": set(),
+    "coordinator.cluster": {"coordinator.security"},
     "coordinator.kraft": set(),
     "coordinator.groups": {"coordinator.cluster"},
     "coordinator.replication": set(),
+    "coordinator.security": set(),
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},
     "storage.log": set(),

@@ -6,6 +6,8 @@ counts once it is in the store. A change of topics may be large, so it is a `Wor
 before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
 to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
 
+Users for SCRAM are rows and part of the view, too (`coordinator/security/scram_users.py`).
+
 Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
 """
 
@@ -18,7 +20,12 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from odradek.coordinator.cluster.features import CORDONS_SINCE, ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
+from odradek.coordinator.cluster.features import (
+    CORDONS_SINCE,
+    ELIGIBLE_LEADERS_VERSION,
+    METADATA_VERSION,
+    SCRAM_SINCE,
+)
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
     INTERNAL_TOPICS,
@@ -38,6 +45,15 @@ from odradek.coordinator.cluster.view import (
     PartitionView,
     TopicView,
 )
+from odradek.coordinator.security import scram_users
+from odradek.coordinator.security.scram_users import (
+    NO_USERS,
+    Deletion,
+    ScramCredential,
+    ScramUsers,
+    Upsertion,
+)
+from odradek.coordinator.security.scram_users import Key as ScramKey
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
@@ -212,6 +228,7 @@ class ClusterMachine:
             group_configs=loaded.group_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
+            scram_users=ScramUsers(loaded.scram_credentials) if loaded.scram_credentials else NO_USERS,
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -364,6 +381,33 @@ class ClusterMachine:
         """`changing_configs` here and now."""
         return finish(self.changing_configs(changes, validate_only=validate_only))
 
+    # Users
+
+    def altering_scram_users(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> Work[Mapping[str, KafkaError | None]]:
+        """Change the credentials of each user that may have them so, in one transaction; the refusal (None:
+        done) of each.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._one_at_a_time():
+            draft = self._draft()
+            are_supported = draft.features.get(METADATA_VERSION, 0) >= SCRAM_SINCE
+            results, credentials = draft.scram_users.alterations(
+                deletions, upsertions, are_supported=are_supported
+            )
+            draft.change_scram_users(credentials)
+            yield from self._commit(draft)
+            return results
+
+    def add_scram_users(self, credentials: Mapping[ScramKey, ScramCredential]) -> None:
+        """Credentials that a start makes, here and now. Raises KafkaError when the store does not answer."""
+        with self._one_at_a_time():
+            draft = self._draft()
+            draft.change_scram_users(credentials)
+            finish(self._commit(draft))
+
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
@@ -420,6 +464,7 @@ class ClusterMachine:
             dict(view.group_configs),
             view.features,
             view.features_epoch,
+            view.scram_users,
         )
 
     def _commit(self, draft: _Draft) -> Work[None]:
@@ -563,11 +608,14 @@ class ClusterMachine:
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
 # group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
-# log_directory: node/directory id -> path.
+# log_directory: node/directory id -> path. scram: mechanism/user -> iterations, salt and keys.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
 DELETION, LOG_DIRECTORY = "deletion", "log_directory"
+SCRAM = "scram"
+PROTECTED = (SCRAM,)
+"""Tables of which a damaged row stops the start: without it more might be allowed than was said."""
 
 
 @dataclass(slots=True)
@@ -580,6 +628,7 @@ class _Draft:
     group_configs: dict[str, Mapping[str, str]]
     features: Mapping[str, int]
     features_epoch: int
+    scram_users: ScramUsers
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -598,6 +647,7 @@ class _Draft:
             group_configs=self.group_configs,
             features=self.features,
             features_epoch=self.features_epoch,
+            scram_users=self.scram_users,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -659,6 +709,11 @@ class _Draft:
         rows = [Row(FEATURE, name, text) for name, text in _differences(before, after)]
         self.rows.append([*rows, Row(CLUSTER, "features_epoch", str(self.features_epoch))])
 
+    def change_scram_users(self, credentials: Mapping[ScramKey, ScramCredential | None]) -> None:
+        if credentials:
+            self.scram_users = self.scram_users.with_changes(credentials)
+            self.rows.append([scram_row(key, one) for key, one in credentials.items()])
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -674,6 +729,7 @@ class _Loaded:
     next_producer_id: int = 0
     deletions: dict[bytes, str] = field(default_factory=dict)
     log_directories: dict[int, dict[str, str]] = field(default_factory=dict)
+    scram_credentials: dict[ScramKey, ScramCredential] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -695,6 +751,9 @@ class _Loaded:
             self.deletions[bytes.fromhex(key)] = value
         elif table == LOG_DIRECTORY:
             self.log_directories.setdefault(int(owner), {})[rest] = value
+        elif table == SCRAM:
+            user, credential = scram_users.from_row(key, value)
+            self.scram_credentials[user] = credential
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):
@@ -709,6 +768,11 @@ class _Loaded:
             configs = self.topic_configs.get(name, NO_CONFIGS)
             topics[name] = TopicView(name, topic_id, partitions, name in INTERNAL_TOPICS, configs)
         return topics
+
+
+def scram_row(key: ScramKey, credential: ScramCredential | None) -> Row:
+    """How the store has a user."""
+    return Row(SCRAM, scram_users.row_key(key), None if credential is None else credential.text())
 
 
 def rows_of_new(topic: TopicView) -> Iterator[Row]:

@@ -9,7 +9,7 @@ transaction are held back; they count as a whole, or not at all. A snapshot repl
 Views share what did not change: where one of 10,000 partitions is other, a new view is one new partition, one
 new topic and one copied mapping of topics.
 
-What this node does not enforce (ACLs, quotas, SCRAM credentials, delegation tokens) is kept
+What this node does not enforce (ACLs, quotas, delegation tokens) is kept, beside the users for SCRAM
 (`MetadataImage.kept`), and `ClusterView.unenforced` names which of it there is.
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
@@ -30,6 +30,7 @@ from odradek.coordinator.cluster.image_topics import (
     TopicsTaken,
 )
 from odradek.coordinator.cluster.view import Broker, ClusterChange, ClusterView, Endpoint
+from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers
 from odradek.wire.messages.metadata_records import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -94,8 +95,8 @@ class KeptRecords:
 
     def __init__(self) -> None:
         self.quotas: dict[QuotaKey, float] = {}
-        self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        """By user and mechanism."""
+        self._scram_credentials: dict[tuple[str, int], ScramCredential] = {}
+        self._scram_users: ScramUsers | None = NO_USERS
         self.access_control_entries: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
         self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
@@ -106,10 +107,16 @@ class KeptRecords:
         kinds = {
             ACLS: self.access_control_entries,
             "client quotas": self.quotas,
-            "SCRAM credentials": self.scram_credentials,
             "delegation tokens": self.delegation_tokens,
         }
         return frozenset(name for name, kept in kinds.items() if kept)
+
+    @property
+    def scram_users(self) -> ScramUsers:
+        """Another table after each change."""
+        if self._scram_users is None:
+            self._scram_users = ScramUsers(dict(self._scram_credentials))
+        return self._scram_users
 
     def set_quota(self, record: ClientQuotaRecord) -> None:
         entity = sorted(((one.entity_type, one.entity_name) for one in record.entity), key=lambda one: one[0])
@@ -120,10 +127,14 @@ class KeptRecords:
             self.quotas[key] = record.value
 
     def set_credential(self, record: UserScramCredentialRecord) -> None:
-        self.scram_credentials[record.name, record.mechanism] = record
+        self._scram_users = None
+        self._scram_credentials[record.name, record.mechanism] = ScramCredential(
+            bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+        )
 
     def remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
-        self.scram_credentials.pop((record.name, record.mechanism), None)
+        self._scram_users = None
+        self._scram_credentials.pop((record.name, record.mechanism), None)
 
     def set_entry(self, record: AccessControlEntryRecord) -> None:
         self.access_control_entries[record.id] = record
@@ -364,6 +375,7 @@ class MetadataImage:
             group_configs=configs.group_configs,
             client_metrics_configs=configs.client_metrics_configs,
             features=before.features if contents.features == before.features else contents.features,
+            scram_users=contents.kept.scram_users,
             unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
@@ -413,7 +425,7 @@ def _is_same(before: ClusterView, after: ClusterView) -> bool:
         getattr(before, name) is getattr(after, name)
         for name in (
             *("topics", "registrations", "features"),
-            *("broker_configs", "group_configs", "client_metrics_configs"),
+            *("broker_configs", "group_configs", "client_metrics_configs", "scram_users"),
         )
     )
 

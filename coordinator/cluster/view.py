@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from odradek.coordinator.security.scram_users import NO_USERS, ScramUsers
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
@@ -145,6 +146,8 @@ class ClusterView:
     """All brokers of the cluster, those that are fenced too."""
     client_metrics_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """Settings of subscriptions to client metrics, by their name."""
+    scram_users: ScramUsers = NO_USERS
+    """Users with passwords for SCRAM."""
     unenforced: frozenset[str] = frozenset()
     """What the cluster's metadata have and this node does not enforce, for people: ACLs, quotas and such."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.apis.prefixes import Prefix
     from odradek.apis.turn import WorkQueue
     from odradek.wire.acl_types import Operation, ResourceType
+    from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
@@ -51,9 +52,17 @@ class ConnectionInfo(Protocol):
     """`User:ANONYMOUS` until a client has authenticated."""
     granted: Any
     """For the authorizer alone (`apis/access.py`)."""
+    is_token: bool
+    """Whether it has authenticated with a delegation token of `principal`."""
     client_software_name: str
     """Written by the ApiVersions handler from version 3 on (KIP-511); `unknown` before."""
     client_software_version: str
+
+    def begin_reauthentication(
+        self, mechanism: str, version: int, now_ms: int
+    ) -> SaslHandshakeResponse | None:
+        """A handshake of a client that has authenticated: the answer, behind which SASL frames come; None
+        where it cannot authenticate again."""
 
     def close(self, reason: str) -> None:
         """Closes the connection after one log line with the reason; Produce with acks=0 has no other way to

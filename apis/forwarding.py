@@ -27,7 +27,7 @@ from odradek.wire.messages.envelope import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.wire.schema import Message
 
 __all__ = ["FORWARDED", "Forward", "Forwarded"]
@@ -62,7 +62,7 @@ class Forwarded:
         frame = request_frame(request, version, correlation_id, context.client_id)
         envelope = EnvelopeRequest(
             request_data=frame[4:],
-            request_principal=_principal_data(context.connection.principal),
+            request_principal=_principal_data(context.connection),
             client_host_address=_address_bytes(context.connection.peer_host),
         )
         waiting = Waiting()
@@ -92,9 +92,11 @@ class Forwarded:
         return answer
 
 
-def _principal_data(principal: str) -> bytes:
-    kind, _, name = principal.partition(":")
-    return encode_principal(DefaultPrincipalData(type=kind, name=name, token_authenticated=False))
+def _principal_data(connection: ConnectionInfo) -> bytes:
+    kind, _, name = connection.principal.partition(":")
+    return encode_principal(
+        DefaultPrincipalData(type=kind, name=name, token_authenticated=connection.is_token)
+    )
 
 
 def _address_bytes(host: str) -> bytes:

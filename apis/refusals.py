@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import Handler, RequestContext
     from odradek.wire.schema import Message
 
-__all__ = ["answer", "refuse"]
+__all__ = ["answer", "has_place_for_code", "refuse"]
 
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 """Of JoinGroup."""
@@ -45,6 +45,14 @@ def refusal_of_whole(needs: Needs, request: Any, context: RequestContext) -> Err
                 if context.refuses(need.operation, need.resource_type, name):
                     return CODES[need.resource_type]
     return None
+
+
+def has_place_for_code(api_key: int, version: int) -> bool:
+    """Whether `refuse` can say the code: once for all, or in the results of what the request names."""
+    response = find(api_key)[1]
+    return api_key in _RESULTS or any(
+        field.name == "error_code" and field.exists_in(version) for field in fields_of(response)
+    )
 
 
 def refuse(request: Message, version: int, code: ErrorCode) -> Any:

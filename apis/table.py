@@ -238,7 +238,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_security(node: NodeParts) -> Rows:
-    """ACLs and quotas; users and tokens, which a node does not have."""
+    """ACLs, quotas and users; and tokens, which a node does not have."""
     current_view = node.leadership.current_view
     has_acls = node.authorizer is not access.ALLOW_ALL
     machine = node.plane if has_acls else None
@@ -252,13 +252,10 @@ def _of_security(node: NodeParts) -> Rows:
         39: (2, _function("delegation_tokens.renew_delegation_token")),
         40: (2, _function("delegation_tokens.expire_delegation_token")),
         41: (3, _function("delegation_tokens.describe_delegation_token")),
-        48: (1, _later("client_quotas.DescribeClientQuotas", node.leadership.current_view)),
+        48: (1, _later("client_quotas.DescribeClientQuotas", current_view)),
         49: (1, _later("client_quotas.AlterClientQuotas", node.plane, node.changes, node.is_host)),
-        50: (0, _function("scram_credentials.describe_user_scram_credentials")),
-        51: (
-            0,
-            _later("scram_credentials.AlterUserScramCredentials", node.leadership.current_view),
-        ),
+        50: (0, _later("scram_credentials.DescribeUserScramCredentials", current_view)),
+        51: (0, _later("scram_credentials.AlterUserScramCredentials", node.plane, node.changes)),
     }
 
 

@@ -32,7 +32,10 @@ from odradek.config.roles import joins_cluster
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
+    from odradek.config.first_users import FirstUser
+    from odradek.config.jaas import LoginModule
     from odradek.config.listener_security import ListenerSecurity
+    from odradek.config.logins import Credentials
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
@@ -76,10 +79,16 @@ class BrokerConfig:
     """By listener name; each client of any other listener gets the address at which it connected. A listener
     with a host name is in it, too. Port 0 stands for the port of the opened listener."""
     inter_broker_listener: str
-    security: "dict[str, ListenerSecurity]"
+    security: "Mapping[str, ListenerSecurity]"
     """By listener name; a PLAINTEXT listener has none."""
     controller_security: "ListenerSecurity | None"
     """With which this node connects to controllers; None: PLAINTEXT, or it is alone."""
+    logins: "Mapping[str, Mapping[str, LoginModule]]"
+    """By the name of a listener with SASL, and by mechanism: the login modules."""
+    inter_broker_login: "Credentials | None"
+    """With which this node logs in to other brokers; None: it need not."""
+    controller_login: "Credentials | None"
+    """The same for controllers."""
     data_directories: tuple[str, ...]
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
@@ -93,6 +102,8 @@ class BrokerConfig:
     """Principals that may do everything."""
     first_levels: Mapping[str, int] | None
     """The configured feature levels of a new cluster, if any."""
+    first_users: "tuple[FirstUser, ...]"
+    """Users that are to be there, from the environment."""
 
     def __init__(
         self,
@@ -102,8 +113,10 @@ class BrokerConfig:
         warnings: Iterable[str] = (),
         first_levels: Mapping[str, int] | None = None,
         known: BrokerOptions = BROKER_OPTIONS,
+        first_users: "tuple[FirstUser, ...]" = (),
     ) -> None:
         self.cluster_id = cluster_id
+        self.first_users = first_users
         self.first_levels = first_levels
         values = options.broker_values(BrokerLayers(start=given, options=known))
         self.node_id = _node_id(given, values)
@@ -119,10 +132,19 @@ class BrokerConfig:
         self.node_id = _node_id(given, self.values)
         self.data_directories = _data_directories(self.values)
         self._unused_security: tuple[str, ...] = ()
-        self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
-        self.controller_security = self._resolve_controllers()
+        self._security_warnings: tuple[str, ...] = ()
+        self.security, self.logins = {}, {}
+        self.controller_security = None
+        self.inter_broker_login = self.controller_login = None
+        self.cluster, listener_names = self._resolve_listeners(given, in_cluster=in_cluster)
+        self._read_security(listener_names)
         if not in_cluster:
             _check_single_node(self.values)
+        elif first_users:
+            raise ConfigError(
+                "ODRADEK_ADD_SCRAM is for a node alone: a cluster has its users from kafka-storage format "
+                "--add-scram and kafka-configs."
+            )
         elif first_levels is not None:
             raise ConfigError(
                 "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
@@ -133,7 +155,8 @@ class BrokerConfig:
         _check_internal_topics(self.values)
         without_effect = {*options.without_effect(given, known), *self._unused_security}
         self.without_effect = tuple(name for name in given if name in without_effect)
-        self.warnings = (*warnings, *_more_warnings(self.values, in_cluster=in_cluster))
+        more = self._security_warnings
+        self.warnings = (*warnings, *more, *_more_warnings(self.values, in_cluster=in_cluster))
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -149,7 +172,10 @@ class BrokerConfig:
         # Called only for attributes that __init__ did not set; it lets type checkers accept the options.
         raise AttributeError(f"there is no option {name.replace('_', '.')}")
 
-    def _resolve_listeners(self, given: Mapping[str, str], *, in_cluster: bool) -> "ClusterConfig | None":
+    def _resolve_listeners(
+        self, given: Mapping[str, str], *, in_cluster: bool
+    ) -> "tuple[ClusterConfig | None, set[str]]":
+        """Also the names that settings of single listeners may have."""
         values = self.values
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
         protocols = protocol_map(values["listener.security.protocol.map"])
@@ -163,8 +189,6 @@ class BrokerConfig:
                 "listeners has none for clients: add one that is not in controller.listener.names, "
                 "such as PLAINTEXT://localhost:9092."
             )
-        known = protocols.keys() | {one.name for one in opened} | controllers
-        self.security = self._resolve_security(known, protocols, controllers if in_cluster else ())
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
         self.advertised = advertised_listeners(advertised, names, controllers)
@@ -175,11 +199,12 @@ class BrokerConfig:
         self.inter_broker_listener = inter_broker_listener(
             given, values, self.listeners, controllers, or_first=not in_cluster
         )
+        known_names = {*protocols, *names, *controllers}
         if not in_cluster:
-            return None
+            return None, known_names
         from odradek.config.cluster_config import cluster_config
 
-        return cluster_config(
+        cluster = cluster_config(
             values,
             given=given,
             node_id=self.node_id,
@@ -188,40 +213,23 @@ class BrokerConfig:
             protocols=protocols,
             inter_broker_listener_name=self.inter_broker_listener,
         )
+        return cluster, known_names
 
-    def _resolve_controllers(self) -> "ListenerSecurity | None":
-        cluster = self.cluster
-        if cluster is None or cluster.controller_security_protocol == "PLAINTEXT":
-            return None
-        from odradek.config.listener_security import resolve
+    def _read_security(self, listener_names: Iterable[str]) -> None:
+        """Imports nothing if no option speaks of security."""
+        protocols = [listener.protocol for listener in self.listeners]
+        if self.cluster is not None:
+            protocols.append(self.cluster.controller_security_protocol)
+        is_secured = any(protocol != "PLAINTEXT" for protocol in protocols)
+        if not is_secured and not any(name.startswith(_OF_SECURITY) for name in self.layers.start):
+            return
+        from odradek.config import broker_security
 
-        return resolve(cluster.controller_listener_name, cluster.controller_security_protocol, self.layers)
-
-    def _resolve_security(
-        self, listener_names: Iterable[str], protocols: Mapping[str, str], controllers: Iterable[str]
-    ) -> "dict[str, ListenerSecurity]":
-        """Of the opened listeners that have any. Imports nothing if no option speaks of security."""
-        start = self.layers.start
-        secured = [listener for listener in self.listeners if listener.protocol != "PLAINTEXT"]
-        if not secured and not any(name.startswith(_OF_SECURITY) for name in start):
-            return {}
-        from odradek.config import listener_security
-
-        listener_security.check_names(start, listener_names)
-        used = {listener.name: listener.protocol for listener in self.listeners}
-        used |= {name: protocols[name] for name in controllers if name in protocols}
-        self._unused_security = listener_security.settings_without_use(start, used)
-        for listener in secured:
-            if listener.protocol == "SSL":
-                continue
-            raise ConfigError(
-                f"Listener {listener.name} has the protocol {listener.protocol}, which is not built yet: "
-                "give it PLAINTEXT in listener.security.protocol.map."
-            )
-        return {
-            listener.name: listener_security.resolve(listener.name, listener.protocol, self.layers)
-            for listener in secured
-        }
+        found = broker_security.read(self.values, self.layers, self.listeners, listener_names, self.cluster)
+        self.security, self.logins = found.listeners, found.logins
+        self.inter_broker_login, self.controller_login = found.inter_broker, found.controllers
+        self.controller_security = found.of_controllers
+        self._unused_security, self._security_warnings = found.unused, found.warnings
 
 
 # --- Loading ---
@@ -272,7 +280,16 @@ def load(
         warnings=sources.warnings,
         first_levels=first_levels,
         known=known,
+        first_users=_first_users(environ),
     )
+
+
+def _first_users(environ: Mapping[str, str]) -> "tuple[FirstUser, ...]":
+    if "ODRADEK_ADD_SCRAM" not in environ:
+        return ()
+    from odradek.config.first_users import VARIABLE, parse
+
+    return parse(environ[VARIABLE])
 
 
 class _Sources:
@@ -331,7 +348,9 @@ class _Sources:
             value = "true" if value else "false"
         elif isinstance(value, list | tuple):
             value = ",".join(str(item) for item in value)
-        self._put_or_refuse(name.replace("_", "."), str(value), "keyword")
+        text = value if isinstance(value, str) else str(value)
+        # A name with dots is an option's own, in which an underscore is one (listener.name.sasl_ssl.*).
+        self._put_or_refuse(name if "." in name else name.replace("_", "."), text, "keyword")
 
     def listen(self, address: str) -> None:
         host, port = _address("--listen", address)
@@ -398,6 +417,11 @@ def option_of_variable(variable: str, prefix: str = _KAFKA) -> str:
     """
     name = variable.removeprefix(prefix).lower()
     return name.replace("_", ".").replace("...", "-").replace("..", "_")
+
+
+def variable_of_option(name: str) -> str:
+    """The environment variable that `option_of_variable` reads as this option."""
+    return _KAFKA + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 
 def _address(what: str, text: str) -> tuple[str, int]:

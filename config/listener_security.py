@@ -105,8 +105,9 @@ def listener_prefix(name: str) -> str:
     return f"listener.name.{name.lower()}."
 
 
-def resolve(name: str, protocol: str, layers: BrokerLayers) -> ListenerSecurity:
-    """The security of the listener `name`. ConfigError: one sentence about a setting that it cannot have."""
+def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool = True) -> ListenerSecurity:
+    """The security of the listener `name`. One that only others open (`is_opened` false) offers no mechanisms
+    here. ConfigError: one sentence about a setting that it cannot have."""
     prefix = listener_prefix(name)
     values = _defaults(layers)
     own: dict[str, str] = {}
@@ -125,7 +126,7 @@ def resolve(name: str, protocol: str, layers: BrokerLayers) -> ListenerSecurity:
         values[_CLIENT_AUTH] = "none"
     values |= own
     security = ListenerSecurity(name, protocol, (), values, of_mechanisms, frozenset(own), layers.options)
-    if not security.has_sasl:
+    if not security.has_sasl or not is_opened:
         return security
     return replace(security, mechanisms=_mechanisms(security))
 

@@ -15,6 +15,13 @@ from odradek.config.broker_config import BrokerConfig, ConfigError, check_bounds
 from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
+
+def _is_of_start(name: str) -> bool:
+    """Whether a setting may be made at run time, as in Kafka, and is read at the start: Kafka reads these of
+    new listeners, and there are none here before the next start."""
+    return "sasl." in name or name.endswith("connections.max.reauth.ms")
+
+
 LogConfig = TypeVar("LogConfig")
 """Makes the settings of a log from the values of a topic's options."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
@@ -80,7 +87,9 @@ class LiveConfig(Generic[LogConfig]):
         self._layers = layers
         self._values = values
         self.topic_defaults = options.topic_defaults(self._values)
-        self.without_effect = options.without_effect({**layers.all_brokers, **layers.broker}, layers.options)
+        changed = {**layers.all_brokers, **layers.broker}
+        without_effect = {*options.without_effect(changed, layers.options), *filter(_is_of_start, changed)}
+        self.without_effect = tuple(name for name in changed if name in without_effect)
         self._log_configs = {}
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:

@@ -32,7 +32,7 @@ Odradek has Kafka 4.3's options with Kafka's names. Each option has one of four 
 - **honoured**: it has the same effect as in Kafka;
 - **honoured in a cluster**: it has the same effect in a node of a cluster, and no effect in a node alone;
 - **accepted without effect**: it is not used here (thread counts, settings of controllers, share groups,
-  tiered storage, TLS and SASL, for which there are no listeners). Any value that Kafka accepts is accepted,
+  tiered storage, TLS, for which there are no listeners). Any value that Kafka accepts is accepted,
   and the log lists the options that were set, at the start and at changes at run time;
 - **refused**: its effect is not built, and users would rely on it (limits, policies, authorisation, tiered
   storage), so a value other than its default is refused.
@@ -50,9 +50,12 @@ Each takes precedence over the previous one:
 5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
 
 An unknown name in a file or the environment is a warning with the nearest known name, elsewhere an error. Of
-the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections` and
-`max.connection.creation.rate` are honoured; options that are refused for all listeners are refused for one,
-and the others are accepted without effect.
+the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections`,
+`max.connection.creation.rate` and those of TLS and SASL are honoured; options that are refused for all
+listeners are refused for one, and the others are accepted without effect. Such a name that means nothing (no
+such listener, mechanism or option) stops the start: a wrong letter would leave the listener less protected
+than it seems. Settings of SASL count from the start on; one that is made at run time counts from the next
+start.
 
 When it is ready, `odradek serve` writes one of its addresses to the file in the variable
 `ODRADEK_ADDRESS_FILE`, if it is set, for the image's health check.
@@ -82,8 +85,8 @@ without a protocol or among `listeners`; a listener among brokers that is not ad
 A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
 it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless
 `odradek.ignore.acls=true` is set: then every client is authorised for everything on this node. This option
-is Odradek's own; a broker of Kafka ignores it. SCRAM credentials and delegation tokens of a cluster
-are not enforced; the log lists the kinds that the cluster has.
+is Odradek's own; a broker of Kafka ignores it. Delegation tokens of a cluster are
+not enforced; the log says if the cluster has any.
 """
 
 _OTHER_DEFAULTS = """\

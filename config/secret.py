@@ -1,6 +1,6 @@
 """Passwords and keys among the options: texts that no log line, error or dump shows."""
 
-from typing import Final
+from typing import Final, Self
 
 __all__ = ["HIDDEN", "Secret"]
 
@@ -16,9 +16,9 @@ class Secret(str):
 
     __slots__ = ()
 
-    def __new__(cls, text: str = "") -> "Secret":
-        # Another one of a Secret would be of what it shows.
-        return text if isinstance(text, Secret) else super().__new__(cls, text)
+    def __new__(cls, text: str) -> Self:
+        # `str` would ask a secret how it prints.
+        return super().__new__(cls, text[:])
 
     def reveal(self) -> str:
         """The text itself."""

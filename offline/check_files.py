@@ -121,8 +121,8 @@ def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
     by_key = {(row.table, row.key): row.value or "" for row in rows}
     if metadata_repair.may_lack_guards(by_key, is_whole):
         consequence = (
-            "ACLs may be lost, so that a start is refused: restore the file from a backup, or let --repair "
-            "go on without what is lost"
+            "ACLs or users may be lost, so that a start is refused: restore the file from a backup, or let "
+            "--repair go on without what is lost"
         )
     return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
 

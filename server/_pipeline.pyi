@@ -146,6 +146,7 @@ class Owner(Protocol):
 
     peer_host: str
     def close(self, reason: str) -> None: ...
+    def close_expired(self) -> None: ...
     def refuse_length(self, length: int) -> None: ...
     def close_when_answered(self) -> None: ...
     def write_vector(self, parts: Sequence[Any]) -> None: ...
@@ -158,6 +159,11 @@ class ReceiveBuffer:
     @property
     def unserved_bytes(self) -> int: ...
     def __init__(self, turn: Turn) -> None: ...
+    def take_in(self, nbytes: int) -> None:
+        """For readers of frames that are no requests: as many bytes have been received."""
+    def take_frame(self, length_max: int) -> bytes | None:
+        """The content of the first whole frame, which counts as served then; None without one. Raises
+        MalformedMessage for a length that no frame may have."""
     def unserved_start(self, count: int) -> bytes:
         """The first unserved bytes, at most `count`."""
     def shrink(self) -> None:
@@ -202,6 +208,8 @@ class Requests:
     buffer: ReceiveBuffer
     active_ms: int
     """The time of the last request."""
+    session_ends_ms: int
+    """From this time on no request is served but SaslHandshake; 0: never."""
     @property
     def client_id(self) -> str | None:
         """The newest client id; None before the first request."""
@@ -218,6 +226,14 @@ class Requests:
     @property
     def is_held_back(self) -> bool:
         """Whether the client has to wait, since it has used up a quota."""
+    @property
+    def is_suspended(self) -> bool:
+        """The frames are read by somebody else."""
+    def suspend(self) -> None:
+        """Serves no more: the caller reads the frames that follow from `buffer`, until `end_suspension`. The
+        socket is still read."""
+    def end_suspension(self) -> None:
+        """Serves the frames that the caller has left, and those after them."""
     def hold_back(self, hold_ms: int) -> None:
         """No request begins in this time."""
     def forget_prefixes(self) -> None: ...

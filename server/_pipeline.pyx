@@ -89,6 +89,7 @@ cdef enum:
     ITEMS_MAX = 100
     BURST_MAX = 64
     REST_NOTHING = 0
+    SASL_HANDSHAKE = 17
     # As in `apis/turn.py`.
     FLUSHED = 1
     REPLICATED = 2
@@ -564,6 +565,26 @@ cdef class ReceiveBuffer:
 
     cdef int32_t frame_length(self, Py_ssize_t position):
         return <int32_t> big_endian(<const uint8_t *> PyByteArray_AsString(self.content) + position, 4)
+
+    def take_in(self, Py_ssize_t nbytes):
+        self.filled += nbytes
+
+    def take_frame(self, Py_ssize_t length_max):
+        """The content of the first whole frame, as bytes, which is served then; None without one.
+
+        For frames that are no requests. Raises MalformedMessage for a length that no frame may have.
+        """
+        cdef Py_ssize_t start = self.start, length
+        if self.filled - start < FRAME_SIZE_BYTES:
+            return None
+        length = self.frame_length(start)
+        if not 0 <= length <= length_max:
+            raise _MalformedMessage(f"a frame of {length} bytes")
+        start += FRAME_SIZE_BYTES
+        if self.filled - start < length:
+            return None
+        self.start = start + length
+        return bytes(self.view[start : start + length])
 
     def unserved_start(self, Py_ssize_t count):
         return bytes(self.view[self.start : min(self.start + count, self.filled)])
@@ -1155,6 +1176,9 @@ cdef class Requests:
     cdef readonly bint is_gated
     cdef list _holds  # timers of periods in which it is held back
     cdef Charges charges
+    cdef readonly bint is_suspended  # the frames are for another reader
+    cdef bint _is_expired
+    cdef public int64_t session_ends_ms  # 0: never
     cdef public object active_ms
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
@@ -1170,9 +1194,10 @@ cdef class Requests:
         self._generation = -1
         self._client_id_raw = None
         self.client_id = None
-        self.is_held = self.is_gated = False
+        self.is_held = self.is_gated = self.is_suspended = self._is_expired = False
         self._holds = []
         self.charges = Charges(self, dispatcher)
+        self.session_ends_ms = 0
         self.active_ms = dispatcher.now_ms()
 
     # The transport's side
@@ -1197,7 +1222,7 @@ cdef class Requests:
     def resume_if_possible(self):
         cdef Responses responses = self.responses
         cdef Dispatcher dispatcher = self.dispatcher
-        if responses.is_closing or responses.is_full or responses.is_pacing or self._holds:
+        if responses.is_closing or responses.is_full or responses.is_pacing or self.is_suspended or self._holds:
             return
         if (
             responses.waiting_bytes > dispatcher.waiting_bytes_max // 2
@@ -1234,6 +1259,19 @@ cdef class Requests:
             timer.cancel()
         self._holds = []
 
+    def suspend(self):
+        """Serves no more: whoever calls this reads the frames that follow, until `end_suspension`."""
+        self.is_suspended = self.is_held = True
+
+    def end_suspension(self):
+        self.is_suspended = self.is_held = False
+        if self.responses.is_closing:
+            return
+        if self._must_hold():
+            self._hold()
+        else:
+            self._serve()
+
     cdef _hold(self):
         """Reads no more, until `resume_if_possible`."""
         if not self.is_held and not self.responses.is_closing:
@@ -1243,7 +1281,9 @@ cdef class Requests:
 
     cdef bint _must_hold(self):
         cdef Responses responses = self.responses
-        return responses.is_full or responses.is_pacing or len(self._holds) or responses.is_over_limit()
+        if self.is_suspended or responses.is_full or responses.is_pacing:
+            return True
+        return len(self._holds) or responses.is_over_limit()
 
     # Frames
 
@@ -1253,6 +1293,8 @@ cdef class Requests:
         cdef ReceiveBuffer buffer = self.buffer
         self.active_ms = self.dispatcher.now_ms()
         self._began_ns = self.charges.until_ns = _now_ns()
+        if self.session_ends_ms:
+            self._is_expired = self.session_ends_ms <= <int64_t> self.active_ms
         if self._remembered is not None:
             self._forget_what_is_old()
         try:
@@ -1286,6 +1328,9 @@ cdef class Requests:
             if responses.unanswered and not responses.may_begin(<int16_t> (key_and_version >> 16)):
                 self.is_gated = True
                 return
+            if self._is_expired and key_and_version >> 16 != SASL_HANDSHAKE:
+                self.owner.close_expired()
+                return
             route = self._route
             if route is None or route.key_and_version != key_and_version:
                 self._route = None  # making one may fail
@@ -1305,6 +1350,8 @@ cdef class Requests:
     cdef _after_serving(self):
         cdef ReceiveBuffer buffer = self.buffer
         cdef Py_ssize_t length
+        if self.is_suspended:
+            return
         if buffer.filled - buffer.start >= FRAME_SIZE_BYTES:
             length = buffer.frame_length(buffer.start)
             if not FRAME_LENGTH_MIN <= length <= self.dispatcher.request_bytes_max:

@@ -30,10 +30,35 @@ from odradek.server.security.admission import host_of
 
 if TYPE_CHECKING:
     from odradek.server._pipeline import Dispatcher
+    from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 logger = logging.getLogger("odradek.connection")
 
 _BUFFERS = (bytes, bytearray, memoryview)
+
+
+class Gate(Protocol):
+    """What stands before the requests of a connection whose client has to authenticate;
+    `server.security.sasl.gate`."""
+
+    def admitted(self) -> None:
+        """The connection is open."""
+
+    def forget(self) -> None:
+        """The connection has ended."""
+
+    def note_expired(self) -> None:
+        """The connection is closed since its session has ended."""
+
+    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | None:
+        """A handshake of an authenticated client. None: it stays as it is."""
+
+
+class Gates(Protocol):
+    """Makes the gates of a listener."""
+
+    def gate_of(self, connection: Connection) -> Gate:
+        """A closed gate."""
 
 
 class Endpoint(Protocol):
@@ -41,6 +66,8 @@ class Endpoint(Protocol):
 
     name: str
     advertised: tuple[str, int] | None
+    sasl: Gates | None
+    """None: clients need not authenticate."""
 
 
 class Registry(Protocol):
@@ -66,8 +93,10 @@ class Connection(asyncio.BufferedProtocol):
         "buffer_updated",
         "client_software_name",
         "client_software_version",
+        "gate",
         "get_buffer",
         "granted",
+        "is_token",
         "listener_name",
         "local_host",
         "local_port",
@@ -94,12 +123,14 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = endpoint.name
         self._principal = "User:ANONYMOUS"
         self.granted: Any = None
+        self.is_token = False
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         advertised = endpoint.advertised
         self.advertised_host, self.advertised_port = advertised or ("", 0)
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
+        self.gate: Gate | None = None if endpoint.sasl is None else endpoint.sasl.gate_of(self)
 
     @property
     def principal(self) -> str:
@@ -123,6 +154,8 @@ class Connection(asyncio.BufferedProtocol):
             self.advertised_host, self.advertised_port = self.local_host, self.local_port
         self._registry.opened(self)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)  # type: ignore[attr-defined]
+        if self.gate is not None:
+            self.gate.admitted()
 
     def use_transport(self, transport: asyncio.Transport) -> None:
         """Answers go to this transport from now on."""
@@ -130,6 +163,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self.gate is not None:
+            self.gate.forget()
         self.responses.forget()
         self.requests.forget_prefixes()
         self.requests.buffer.shrink()
@@ -191,6 +226,22 @@ class Connection(asyncio.BufferedProtocol):
         if transport is not None and not self.requests.is_held and not transport.is_closing():
             transport.pause_reading()
         self.responses.begin_closing()
+
+    def close_expired(self) -> None:
+        """For the requests: the session has ended, and the client has not authenticated again. As in Kafka no
+        answer is sent any more."""
+        if self.gate is not None:
+            self.gate.note_expired()
+        logger.info(
+            "closing %s:%d: the session of %r has ended", self.peer_host, self.peer_port, self.principal
+        )
+        self.abort(None)
+
+    def begin_reauthentication(
+        self, mechanism: str, version: int, now_ms: int
+    ) -> SaslHandshakeResponse | None:
+        """For the handler of SaslHandshake: the answer; None where the client cannot authenticate again."""
+        return None if self.gate is None else self.gate.begin_again(mechanism, version, now_ms)
 
     def refuse_length(self, length: int) -> None:
         """For the frames: none has this length."""

@@ -11,12 +11,16 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from odradek.server._pipeline import Dispatcher, Turn, monotonic_ms
 from odradek.server.connection import Connection, Endpoint
 from odradek.server.routes import Routes
 from odradek.server.security.admission import Admission, ConnectionLimits
 from odradek.server.timers import Timers
+
+if TYPE_CHECKING:
+    from odradek.server.security.unauthenticated import Unauthenticated
 
 logger = logging.getLogger("odradek.connections")
 
@@ -44,6 +48,8 @@ class Connections:
         self.dispatcher = Dispatcher(routes, turn, now_ms, limits.request_bytes_max, current_view)
         self.admission = Admission(limits, monotonic_ms, brokers_listener)
         self._counted: dict[Connection, tuple[str, str]] = {}
+        self.unauthenticated: Unauthenticated | None = None
+        """None without a listener on which clients authenticate."""
         self._open: set[Connection] = set()
         self._room_watchers: list[Callable[[], None]] = []
 

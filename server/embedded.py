@@ -312,7 +312,8 @@ class _Thread:
 
 
 class _Child:
-    """A broker as a child process, `python -m odradek serve`."""
+    """A broker as a child process, `python -m odradek serve`. Passwords reach it by the environment: any user
+    of the machine may read arguments."""
 
     def __init__(self, host: str, data_dir: Path, settings: Mapping[str, Any]) -> None:
         self._host, self._data_dir, self._settings = host, data_dir, settings
@@ -331,8 +332,13 @@ class _Child:
     def start(self, port: int, timeout_s: float) -> int:
         command = [sys.executable, "-m", "odradek", "serve", "--listen", _address(self._host, port)]
         command += ["--data-dir", str(self._data_dir)]
+        secrets: dict[str, str] = {}
         for name, value in self._settings.items():
-            if value is not None:
+            if value is None:
+                continue
+            if _may_be_secret(name):
+                secrets[_variable_of(name)] = _text(value)
+            else:
                 command += ["--set", f"{name}={_text(value)}"]
         theirs, self._lifeline = os.pipe()
         # Unnamed: it is gone whatever ends the parent.
@@ -344,7 +350,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 pass_fds=(theirs,),
-                env={**child_environment(), LIFELINE_VARIABLE: str(theirs)},
+                env={**child_environment(), **secrets, LIFELINE_VARIABLE: str(theirs)},
             )
         finally:
             os.close(theirs)
@@ -426,4 +432,17 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
-    return str(value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _may_be_secret(name: str) -> bool:
+    from odradek.config.options import BROKER_OPTIONS, option_of_listener
+
+    option = BROKER_OPTIONS.get(name) or option_of_listener(name)
+    return option is not None and option.is_sensitive
+
+
+def _variable_of(name: str) -> str:
+    from odradek.config.broker_config import variable_of_option
+
+    return variable_of_option(name)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
+from odradek.server.connection import Gates
 from odradek.server.connections import Connections
 from odradek.server.security.admission import Acceptor
 
@@ -60,6 +61,8 @@ class Listener:
     advertised: tuple[str, int] | None = None
     options: SocketOptions = DEFAULT_SOCKET_OPTIONS
     tls: TlsAcceptor | None = None
+    sasl: Gates | None = None
+    """Set before the listener is served, if its clients have to authenticate."""
 
     def protocol_of(self, connection: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
         """What the event loop talks to: the connection itself, or TLS in front of it."""

@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from odradek.apis.forwarding import Answered
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.cluster_config import ClusterConfig
+    from odradek.config.logins import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.bound import Node
     from odradek.server.opened import Opened
     from odradek.server.ports import Ports
     from odradek.server.replication import Replication
     from odradek.server.security.outgoing import OutgoingTls
+    from odradek.server.security.sasl.client import PeerLogin
     from odradek.server.serving import Serving
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -328,7 +330,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     cluster_id = claimed.cluster_id
     if cluster_id is None:
         timeout_ms = cluster.controller_quorum_request_timeout_ms
-        setup = _setup_timeout(cluster, _controllers_tls(config))
+        setup = _setup_timeout(cluster, config.controller_login, _controllers_tls(config))
         cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
@@ -420,7 +422,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
             broker_epoch,
             node.now_ms,
             throttles.follower,
-            _setup_timeout(cluster, _brokers_tls(opened.bound.ports, cluster)),
+            _brokers_setup(opened, cluster),
         ),
     )
     ending.callback(replication.close)
@@ -444,7 +446,7 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
         return member.view
 
     listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
-    setup = _setup_timeout(cluster, _brokers_tls(opened.bound.ports, cluster))
+    setup = _brokers_setup(opened, cluster)
     peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
@@ -491,12 +493,26 @@ def _check_brokers_tls(ports: Ports, cluster: ClusterConfig) -> None:
         check_talks_to_itself(acceptor.settings)
 
 
-def _setup_timeout(cluster: ClusterConfig, tls: OutgoingTls | None) -> SetupTimeout:
+def _brokers_setup(opened: Opened, cluster: ClusterConfig) -> SetupTimeout:
+    login = opened.bound.node.config.inter_broker_login
+    return _setup_timeout(cluster, login, _brokers_tls(opened.bound.ports, cluster))
+
+
+def _setup_timeout(
+    cluster: ClusterConfig, login: Credentials | None, tls: OutgoingTls | None
+) -> SetupTimeout:
     return SetupTimeout(
         cluster.socket_connection_setup_timeout_ms,
         cluster.socket_connection_setup_timeout_max_ms,
+        login=None if login is None else _peer_login(login),
         tls=tls,
     )
+
+
+def _peer_login(login: Credentials) -> PeerLogin:
+    from odradek.server.security.sasl.client import PeerLogin
+
+    return PeerLogin(login)
 
 
 def _link_settings(
@@ -537,7 +553,7 @@ def _link_settings(
         socket_timeout_ms=cluster.controller_socket_timeout_ms,
         fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
         snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
-        setup=_setup_timeout(cluster, _controllers_tls(bound.node.config)),
+        setup=_setup_timeout(cluster, node.config.controller_login, _controllers_tls(node.config)),
     )
 
 

@@ -11,8 +11,8 @@ When rows are lost, settings may be among them. The defaults would delete record
 without these settings keep all records until the settings are changed. Producer ids go on far beyond all that
 were given out. Every step is logged.
 
-Nothing stands in for rows that guard something (`GUARDING`: ACLs): a start without them could allow what they
-forbid. If such rows may be lost, the repair is refused, unless an administrator asks for it by `odradek check
+Nothing stands in for rows that guard something (`GUARDING`: ACLs, users for SCRAM): a start without them could
+allow what they forbid. If such rows may be lost, the repair is refused, unless an administrator asks for it by `odradek check
 --repair`.
 
 After a crash a repair begins again, or the next start finishes it: the new store is complete under another
@@ -31,6 +31,7 @@ from odradek.coordinator.cluster.machine import (
     DELETION,
     GUARDING,
     PARTITION,
+    SCRAM,
     TOPIC,
     TOPIC_CONFIG,
     Row,
@@ -90,9 +91,9 @@ def repair(
             _give_up_guards(rows, is_whole, tell)
         elif may_lack_guards(rows, is_whole, is_guarded=is_guarded):
             raise ConfigError(
-                f"{path} is damaged, and ACLs may be lost: without them clients could do what is forbidden. "
-                "Put a copy of the file from a backup in its place, or run odradek check --repair, which "
-                "goes on without what is lost; then look at the ACLs before clients connect."
+                f"{path} is damaged, and ACLs or users may be lost: without an ACL clients could do what it "
+                "forbids. Put a copy of the file from a backup in its place, or run odradek check --repair, "
+                "which goes on without what is lost; then look at ACLs and users before clients connect."
             )
         rows = _repaired_rows(rows, is_whole, disk, directories, node_id=node_id, now_ms=now_ms, tell=tell)
         _build(path, rows)
@@ -113,14 +114,19 @@ def may_lack_guards(rows: Mapping[tuple[str, str], str], is_whole: bool, *, is_g
             return True
         if count != int(rows.get((CLUSTER, count_key(kind)), "0")):
             return True
-    return any(_is_unknown_acl(value) for (table, _), value in rows.items() if table == ACL)
+    return any(_is_unknown(kind, key, value) for (kind, key), value in rows.items())
 
 
-def _is_unknown_acl(value: str) -> bool:
+def _is_unknown(kind: str, key: str, value: str) -> bool:
+    """Whether it is a guarding row that makes no sense."""
+    from odradek.coordinator.security import scram_users
     from odradek.coordinator.security.acls import acl_from_text
 
     try:
-        acl_from_text(value)
+        if kind == ACL:
+            acl_from_text(value)
+        elif kind == SCRAM:
+            scram_users.from_row(key, value)
     except ValueError:
         return True
     return False
@@ -130,14 +136,14 @@ def _give_up_guards(rows: Rows, is_whole: bool, tell: Callable[[str], object]) -
     """Those that can be read are all that there are from now on."""
     if not may_lack_guards(rows, is_whole):
         return
-    for key in [key for key, value in rows.items() if key[0] == ACL and _is_unknown_acl(value)]:
-        del rows[key]
-    for kind in GUARDING:
-        count = sum(table == kind for table, _ in rows)
+    for place in [place for place, value in rows.items() if _is_unknown(*place, value)]:
+        del rows[place]
+    counts = {kind: sum(table == kind for table, _ in rows) for kind in GUARDING}
+    for kind, count in counts.items():
         rows[CLUSTER, count_key(kind)] = str(count)
     tell(
-        f"ACLs may be lost: {count} could be read. Look at them before clients connect; without a DENY that "
-        "is lost, clients may do what it forbade"
+        f"ACLs and users may be lost: {counts[ACL]} ACLs and {counts[SCRAM]} credentials of users could be "
+        "read. Look at them before clients connect; without a DENY that is lost, clients may do what it forbade"
     )
 
 

@@ -66,7 +66,7 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     coordinators = _new_coordinators(opened)
     quotas = ClientQuotas()
     parts = _node_parts(opened, coordinators, upkeep, quotas, _authorizer(opened))
-    connections = _new_connections(opened, parts)
+    connections = _new_connections(opened, parts, ending)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
@@ -117,7 +117,7 @@ def _follow_quotas(
     follower.follow(publisher.view.client_quotas)
 
 
-def _new_connections(opened: Opened, parts: NodeParts) -> Connections:
+def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -> Connections:
     from odradek.apis.table import build_apis
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
@@ -138,6 +138,8 @@ def _new_connections(opened: Opened, parts: NodeParts) -> Connections:
         connections.limits = connection_limits(node.config, live)
 
     reconfiguration.register(follow)
+    if any(security.has_sasl for security in node.config.security.values()):
+        _open_secured_listeners(opened, connections, ending)
     return connections
 
 
@@ -148,6 +150,20 @@ def _authorizer(opened: Opened) -> Authorizer:
     from odradek.server.security.authorizer import new_authorizer
 
     return new_authorizer(node.config, lambda: publisher.view, node.now_ms)
+
+
+def _open_secured_listeners(opened: Opened, connections: Connections, ending: AsyncExitStack) -> None:
+    from odradek.server.security.sasl.listeners import open_listeners
+
+    publisher, bound = opened.plane.publisher, opened.bound
+    workers = open_listeners(
+        bound.node.config,
+        bound.ports.listeners,
+        connections,
+        opened.schedule,
+        lambda: publisher.view.scram_users,
+    )
+    ending.callback(workers.close)
 
 
 def _node_parts(

@@ -199,6 +199,46 @@ def broker_failures(broker: Served, listener: str) -> int:
     return acceptor.failed_count
 
 
+# With SASL behind it
+
+
+def test_passwords_go_through_tls_and_name_the_principal_also_beside_a_certificate(
+    authority: Authority, java: JavaClients, alice: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    options = {
+        "listeners": "SECRET://localhost:0",
+        "listener.security.protocol.map": "SECRET:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secret.plain.sasl.jaas.config": f'{module} user_ann="known-secret";',
+        "listener.name.secret.ssl.client.auth": "requested",
+        **authority.key_store("PEM", "secret", authority.server()),
+        **authority.trust_store("PEM"),
+    }
+    login = f'{module} username="ann" password="{{}}";'
+    sasl = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"} | authority.trust_store("PEM")
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(alice)}
+    python = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_plain_username": "ann"}
+    with Served(tmp_path, options) as served:
+        address = served.address("SECRET")
+        right = sasl | own | {"sasl.jaas.config": login.format("known-secret")}
+        assert java.round_trip(address, "secret", right) == VALUES
+        java.open("ann", address, right)
+        java.send("ann", "secret", "more")
+        assert served.principals("SECRET") == {"User:ann"}
+        java.end("ann")
+        with pytest.raises(JavaFailure, match="SaslAuthenticationException"):
+            java.round_trip(address, "secret", sasl | {"sasl.jaas.config": login.format("wrong")})
+        settings = sealed_clients.kafka_python_settings(address, authority.pem, None) | python
+        producer = kafka.KafkaProducer(**settings, sasl_plain_password="known-secret")
+        producer.send("secret", b"x").get(30)
+        producer.close()
+        confluent = sealed_clients.confluent_settings(address, authority.pem, None)
+        confluent |= {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+        admin = AdminClient(confluent | {"sasl.username": "ann", "sasl.password": "known-secret"})
+        assert "secret" in admin.list_topics(timeout=30).topics
+
+
 # New keys
 
 

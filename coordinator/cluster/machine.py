@@ -7,6 +7,8 @@ before the view has them, deleted ones removed after all subscribers have the ne
 to the logs of all partitions. Topics, configuration overrides, producer ids, feature levels, quotas and ACLs
 live here.
 
+Users for SCRAM are rows and part of the view, too (`coordinator/security/scram_users.py`).
+
 Not here: electing leaders, ISR changes, reassignment.
 """
 
@@ -19,7 +21,12 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from odradek.coordinator.cluster.features import CORDONS_SINCE, ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
+from odradek.coordinator.cluster.features import (
+    CORDONS_SINCE,
+    ELIGIBLE_LEADERS_VERSION,
+    METADATA_VERSION,
+    SCRAM_SINCE,
+)
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
     INTERNAL_TOPICS,
@@ -42,6 +49,15 @@ from odradek.coordinator.cluster.view import (
     TopicView,
     quota_entity,
 )
+from odradek.coordinator.security import scram_users
+from odradek.coordinator.security.scram_users import (
+    NO_USERS,
+    Deletion,
+    ScramCredential,
+    ScramUsers,
+    Upsertion,
+)
+from odradek.coordinator.security.scram_users import Key as ScramKey
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
@@ -245,6 +261,7 @@ class ClusterMachine:
             features_epoch=loaded.features_epoch,
             client_quotas=loaded.quotas,
             acls=loaded.acl_rules(),
+            scram_users=loaded.scram_users(),
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -416,6 +433,33 @@ class ClusterMachine:
             draft.set_quotas(changed)
             yield from self._commit(draft)
 
+    # Users
+
+    def altering_scram_users(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> Work[Mapping[str, KafkaError | None]]:
+        """Change the credentials of each user that may have them so, in one transaction; the refusal (None:
+        done) of each.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._one_at_a_time():
+            draft = self._draft()
+            are_supported = draft.features.get(METADATA_VERSION, 0) >= SCRAM_SINCE
+            results, credentials = draft.scram_users.alterations(
+                deletions, upsertions, are_supported=are_supported
+            )
+            draft.change_scram_users(credentials)
+            yield from self._commit(draft)
+            return results
+
+    def add_scram_users(self, credentials: Mapping[ScramKey, ScramCredential]) -> None:
+        """Credentials that a start makes, here and now. Raises KafkaError when the store does not answer."""
+        with self._one_at_a_time():
+            draft = self._draft()
+            draft.change_scram_users(credentials)
+            finish(self._commit(draft))
+
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
@@ -489,6 +533,7 @@ class ClusterMachine:
             view.features_epoch,
             view.client_quotas,
             view.acls,
+            view.scram_users,
         )
 
     def _commit(self, draft: Draft) -> Work[None]:
@@ -642,15 +687,16 @@ class ClusterMachine:
 # group_config: key/group -> value. client-metrics: key/subscription -> value. No part before a "/" can hold
 # one; a group's id and the name of a subscription can.
 # log_directory: node/directory id -> path. acl: id as hex -> the rule, see `acl_text`.
+# scram: mechanism/user -> iterations, salt and keys.
 # quota: pairs of type and name (null: the default) as JSON -> values by the names of quotas as JSON.
-# cluster: among others acl_count, how many there are of what may not get lost.
+# cluster: among others acl_count and scram_count, how many there are of what may not get lost.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
 DELETION, LOG_DIRECTORY, QUOTA, CLIENT_METRICS = "deletion", "log_directory", "quota", "client-metrics"
-ACL = "acl"
-GUARDING = (ACL,)
-"""Rows without which somebody may do what is forbidden. Each kind has its number in a row of `CLUSTER`, and
+ACL, SCRAM = "acl", "scram"
+GUARDING = (ACL, SCRAM)
+"""Rows without which more might be allowed than was said. Each kind has its number in a row of `CLUSTER`, and
 no start goes on when one of them may be lost."""
 
 
@@ -672,6 +718,7 @@ class Draft:
     features_epoch: int
     client_quotas: Quotas
     acls: AclRules | None
+    scram_users: ScramUsers
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -693,6 +740,7 @@ class Draft:
             features_epoch=self.features_epoch,
             client_quotas=self.client_quotas,
             acls=self.acls,
+            scram_users=self.scram_users,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -782,6 +830,14 @@ class Draft:
             [Row(CLUSTER, count_key(ACL), str(len(self.acls)))],
         )
 
+    def change_scram_users(self, credentials: Mapping[ScramKey, ScramCredential | None]) -> None:
+        if credentials:
+            self.scram_users = self.scram_users.with_changes(credentials)
+            self.rows += (
+                [scram_row(key, one) for key, one in credentials.items()],
+                [Row(CLUSTER, count_key(SCRAM), str(len(self.scram_users)))],
+            )
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -801,6 +857,8 @@ class _Loaded:
     quotas: dict[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     acls: dict[bytes, Acl] = field(default_factory=dict)
     acl_count: int = 0
+    scram_credentials: dict[ScramKey, ScramCredential] = field(default_factory=dict)
+    scram_count: int = 0
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -833,6 +891,11 @@ class _Loaded:
             self.acls[bytes.fromhex(key)] = acl_from_text(value)
         elif (table, key) == (CLUSTER, count_key(ACL)):
             self.acl_count = int(value)
+        elif table == SCRAM:
+            user, credential = scram_users.from_row(key, value)
+            self.scram_credentials[user] = credential
+        elif (table, key) == (CLUSTER, count_key(SCRAM)):
+            self.scram_count = int(value)
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):
@@ -848,6 +911,15 @@ class _Loaded:
             topics[name] = TopicView(name, topic_id, partitions, name in INTERNAL_TOPICS, configs)
         return topics
 
+    def scram_users(self) -> ScramUsers:
+        """ValueError: some are missing."""
+        if len(self.scram_credentials) != self.scram_count:
+            raise ValueError(
+                f"there are {len(self.scram_credentials)} credentials of users, and there have to be "
+                f"{self.scram_count}"
+            )
+        return ScramUsers(self.scram_credentials) if self.scram_credentials else NO_USERS
+
     def acl_rules(self) -> AclRules | None:
         """ValueError: some are missing."""
         if len(self.acls) != self.acl_count:
@@ -857,6 +929,11 @@ class _Loaded:
         from odradek.coordinator.security.acls import AclRules
 
         return AclRules().changed(self.acls)
+
+
+def scram_row(key: ScramKey, credential: ScramCredential | None) -> Row:
+    """How the store has a user."""
+    return Row(SCRAM, scram_users.row_key(key), None if credential is None else credential.text())
 
 
 def rows_of_new(topic: TopicView) -> Iterator[Row]:

@@ -9,9 +9,9 @@ transaction are held back; they count as a whole, or not at all. A snapshot repl
 Views share what did not change: where one of 10,000 partitions is other, a new view is one new partition, one
 new topic and one copied mapping of topics.
 
-Quotas are in the view, and ACLs become its rules. They and what this node does not enforce (SCRAM credentials,
-delegation tokens) are kept (`MetadataImage.kept`). `ClusterView.unenforced` names which kinds of the latter
-there are, for a node to say what it does not enforce.
+Quotas and users for SCRAM are in the view, and ACLs become its rules. They and delegation tokens, which this
+node does not enforce, are kept (`MetadataImage.kept`). `ClusterView.unenforced` says whether there are any
+of the latter, for a node to name them.
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
 """
@@ -39,6 +39,7 @@ from odradek.coordinator.cluster.view import (
     Quotas,
     quota_entity,
 )
+from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
     BROKER_RESOURCE,
@@ -105,8 +106,8 @@ class KeptRecords:
 
     def __init__(self) -> None:
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        """By user and mechanism."""
+        self._scram_credentials: dict[tuple[str, int], ScramCredential] = {}
+        self._scram_users: ScramUsers | None = NO_USERS
         self.access_control_entries: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
         self.touched_acls: set[bytes] = set()
@@ -119,10 +120,16 @@ class KeptRecords:
         """Names, for people, of the kinds of which there is any."""
         kinds = {
             ACLS: self.access_control_entries,
-            "SCRAM credentials": self.scram_credentials,
             "delegation tokens": self.delegation_tokens,
         }
         return frozenset(name for name, kept in kinds.items() if kept)
+
+    @property
+    def scram_users(self) -> ScramUsers:
+        """Another table after each change."""
+        if self._scram_users is None:
+            self._scram_users = ScramUsers(dict(self._scram_credentials))
+        return self._scram_users
 
     def set_quota(self, record: ClientQuotaRecord) -> None:
         entity = quota_entity((one.entity_type, one.entity_name) for one in record.entity)
@@ -144,10 +151,14 @@ class KeptRecords:
         return before if now == before else now
 
     def set_credential(self, record: UserScramCredentialRecord) -> None:
-        self.scram_credentials[record.name, record.mechanism] = record
+        self._scram_users = None
+        self._scram_credentials[record.name, record.mechanism] = ScramCredential(
+            bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+        )
 
     def remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
-        self.scram_credentials.pop((record.name, record.mechanism), None)
+        self._scram_users = None
+        self._scram_credentials.pop((record.name, record.mechanism), None)
 
     def set_entry(self, record: AccessControlEntryRecord) -> None:
         self.access_control_entries[record.id] = record
@@ -435,6 +446,7 @@ class MetadataImage:
             features=before.features if contents.features == before.features else contents.features,
             client_quotas=contents.kept.quotas_taken(before.client_quotas),
             acls=contents.kept.acl_rules(before.acls),
+            scram_users=contents.kept.scram_users,
             unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
@@ -484,7 +496,7 @@ def _is_same(before: ClusterView, after: ClusterView) -> bool:
         getattr(before, name) is getattr(after, name)
         for name in (
             *("topics", "registrations", "features", "acls"),
-            *("broker_configs", "group_configs", "client_metrics_configs", "client_quotas"),
+            *("broker_configs", "group_configs", "client_metrics_configs", "client_quotas", "scram_users"),
         )
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from odradek.coordinator.security.scram_users import NO_USERS, ScramUsers
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -164,6 +165,8 @@ class ClusterView:
     """Quotas of users, clients and addresses; each entity has one at least."""
     acls: AclRules | None = None
     """Who may do what; None: there never were ACLs. They count where an authorizer is configured."""
+    scram_users: ScramUsers = NO_USERS
+    """Users with passwords for SCRAM."""
     unenforced: frozenset[str] = frozenset()
     """What the cluster's metadata have and this node does not enforce, for people: ACLs, tokens and such."""
 

@@ -261,7 +261,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _read(self) -> None:
         """Decrypts what has come, until the connection does not want more."""
-        if self._is_reading:
+        if self._is_reading or self._is_paused or self._tls is None:
             return
         self._is_reading = True
         try:
@@ -339,11 +339,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _go_on_soon(self) -> None:
         """What is decrypted, or has come, is read before the socket. Not within the call: the connection is
         in the midst of something."""
-        asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        if not self._is_paused and self._tls is not None:
-            self._read()
+        asyncio.get_running_loop().call_soon(self._read)
 
     def write(self, data: Any) -> None:
         if not self._is_established or self._socket.is_closing():
@@ -413,6 +409,9 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """They are this transport's own, and smaller."""
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":

@@ -89,8 +89,12 @@ class FakeConnection:
         self.listener_name = "PLAINTEXT"
         self.principal = "User:ANONYMOUS"
         self.granted = None
+        self.is_token = False
         self.client_software_name = self.client_software_version = "unknown"
         self.closed = None
+
+    def begin_reauthentication(self, mechanism, version, now_ms):
+        return None
 
     def close(self, reason):
         self.closed = reason

@@ -14,11 +14,13 @@ from odradek.wire.messages.alter_client_quotas import (
 )
 from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
 from odradek.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -124,14 +126,26 @@ def test_quotas_are_set_described_and_removed(node):
     assert quotas(node) == {None: {"producer_byte_rate": 500}}
 
 
-@pytest.mark.parametrize(
-    ("release", "words"),
-    [("4.3", "no SCRAM credentials yet"), ("3.5-IV1", "The current metadata.version does not support SCRAM")],
-)
-def test_a_user_who_could_not_log_in_is_refused_and_says_so(node, release, words):
-    node.machine.set_features(first_levels(release))
+def test_a_metadata_version_without_scram_refuses_users(node):
+    node.machine.set_features(first_levels("3.5-IV1"))
     user = ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
     request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
     (answer,) = node.ask(request, 0).results
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert words in answer.error_message
+    assert "metadata.version" in answer.error_message
+    assert node.machine.view.scram_users.credentials == {}
+
+
+def test_users_are_stored_and_described(node):
+    node.machine.set_features(first_levels("4.3"))
+    user = ScramCredentialUpsertion(name="a", mechanism=2, iterations=5000, salt=b"s", salted_password=b"p")
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
+    (answer,) = node.ask(request, 0).results
+    assert (answer.user, answer.error_code, answer.error_message) == ("a", 0, None)
+    described = node.ask(DescribeUserScramCredentialsRequest(users=None), 0)
+    (found,) = described.results
+    assert [(one.mechanism, one.iterations) for one in found.credential_infos] == [(2, 5000)]
+    deletion = ScramCredentialDeletion(name="a", mechanism=2)
+    (answer,) = node.ask(AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]), 0).results
+    assert answer.error_code == 0
+    assert node.ask(DescribeUserScramCredentialsRequest(users=[]), 0).results == []

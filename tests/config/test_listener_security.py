@@ -163,6 +163,7 @@ def test_a_password_is_never_printed():
     assert record.getMessage() == "[hidden] [hidden]"
     assert secret.reveal() == PASSWORD
     assert type(secret.reveal()) is str
+    assert Secret(secret).reveal() == PASSWORD
     assert json.loads(json.dumps(secret)) == PASSWORD
 
 
@@ -206,5 +207,5 @@ def test_a_start_without_a_word_about_security_reads_no_module_of_it():
 
 def test_a_secret_of_a_secret_is_the_same_secret():
     secret = Secret("pw")
-    assert Secret(secret) is secret
+    assert Secret(secret) == secret
     assert Secret(secret).reveal() == "pw"

@@ -68,6 +68,8 @@ FOLLOWED = {
     "ssl.endpoint.identification.algorithm",
 }
 """Read each time, or taken along by `Reconfiguration`, `Coordinators.follow` or `TlsReload`."""
+OF_THE_NEXT_START = {"sasl.enabled.mechanisms", "sasl.jaas.config"}
+"""Kafka follows them for new listeners; here they are named as without effect until the next start."""
 
 
 def test_every_honoured_option_that_may_change_is_followed():
@@ -81,7 +83,14 @@ def test_every_honoured_option_that_may_change_is_followed():
         except KafkaError:
             continue
         changeable.add(name)
-    assert changeable - of_topics == FOLLOWED
+    assert changeable - of_topics == FOLLOWED | OF_THE_NEXT_START
+
+
+@pytest.mark.parametrize("name", sorted(OF_THE_NEXT_START))
+def test_a_setting_of_the_next_start_is_named(name):
+    live = live_config()
+    live.follow({1: {name: "PLAIN"}})
+    assert live.without_effect == (name,)
 
 
 def _some_value(option):

@@ -505,7 +505,7 @@ def test_log_and_snapshot_give_the_same_view_and_changes_are_the_exact_differenc
             assert comparable(fresh.view) == comparable(by_log.view)
             for one in (fresh, by_snapshots):
                 assert one.kept.quotas == by_log.kept.quotas
-                assert one.kept.scram_credentials == by_log.kept.scram_credentials
+                assert one.kept.scram_users == by_log.kept.scram_users
                 assert (one.next_producer_id, one.offset) == (by_log.next_producer_id, by_log.offset)
         check_view(by_log.view)
 

@@ -1,0 +1,110 @@
+"""The SASL listeners of a broker, made from its options when everything that they need is there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.config.broker_config import ConfigError
+from odradek.coordinator.security.scram_users import ScramUsers
+from odradek.server.security.sasl.answers import Answers
+from odradek.server.security.sasl.exchange import Settings
+from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.mechanism import NewServer
+from odradek.server.security.sasl.plain import PlainServer, users_of
+from odradek.server.security.sasl.scram import ScramServer
+from odradek.server.security.unauthenticated import Unauthenticated
+from odradek.server.work import WorkQueues
+from odradek.wire.scram import MECHANISM_NUMBERS
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.config.jaas import LoginModule
+    from odradek.config.listener_security import ListenerSecurity
+    from odradek.server.connections import Connections
+    from odradek.server.listeners import Listener
+    from odradek.server.schedule import Schedule
+
+__all__ = ["SECRET_FILE", "node_secret", "open_listeners"]
+
+SECRET_FILE = "odradek-scram-secret"
+_SECRET_BYTES = 32
+_WORKERS = 2
+
+
+def open_listeners(
+    config: BrokerConfig,
+    listeners: Iterable[Listener],
+    connections: Connections,
+    schedule: Schedule,
+    scram_users: Callable[[], ScramUsers],
+) -> WorkQueues:
+    """Gives each listener with SASL what its connections need. The queues are to be closed at the end.
+    ConfigError: one sentence."""
+    now_ms = connections.dispatcher.now_ms
+    workers = WorkQueues(schedule.loop, _WORKERS)
+    shared = connections.unauthenticated = Unauthenticated(schedule.timers, now_ms)
+    secret = node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
+    routes = connections.dispatcher.routes
+    for listener in listeners:
+        security = config.security.get(listener.name)
+        if security is None or not security.has_sasl:
+            continue
+        listener.sasl = SaslListener(
+            name=listener.name,
+            settings=_settings(config, security, scram_users, secret),
+            new_versions=partial(Answers, routes),
+            unauthenticated=shared,
+            timers=schedule.timers,
+            now_ms=now_ms,
+            workers=workers,
+        )
+    return workers
+
+
+def _settings(
+    config: BrokerConfig, security: ListenerSecurity, scram_users: Callable[[], ScramUsers], secret: bytes
+) -> Settings:
+    logins = config.logins[security.name]
+    return Settings(
+        {one: _new_server(one, logins, scram_users, secret) for one in security.mechanisms},
+        {one: security.value("connections.max.reauth.ms", one) for one in security.mechanisms},
+        config["connection.failed.authentication.delay.ms"],
+        security.value("sasl.server.max.receive.size"),
+    )
+
+
+def _new_server(
+    mechanism: str, logins: Mapping[str, LoginModule], scram_users: Callable[[], ScramUsers], secret: bytes
+) -> NewServer:
+    if mechanism == "PLAIN":
+        users = users_of(logins[mechanism].options)
+        return lambda: PlainServer(users)
+    number = MECHANISM_NUMBERS[mechanism]
+    return lambda: ScramServer(number, scram_users, secret, secrets.token_urlsafe)
+
+
+def node_secret(path: str) -> bytes:
+    """The secret of this node, which a file keeps: salts of users that do not exist stay the same after a
+    start."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_SECRET_BYTES + 1)
+        if len(content) == _SECRET_BYTES:
+            return content
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    secret = secrets.token_bytes(_SECRET_BYTES)
+    building = f"{path}.building"
+    try:
+        with open(os.open(building, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secret)
+        os.replace(building, path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from None
+    return secret

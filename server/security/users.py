@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.cluster.machine import SCRAM, scram_row
+from odradek.coordinator.cluster.machine import CLUSTER, SCRAM, Row, count_key, scram_row
 from odradek.coordinator.security.scram_users import Key, ScramCredential, credential_of, from_row
 from odradek.server.log_directories import refuse_misplaced
 from odradek.server.meta_properties import claim_directories
@@ -140,7 +140,9 @@ def _credentials(store: MetadataStore) -> Iterator[tuple[Key, ScramCredential]]:
 
 
 def _write(store: MetadataStore, key: Key, credential: ScramCredential | None) -> None:
+    others = sum(found != key for found, _ in _credentials(store))
+    count = others + (credential is not None)
     try:
-        store.write([scram_row(key, credential)])
+        store.write([scram_row(key, credential), Row(CLUSTER, count_key(SCRAM), str(count))])
     except KafkaError as error:
         raise ConfigError(str(error)) from None

@@ -35,6 +35,8 @@ _STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 """UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString."""
 _ESCAPED = frozenset(',=+<>#;"\\')
 _BLANK = " \r"
+OBJECT_ID_BYTES_MAX = 256
+"""A number of any length would take time by the square of it."""
 _ALTERNATIVE_NAMES = "2.5.29.17"
 
 
@@ -162,6 +164,8 @@ def _item_at(content: bytes, position: int) -> _Item:
 
 
 def _object_id(content: bytes) -> str:
+    if len(content) > OBJECT_ID_BYTES_MAX:
+        raise DamagedCertificate("an object identifier is too long")
     numbers, number = [], 0
     for byte in content:
         number = number << 7 | byte & 0x7F

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,15 +13,23 @@ from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.security.certificates import Authority
 from compat_tests.security.sealed_clients import confluent_settings
+from compat_tests.security.test_sasl_cluster import OF_BROKERS
 
 KAFKA, OURS = 1, 2
-PROTOCOLS = {"listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:SSL"}
-"""The listener of brokers keeps its name."""
+LOGIN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "ann",
+    "sasl.password": "pw-of-ann",
+}
+PROTOCOLS = ("SSL", "SASL_SSL")
 
 
-def sealed_options(authority: Authority, name: str) -> dict[str, str]:
-    own = authority.key_store("PEM", name, authority.server())
-    return PROTOCOLS | own | authority.trust_store("PEM") | {"ssl.client.auth": "required"}
+def sealed_options(authority: Authority, name: str, protocol: str = "SSL") -> dict[str, str]:
+    own = authority.key_store("PEM", name, authority.server()) | authority.trust_store("PEM")
+    own |= {"ssl.client.auth": "required"} if protocol == "SSL" else OF_BROKERS
+    # The listener of brokers keeps its name.
+    return own | {"listener.security.protocol.map": f"CONTROLLER:{protocol},PLAINTEXT:{protocol}"}
 
 
 @pytest.fixture(scope="module")
@@ -29,28 +37,26 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture(scope="module")
-def controllers(authority: Authority) -> Iterator[Controllers]:
-    with Controllers(sealed_options(authority, "controller")) as controllers:
-        yield controllers
-
-
-@pytest.fixture(scope="module")
-def members(authority: Authority, controllers: Controllers) -> Iterator[tuple[KafkaMember, OdradekMember]]:
-    with (
-        KafkaMember(controllers, KAFKA, sealed_options(authority, "kafka")) as kafka,
-        OdradekMember(controllers, OURS, sealed_options(authority, "ours")) as ours,
-    ):
-        yield kafka, ours
-
-
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(
-    authority: Authority, members: tuple[KafkaMember, OdradekMember]
+    authority: Authority, protocol: str
 ) -> None:
-    _, ours = members
-    client = authority.write_pem("client", authority.issue("client.example", common_name="client"))
-    settings = confluent_settings(ours.bootstrap_servers, authority.pem, client)
+    def of(name: str) -> dict[str, str]:
+        return sealed_options(authority, name, protocol)
+
+    with (
+        Controllers(of("controller")) as controllers,
+        KafkaMember(controllers, KAFKA, of("kafka")),
+        OdradekMember(controllers, OURS, of("ours")) as ours,
+    ):
+        client = authority.write_pem("client", authority.issue("client.example", common_name="client"))
+        settings = confluent_settings(ours.bootstrap_servers, authority.pem, client)
+        settings |= {} if protocol == "SSL" else LOGIN
+        replicate(settings)
+
+
+def replicate(settings: dict[str, Any]) -> None:
     admin = AdminClient(settings)
     wait_until(lambda: set(admin.list_topics(timeout=10).brokers) == {KAFKA, OURS}, "both are there")
     placed = {"led-by-kafka": [[KAFKA, OURS]], "led-by-ours": [[OURS, KAFKA]]}
@@ -77,8 +83,13 @@ def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(
 
 @pytest.mark.timeout(300)
 def test_a_node_that_the_others_do_not_trust_does_not_start_or_says_who_refuses_it(
-    authority: Authority, controllers: Controllers, tmp_path: pathlib.Path
+    authority: Authority, tmp_path: pathlib.Path
 ) -> None:
+    with Controllers(sealed_options(authority, "controller")) as controllers:
+        refuse_strangers(authority, controllers, tmp_path)
+
+
+def refuse_strangers(authority: Authority, controllers: Controllers, tmp_path: pathlib.Path) -> None:
     stranger = Authority(tmp_path / "stranger")
     # Its own listener would not be trusted by itself.
     mixed = sealed_options(stranger, "mixed") | authority.trust_store("PEM")

@@ -32,12 +32,8 @@ _JKS_MAGIC, _JCEKS_MAGIC = bytes.fromhex("feedfeed"), bytes.fromhex("cececece")
 _DER_SEQUENCE = b"\x30"
 _WHITENER = b"Mighty Aphrodite"
 _SHA1_BYTES = 20
-_PEM = re.compile(
-    r"-+BEGIN\s+([A-Z0-9 ]+?)\s*-+\s+"
-    r"(?:[^\r\n:]*:[^\r\n]*[\r\n]+)*"  # attributes of a key by an older OpenSSL
-    r"([a-zA-Z0-9/+=\s]*)"
-    r"-+END\s+\1\s*-+"
-)
+_BOUNDARY = "-----"
+_BASE64 = re.compile(r"[a-zA-Z0-9/+=\s]*")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _ENCRYPTED = "ENCRYPTED PRIVATE KEY"
 _TYPES = (PEM, JKS, PKCS12)
@@ -277,12 +273,20 @@ def _pem(label: str, content: bytes) -> str:
 
 
 def _pem_entries(text: str, options: _Options) -> Iterator[tuple[str, bytes]]:
-    # In a file of properties all lines of a value are one.
-    for match in _PEM.finditer(text + "\n"):
-        try:
-            yield " ".join(match[1].split()), binascii.a2b_base64(match[2], strict_mode=False)
-        except binascii.Error:
-            raise options.refusal(f"a PEM entry {match[1]} has no base64") from None
+    """Label and content of each. What stands between them does not count. In a file of properties all lines
+    of a value are one."""
+    parts = text.split(_BOUNDARY)
+    for begin, body, end in zip(parts, parts[1:], parts[2:], strict=False):
+        label = " ".join(begin.split()[1:])
+        if begin.split()[:1] == ["BEGIN"] and end.split() == ["END", *label.split()]:
+            # Older keys of OpenSSL have attributes before their content.
+            content = "".join(line for line in body.splitlines() if ":" not in line)
+            if not _BASE64.fullmatch(content):
+                raise options.refusal(f"a PEM entry {label[:40]} has no base64")
+            try:
+                yield label, binascii.a2b_base64(content)
+            except binascii.Error:
+                raise options.refusal(f"a PEM entry {label[:40]} has no base64") from None
 
 
 def _pem_certificates(text: str, options: _Options) -> tuple[bytes, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pathlib
 import ssl
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -27,6 +28,7 @@ from odradek.wire.distinguished_name import name_text, subject_of
 
 FILES = pathlib.Path(__file__).with_name("key_store_files")
 STORE, KEY, TRUST = "secret1", "secret2", "secret3"
+MANY = 1 << 19
 SECRETS = (STORE, KEY, TRUST, "pem-secret")
 
 
@@ -125,6 +127,22 @@ def test_what_java_writes_around_pem_does_not_matter(issued: trustme.LeafCert) -
         keystore_certificate_chain=attributes + chain_text(issued).strip(),
     )
     loads(values)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * MANY,
+        "-----BEGIN A-----\n" * (MANY // 18),
+        "-----BEGIN " + " " * MANY,
+        "-----BEGIN A-----\n" + "a:b\n" * MANY,
+    ],
+)
+def test_no_text_takes_long_to_be_refused(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ConfigError):
+        trust_store_of(keys(truststore_type="PEM", truststore_certificates=text), "")
+    assert time.process_time() - began < 5
 
 
 def refusals(

@@ -127,6 +127,11 @@ def test_nothing_but_damage_is_raised_for_flipped_bytes() -> None:
     assert damaged > 100
 
 
+def test_a_type_of_any_length_is_refused_at_once() -> None:
+    with pytest.raises(DamagedCertificate):
+        name_text(der(0x30, der(0x31, der(0x30, der(6, b"\xff" * 90_000 + b"\1") + der(UTF8, b"x")))))
+
+
 def test_the_octets_at_the_end_of_a_sequence_are_found() -> None:
     assert last_octets(der(0x30, der(0x30, b"") + der(4, b"x" * 300))) == b"x" * 300
     with pytest.raises(DamagedCertificate):

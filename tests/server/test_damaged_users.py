@@ -7,12 +7,11 @@ import pytest
 from odradek import Broker, BrokerStartError
 from odradek.config.broker_config import load
 from odradek.config.first_users import checked
-from odradek.server.metadata_store import FILE_NAME, checksum
 from odradek.server.cli import main
+from odradek.server.metadata_store import FILE_NAME, checksum
 from odradek.server.security.users import add
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram
-
 
 
 @pytest.fixture

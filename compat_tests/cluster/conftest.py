@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills",
         type=int,
         default=KILLS,
-        help="how often nodes of each cluster are killed while a history is made that is checked (20; 500 nightly)",
+        help="how often nodes of each cluster are killed while a checked history is made (20; 500 nightly)",
     )
 
 

@@ -49,7 +49,7 @@ def refusal_of_whole(needs: Needs, request: Any, context: RequestContext) -> Err
 
 def has_place_for_code(api_key: int, version: int) -> bool:
     """Whether `refuse` can say the code: once for all, or in the results of what the request names."""
-    response = find(api_key)[1]
+    response: Any = find(api_key)[1]
     return api_key in _RESULTS or any(
         field.name == "error_code" and field.exists_in(version) for field in fields_of(response)
     )

@@ -11,9 +11,9 @@ When rows are lost, settings may be among them. The defaults would delete record
 without these settings keep all records until the settings are changed. Producer ids go on far beyond all that
 were given out. Every step is logged.
 
-Nothing stands in for rows that guard something (`GUARDING`: ACLs, users for SCRAM): a start without them could
-allow what they forbid. If such rows may be lost, the repair is refused, unless an administrator asks for it by `odradek check
---repair`.
+Nothing stands in for rows that guard something (`GUARDING`: ACLs, users for SCRAM): a start without them
+could allow what they forbid. If such rows may be lost, the repair is refused, unless an administrator asks
+for it by `odradek check --repair`.
 
 After a crash a repair begins again, or the next start finishes it: the new store is complete under another
 name before the damaged one is touched.
@@ -143,7 +143,8 @@ def _give_up_guards(rows: Rows, is_whole: bool, tell: Callable[[str], object]) -
         rows[CLUSTER, count_key(kind)] = str(count)
     tell(
         f"ACLs and users may be lost: {counts[ACL]} ACLs and {counts[SCRAM]} credentials of users could be "
-        "read. Look at them before clients connect; without a DENY that is lost, clients may do what it forbade"
+        "read. Look at them before clients connect; without a DENY that is lost, clients may do what it "
+        "forbade"
     )
 
 

@@ -835,7 +835,7 @@ class Draft:
             self.scram_users = self.scram_users.with_changes(credentials)
             self.rows += (
                 [scram_row(key, one) for key, one in credentials.items()],
-                [Row(CLUSTER, count_key(SCRAM), str(len(self.scram_users)))],
+                [Row(CLUSTER, count_key(SCRAM), str(len(self.scram_users.credentials)))],
             )
 
 

@@ -37,6 +37,8 @@ logger = logging.getLogger("odradek.clients")
 
 TAKEN = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """The best first."""
+LOGGED_CHARACTERS_MAX = 8192
+"""Of one push."""
 
 
 class ClientMetricsApis:
@@ -112,8 +114,8 @@ class ClientMetricsApis:
             return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
         self._metrics.end_push(instance_id, pushed, len(plain), now_ms)
         if logger.isEnabledFor(logging.DEBUG):
-            told = {point.name: point.value for point in pushed.points}
-            logger.debug("metrics of %s: %r", uuid_to_text(instance_id), told)
+            told = repr({point.name: point.value for point in pushed.points})
+            logger.debug("metrics of %s: %s", uuid_to_text(instance_id), told[:LOGGED_CHARACTERS_MAX])
         return PushTelemetryResponse()
 
     def _configs(self) -> Mapping[str, Mapping[str, str]]:

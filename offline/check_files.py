@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from odradek.config import options
 from odradek.config.properties import parse_properties
+from odradek.coordinator.client_metrics.subscriptions import check_subscription
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
@@ -148,7 +149,8 @@ def metadata_of(rows: list[Any]) -> StoredMetadata:
 
 
 def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
-    """The findings of settings of topics and groups that a broker refuses; `path` is the metadata store."""
+    """The findings of settings of topics, groups and subscriptions that a broker refuses; `path` is the
+    metadata store."""
     for topic in view.topics.values():
         try:
             options.parse_topic_configs(topic.configs)
@@ -161,3 +163,9 @@ def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
         except KafkaError as error:
             what = f"a setting of group {group_id} is refused: {error.message}"
             yield Finding(DAMAGE, path, None, what, "the group cannot be served: delete the setting")
+    for name, configs in view.client_metrics_configs.items():
+        try:
+            check_subscription(name, configs)
+        except KafkaError as error:
+            what = f"a setting of the subscription {name} to client metrics is refused: {error.message}"
+            yield Finding(DAMAGE, path, None, what, "the subscription has no effect: delete the setting")

@@ -233,6 +233,18 @@ def test_clients_are_told_alike_what_is_wanted_and_how_often_they_may_ask(pair: 
     assert clients.subscribe("after a change", until=0) == 0
 
 
+def test_a_client_that_connects_anew_begins_anew(pair: Pair) -> None:
+    subscription(pair, metrics="org.a", interval_ms=LATE_MS)
+    clients = Clients(pair)
+    assert clients.subscribe("first") == 0
+    assert clients.push("a push that ends it", terminating=True) == "NONE"
+    assert clients.push("after it") == "INVALID_REQUEST"
+    for side in pair.sides:
+        side.hang_up()
+    assert clients.subscribe("on another connection", until=0) == 0
+    assert clients.push("a push") == "NONE"
+
+
 def test_pushes_are_refused_alike_in_the_same_order(pair: Pair) -> None:
     subscription(pair, metrics="*", interval_ms=SOON_MS)
     clients = Clients(pair)

@@ -1,1 +1,1 @@
-"""TLS, SASL, ACLs, quotas and administration, by real clients and tools."""
+"""Security, with real clients, tools and processes."""

@@ -77,6 +77,16 @@ def test_pushed_values_can_be_read(measured, compression):
     assert client.pushed_ms == measured.node.loop.now_ms
 
 
+def test_pushed_values_are_in_the_log_for_those_who_want_them(measured, caplog):
+    told = measured.subscribe()
+    data = metrics_data(gauge("a\nforged line", point(5)), *[gauge("n" * 1000, point(n)) for n in range(20)])
+    with caplog.at_level("DEBUG", "odradek.clients"):
+        assert measured.push(told, data) == "NONE"
+    (line,) = caplog.messages
+    assert "{'a\\nforged line': 5," in line
+    assert len(line) < 9000
+
+
 def test_an_empty_push_is_fine_and_tells_nothing(measured):
     assert measured.push(measured.subscribe(), b"") == "NONE"
     assert measured.values == ()

@@ -1,6 +1,7 @@
 """`odradek.Broker` as people use it: in a thread, as a child process, from asyncio; how it ends or fails."""
 
 import asyncio
+import logging
 import os
 import pathlib
 import re
@@ -16,6 +17,12 @@ from kafka import KafkaConsumer, KafkaProducer
 
 import odradek
 from odradek.server.health import check
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.raw_client import RawClient
 
 
 def send(broker, *values, topic="t"):
@@ -116,6 +123,22 @@ def test_a_program_with_a_thousand_open_files_can_start_a_broker():
 def test_a_broker_in_a_thread_cannot_be_killed():
     with odradek.Broker() as broker, pytest.raises(RuntimeError, match="process=True"):
         broker.kill()
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_the_levels_of_loggers_belong_to_the_program_that_has_the_process(in_process):
+    """So clients change them only where the broker is the program."""
+    wanted = AlterableConfig(name="odradek.fetch", config_operation=0, value="DEBUG")
+    loggers = AlterConfigsResource(resource_type=8, resource_name="1", configs=[wanted])
+    before = logging.getLogger("odradek.fetch").level
+    with odradek.Broker(process=in_process) as broker:
+        client = RawClient(broker.port)
+        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[loggers]), 1).responses
+        client.close()
+        if not in_process:
+            assert broker.metrics().clients == ()
+    assert answer.error_code == (0 if in_process else 42)
+    assert logging.getLogger("odradek.fetch").level == before
 
 
 def test_asyncio_programs_await_it():

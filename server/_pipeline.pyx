@@ -101,6 +101,7 @@ cdef enum:
     FETCH = 1
     WRITE_TXN_MARKERS = 27
     NS_PER_MS = 1000000
+    NS_PER_PERCENT = 10000000
 
 BUFFER_BYTES = BUFFER_SIZE
 WAITING_ANSWERS_MAX = 1024
@@ -838,8 +839,9 @@ cdef class Submission(Slot):
 
     cdef int _charge(self) except -1:
         cdef Charges charges = self.line.requests.charges
-        cdef int64_t took_ns = self.took_ns if self.is_in_line else charges.lap_ns()
-        return charges.charge_request(self.meters, took_ns, 0)
+        if not self.is_in_line:
+            self.took_ns = charges.lap_ns()
+        return charges._charge_answer(self, 0)
 
 
 cdef bytes _with_correlation_id(bytes frame, int correlation_id):
@@ -960,9 +962,7 @@ cdef class Responses:
         slot.size_bytes = 0
         if response is not None:
             try:
-                slot.parts, slot.size_bytes = self.requests.charges.answer(
-                    slot.route, response, slot.correlation_id, slot.meters, slot.took_ns, slot.wait_ms
-                )
+                slot.parts, slot.size_bytes = self.requests.charges.answer(slot, response)
             except Exception:
                 self.fail(slot.route.name)
             self.waiting_bytes += slot.size_bytes
@@ -1070,7 +1070,11 @@ cdef class Responses:
 
 
 cdef class Charges:
-    """What a connection's requests come to in the quotas of its client."""
+    """What a connection's requests come to in the quotas of its client.
+
+    Of requests that arrived together only the first one is charged at once, and its meter asked how much more
+    is within the quota (its credit). The others are charged together, as long as they are within it.
+    """
 
     cdef Requests requests
     cdef Dispatcher dispatcher
@@ -1079,12 +1083,15 @@ cdef class Charges:
     cdef object _principal
     cdef int64_t _generation
     cdef int64_t until_ns  # until when processor time has been charged
+    cdef Credit _produce
+    cdef Credit _request
 
     def __init__(self, Requests requests, Dispatcher dispatcher):
         self.requests = requests
         self.dispatcher = dispatcher
         self._meters = self._client_id = self._principal = None
         self._generation = -1
+        self._produce = self._request = None
 
     cdef object meters(self, const uint8_t *frame):
         """Those of the principal and of the client id that a request names."""
@@ -1095,10 +1102,20 @@ cdef class Charges:
             or self._client_id is not client_id
             or self._principal is not principal
         ):
-            self._meters = meters.of(principal, client_id)
+            self.settle()
+            self._meters = found = meters.of(principal, client_id)
             self._client_id, self._principal = client_id, principal
             self._generation = meters.generation
+            self._produce = None if found.produce is None else Credit(found.produce)
+            self._request = None if found.request is None else Credit(found.request)
         return self._meters
+
+    cdef settle(self):
+        """Charges what was within the credit."""
+        if self._produce is not None:
+            self._produce.settle()
+        if self._request is not None:
+            self._request.settle()
 
     cdef int64_t lap_ns(self):
         """The time since the last request of this connection was charged."""
@@ -1106,57 +1123,94 @@ cdef class Charges:
         self.until_ns = now_ns
         return took_ns
 
-    cdef int charge_produce(
-        self, meters, Py_ssize_t body_bytes, int64_t took_ns, bint is_answered
-    ) except -1:
+    cdef int charge_produce(self, Py_ssize_t body_bytes, int64_t took_ns, bint is_answered) except -1:
         """Records were appended. The client has to wait for so many milliseconds, and is held back. Without
         an answer the processor time does not count."""
         cdef int wait_ms = 0
-        produce = meters.produce
-        if produce is not None:
-            wait_ms = produce.charge(body_bytes, self.until_ns // NS_PER_MS)
+        if self._produce is not None:
+            wait_ms = self._produce.charge(body_bytes)
         if is_answered:
-            return self.charge_request(meters, took_ns, wait_ms)
+            return self.charge_request(took_ns, wait_ms)
         if wait_ms:
             self.requests.hold_back(wait_ms)
         return wait_ms
 
-    cdef int charge_request(self, meters, int64_t took_ns, int wait_ms) except -1:
+    cdef int charge_request(self, int64_t took_ns, int wait_ms) except -1:
         """The client has to wait for so many milliseconds, at least `wait_ms`, and is held back."""
         cdef int request_wait_ms
-        if meters.request is not None:
-            request_wait_ms = meters.charge_request(took_ns, _now_ns() // NS_PER_MS)
+        if self._request is not None:
+            request_wait_ms = self._request.charge(took_ns / <double> NS_PER_PERCENT)
             if request_wait_ms > wait_ms:
                 wait_ms = request_wait_ms
         if wait_ms:
             self.requests.hold_back(wait_ms)
         return wait_ms
 
-    cdef tuple answer(self, Route route, response, int correlation_id, meters, int64_t took_ns, int wait_ms):
-        """The response as buffers, and its size in bytes. `meters` is None if it is not charged, but says
-        `wait_ms`. A handler may have said itself for how long its client has to wait."""
+    cdef tuple answer(self, Slot slot, response):
+        """The response as buffers, and its size in bytes. Without `slot.meters` it is not charged, but says
+        `slot.wait_ms`. A handler may have said itself for how long its client has to wait."""
+        cdef Route route = slot.route
+        cdef int wait_ms
         cdef int64_t began_ns
-        if meters is None:
-            if wait_ms:
-                response.throttle_time_ms = wait_ms
-            return route.answer(response, correlation_id)
-        if route.has_throttle_time:
-            wait_ms = response.throttle_time_ms
+        if slot.meters is None:
+            if slot.wait_ms:
+                response.throttle_time_ms = slot.wait_ms
+            return route.answer(response, slot.correlation_id)
+        wait_ms = response.throttle_time_ms if route.has_throttle_time else 0
         if route.api_key == FETCH or route.api_key == WRITE_TXN_MARKERS:
             # Fetch has charged all of it; markers are for other nodes.
             if wait_ms:
                 self.requests.hold_back(wait_ms)
-            return route.answer(response, correlation_id)
-        wait_ms = self.charge_request(meters, took_ns, wait_ms)
+            return route.answer(response, slot.correlation_id)
+        wait_ms = self._charge_answer(slot, wait_ms)
         if wait_ms and route.has_throttle_time:
             response.throttle_time_ms = wait_ms
-        if meters.request is None:
-            return route.answer(response, correlation_id)
         began_ns = _now_ns()
-        answer = route.answer(response, correlation_id)
+        answer = route.answer(response, slot.correlation_id)
         self.until_ns = _now_ns()
-        meters.record_request(self.until_ns - began_ns, self.until_ns // NS_PER_MS)
+        slot.meters.record_request(self.until_ns - began_ns, self.until_ns // NS_PER_MS)
         return answer
+
+    cdef int _charge_answer(self, Slot slot, int wait_ms) except -1:
+        """The meters are those of the request, whatever client id the connection has named since."""
+        cdef int request_wait_ms = slot.meters.charge_request(slot.took_ns, _now_ns() // NS_PER_MS)
+        if request_wait_ms > wait_ms:
+            wait_ms = request_wait_ms
+        if wait_ms:
+            self.requests.hold_back(wait_ms)
+        return wait_ms
+
+
+cdef class Credit:
+    """One meter, and what a connection has used of it since the last charge."""
+
+    cdef object meter
+    cdef double _credit
+    cdef double _used
+    cdef bint _is_first
+
+    def __init__(self, meter):
+        self.meter = meter
+        self._credit = self._used = 0
+        self._is_first = True
+
+    cdef int charge(self, double value) except -1:
+        if self._is_first:
+            self._is_first = False
+            return self.meter.charge(value, _now_ns() // NS_PER_MS)
+        if self._credit == 0:
+            self._credit = self.meter.credit
+        if self._used + value <= self._credit:
+            self._used += value
+            return 0
+        self.settle()
+        return self.meter.charge(value, _now_ns() // NS_PER_MS)
+
+    cdef settle(self):
+        if self._used:
+            self.meter.record(self._used, _now_ns() // NS_PER_MS)
+        self._credit = self._used = 0
+        self._is_first = True
 
 
 cdef class Requests:
@@ -1303,6 +1357,7 @@ cdef class Requests:
             self.owner.close(f"malformed {self._route.name}: {error}")
         except Exception:
             responses.fail("a request" if self._route is None else self._route.name)
+        self.charges.settle()
         if self.turn.staged:
             buffer.pinned_turn = self.turn.number
         responses.write_ready()
@@ -1412,40 +1467,39 @@ cdef class Requests:
 
     cdef _handle(self, Route route, request, context, const uint8_t *frame, Py_ssize_t size_bytes):
         cdef Responses responses = self.responses
-        cdef Slot slot
-        cdef Py_ssize_t answer_bytes, body_bytes
-        cdef int64_t took_ns = 0
-        cdef int wait_ms = 0
-        meters = None
+        cdef Slot slot = None
+        cdef Py_ssize_t answer_bytes, body_bytes = 0
         if self.dispatcher.meters is not None:
-            meters = self.charges.meters(frame)
+            slot = _new_slot(route, context)
+            slot.meters = self.charges.meters(frame)
+            self.charges.settle()
             body_bytes = _body_bytes(route, frame, size_bytes)
         if context.refused:
             answer = _answer_refused(route, request, context)
         else:
             answer = route.handle(request, context)
-        if meters is not None:
-            took_ns = self.charges.lap_ns()
+        if slot is not None:
+            slot.took_ns = self.charges.lap_ns()
             if route.api_key == PRODUCE:
                 # Before the answer: other requests may begin before it.
-                wait_ms = self.charges.charge_produce(meters, body_bytes, took_ns, request.acks != 0)
-                meters = None
+                slot.wait_ms = self.charges.charge_produce(body_bytes, slot.took_ns, request.acks != 0)
+                slot.meters = None
         if answer is None:
             responses.account(route, size_bytes, 0, self._began_ns)
         elif isinstance(answer, _Waiting):
-            slot = Slot.__new__(Slot)
+            if slot is None:
+                slot = _new_slot(route, context)
             self._fill_slot(slot, route, size_bytes)
-            slot.correlation_id = context.correlation_id
             slot.count = 1
             slot.waiting = answer
             slot.size_bytes = size_bytes
-            slot.meters, slot.took_ns, slot.wait_ms = meters, took_ns, wait_ms
             responses.wait(slot, answer.holds_back)
             answer.on_complete(slot.deliver)
         else:
-            parts, answer_bytes = self.charges.answer(
-                route, answer, context.correlation_id, meters, took_ns, wait_ms
-            )
+            if slot is None:
+                parts, answer_bytes = route.answer(answer, context.correlation_id)
+            else:
+                parts, answer_bytes = self.charges.answer(slot, answer)
             responses.account(route, size_bytes, answer_bytes, self._began_ns)
             responses.put(parts, answer_bytes)
         # A handler may take long, and may have changed the cluster.
@@ -1564,7 +1618,8 @@ cdef class Requests:
             _fill_numbers(<uint8_t *> PyBytes_AsString(answer) + remembered.position, found)
         route.from_prefix += 1
         if self.dispatcher.meters is not None:
-            wait_ms = self.charges.charge_request(self.charges.meters(frame), self.charges.lap_ns(), 0)
+            self.charges.meters(frame)
+            wait_ms = self.charges.charge_request(self.charges.lap_ns(), 0)
             if wait_ms:
                 route.put_throttle_time(answer, wait_ms)
         self.responses.account(route, size_bytes, len(answer), self._began_ns)
@@ -1604,11 +1659,9 @@ cdef class Requests:
         burst.request_bytes += size_bytes
         burst.sizes[burst.count] = size_bytes
         if self.dispatcher.meters is not None:
+            self.charges.meters(frame)
             wait_ms = self.charges.charge_produce(
-                self.charges.meters(frame),
-                _body_bytes(route, frame, size_bytes),
-                self.charges.lap_ns(),
-                True,
+                _body_bytes(route, frame, size_bytes), self.charges.lap_ns(), True
             )
         burst.add(
             self.turn,
@@ -1660,6 +1713,13 @@ cdef _answer_refused(Route route, request, context):
     from odradek.apis.refusals import answer
 
     return answer(route.handle, route.needs, request, context)
+
+
+cdef Slot _new_slot(Route route, context):
+    cdef Slot slot = Slot.__new__(Slot)
+    slot.route = route
+    slot.correlation_id = context.correlation_id
+    return slot
 
 
 cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):

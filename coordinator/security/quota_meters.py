@@ -92,6 +92,11 @@ class RateMeter:
             return 0
         return self.throttle_ms(now_ms)
 
+    @property
+    def credit(self) -> float:
+        """How much more may be recorded now without a wait, at least."""
+        return self._allowed - self._older_sum - self._value
+
     def throttle_ms(self, now_ms: int) -> int:
         """For how many milliseconds the client has to wait from now on; 0 within the bound."""
         self._expire(now_ms)

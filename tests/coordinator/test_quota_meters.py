@@ -43,6 +43,18 @@ def test_a_window_counts_until_its_last_event_is_eleven_seconds_old():
     assert meter.per_second(START_MS + 11_900) == 1 * 1_000 / 10_900
 
 
+def test_what_is_within_the_credit_makes_nobody_wait():
+    meter = RateMeter(100)
+    assert meter.credit == 1_000
+    meter.record(400, START_MS)
+    meter.record(500, START_MS + 5_000)
+    assert meter.credit == 100
+    assert meter.charge(meter.credit, START_MS + 5_001) == 0
+    assert meter.credit == 0
+    assert meter.charge(1, START_MS + 5_001) > 0
+    assert meter.credit < 0
+
+
 def test_what_is_taken_back_leaves_nothing():
     meter = RateMeter(1_000)
     meter.record(5_000, START_MS)

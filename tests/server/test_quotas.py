@@ -10,7 +10,7 @@ from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
 from odradek.wire.codec import encode_message
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import read_response
+from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     alter_client_quotas,
     create_partitions,
@@ -143,6 +143,28 @@ def test_remembered_requests_feed_the_meters(tmp_path):
         assert meter.per_second(node.meters.now_ms()) == pytest.approx(
             10 * body_bytes(request, 9) / 10, rel=0.1
         )
+
+    play(tmp_path, story)
+
+
+def test_requests_that_arrive_together_are_all_charged_also_of_several_client_ids(tmp_path):
+    async def story(node):
+        await node.create()
+        client = await node.client()
+        request = produced(100)
+        for client_id in (CLIENT, OTHER):
+            await node.set_quotas(client_id, producer_byte_rate=1e9, request_percentage=1e6)
+            await node.ask(request, 9, client_id, client)
+        size = body_bytes(request, 9)
+        frames = [request_frame(request, 9, 1, client_id) for client_id in (CLIENT, CLIENT, OTHER) * 10]
+        client.send(b"".join(frames))
+        for _ in frames:
+            await client.receive_frame()
+        now_ms = node.meters.now_ms()
+        for client_id, count in ((CLIENT, 21), (OTHER, 11)):
+            of_client = node.meters.of("User:ANONYMOUS", client_id)
+            assert of_client.produce.per_second(now_ms) == pytest.approx(count * size / 10, rel=0.1)
+            assert of_client.request.per_second(now_ms) > 0
 
     play(tmp_path, story)
 

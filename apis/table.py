@@ -230,12 +230,15 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 
 def _of_security(node: NodeParts) -> Rows:
-    """APIs of ACLs, users, tokens and quotas, which a node does not have."""
+    """ACLs; users, tokens and quotas, which a node does not have."""
+    current_view = node.leadership.current_view
+    has_acls = node.authorizer is not access.ALLOW_ALL
+    machine = node.plane if has_acls else None
     return {
         17: (1, _function("sasl.sasl_handshake")),
-        29: (3, _function("acls.describe_acls")),
-        30: (3, _function("acls.create_acls")),
-        31: (3, _function("acls.delete_acls")),
+        29: (3, _later("acls.DescribeAcls", current_view, node.searches if has_acls else None)),
+        30: (3, _later("acls.CreateAcls", machine, node.changes)),
+        31: (3, _later("acls.DeleteAcls", machine, node.changes)),
         36: (2, _function("sasl.sasl_authenticate")),
         38: (3, _function("delegation_tokens.create_delegation_token")),
         39: (2, _function("delegation_tokens.renew_delegation_token")),

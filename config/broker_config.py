@@ -40,6 +40,8 @@ ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The class of Kafka whose rules ours has."""
 
 # Variables of Kafka's image and scripts that are no options (Kafka: KafkaDockerWrapper and bin/*.sh).
 _NO_OPTIONS = frozenset(
@@ -81,6 +83,8 @@ class BrokerConfig:
     """Options that were set and have no effect here, for one log line at the start."""
     warnings: tuple[str, ...]
     """Sentences for the log at the start."""
+    super_users: frozenset[str]
+    """Principals that may do everything."""
     first_levels: Mapping[str, int] | None
     """The configured feature levels of a new cluster, if any."""
 
@@ -116,6 +120,7 @@ class BrokerConfig:
                 "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
                 "kafka-features changes them."
             )
+        self.super_users = _authorization(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
         self.without_effect = options.without_effect(given, known)
@@ -388,6 +393,21 @@ def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
+    return [*_authorization_warnings(values), *_warnings_of_roles(values, in_cluster=in_cluster)]
+
+
+def _authorization_warnings(values: Mapping[str, Any]) -> list[str]:
+    if values["authorizer.class.name"] or not (
+        values["super.users"] or values["allow.everyone.if.no.acl.found"]
+    ):
+        return []
+    return [
+        "super.users and allow.everyone.if.no.acl.found have no effect without authorizer.class.name: every "
+        "client may do everything."
+    ]
+
+
+def _warnings_of_roles(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
     if in_cluster:
         from odradek.config.cluster_config import cluster_warnings
 
@@ -398,6 +418,20 @@ def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
             "controller.quorum.voters: this node runs alone, without a cluster."
         ]
     return []
+
+
+def _authorization(values: Mapping[str, Any]) -> frozenset[str]:
+    """The super users. Refuses another authorizer than ours, and principals without a type."""
+    if values["authorizer.class.name"] not in ("", STANDARD_AUTHORIZER):
+        raise ConfigError(
+            f"authorizer.class.name={values['authorizer.class.name']} is a Java class: use "
+            f"{STANDARD_AUTHORIZER}, whose rules are built in, or leave it empty."
+        )
+    super_users = frozenset(filter(None, map(str.strip, values["super.users"].split(";"))))
+    for one in super_users:
+        if ":" not in one:
+            raise ConfigError(f"super.users has {one!r} without a type: write User:{one}.")
+    return super_users
 
 
 def _check_single_node(values: Mapping[str, Any]) -> None:

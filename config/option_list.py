@@ -669,8 +669,13 @@ BROKER = (
     Option("odradek.ignore.acls", IN_CLUSTER, BOOLEAN, False, internal=True,
            doc="Ours, not Kafka's: serve in a cluster with ACLs, although this node does not enforce them "
                "and every client may do everything here."),
-    Option("authorizer.class.name", REFUSED, STRING, "",
-           doc="Class that authorises clients."),
+    Option("authorizer.class.name", HONOURED, STRING, "",
+           doc="What authorises clients: org.apache.kafka.metadata.authorizer.StandardAuthorizer, whose "
+               "rules are built in. Empty: every client may do everything."),
+    Option("super.users", HONOURED, STRING, "", unlisted=True,
+           doc="Principals that may do everything, separated by semicolons: User:admin;User:CN=broker."),
+    Option("allow.everyone.if.no.acl.found", HONOURED, BOOLEAN, False, unlisted=True,
+           doc="Whether a client may use a resource that no ACL of anybody is for."),
     Option("principal.builder.class", REFUSED, CLASS,
            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", dynamic=PER_BROKER,
            doc="Java class that makes a principal from a connection."),

@@ -77,10 +77,11 @@ in Kafka these errors are refused: `node.id` missing or that of a voter; `contro
 without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
 `process.roles`.
 
-This node does not enforce ACLs, client quotas, SCRAM credentials and delegation tokens of a cluster; its log
-lists the kinds that the cluster has. It does not serve a cluster with ACLs, at the start or when ACLs are
-added later, unless `odradek.ignore.acls=true` is set: then every client is authorised for everything on this
-node. This option is Odradek's own; a broker of Kafka ignores it.
+A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
+it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless
+`odradek.ignore.acls=true` is set: then every client is authorised for everything on this node. This option
+is Odradek's own; a broker of Kafka ignores it. Client quotas, SCRAM credentials and delegation tokens of a
+cluster are not enforced; the log lists the kinds that the cluster has.
 """
 
 _OTHER_DEFAULTS = """\

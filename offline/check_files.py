@@ -10,7 +10,7 @@ from odradek.config.properties import parse_properties
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
-from odradek.server import meta_properties, metadata_store
+from odradek.server import meta_properties, metadata_repair, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.store import Key, key_of
 from odradek.wire.errors import KafkaError
@@ -112,11 +112,18 @@ def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
     """The content of the metadata store, None if it is damaged; and the findings."""
     rows, wrong = metadata_store.verify(path)
     consequence = "a start rebuilds it from the readable rows, and logs the missing ones"
-    if not wrong:
+    is_whole = not wrong
+    if is_whole:
         try:
             return metadata_of(rows), []
         except (AssertionError, LookupError, ValueError):
             wrong = ["its rows contradict each other"]
+    by_key = {(row.table, row.key): row.value or "" for row in rows}
+    if metadata_repair.may_lack_guards(by_key, is_whole):
+        consequence = (
+            "ACLs may be lost, so that a start is refused: restore the file from a backup, or let --repair "
+            "go on without what is lost"
+        )
     return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
 
 

@@ -531,11 +531,26 @@ def _metadata_store(path: str) -> Iterator[Fact]:
             for kind, key, value in connection.execute(
                 "SELECT kind, key, value FROM facts ORDER BY kind, key"
             ):
-                yield {"what": "metadata", "table": kind, "key": key, "value": value}
+                yield {"what": "metadata", "table": kind, "key": key, **_row_fields(kind, value)}
         finally:
             connection.close()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         yield _damage(path, error)
+
+
+def _row_fields(kind: str, value: str) -> Fact:
+    """The value of a row; an ACL with the names of its kinds."""
+    from odradek.coordinator.cluster.machine import ACL
+
+    if kind != ACL:
+        return {"value": value}
+    from odradek.coordinator.security.acls import acl_from_text
+
+    try:
+        fields = acl_from_text(value)._asdict()
+    except ValueError:
+        return {"value": value}
+    return {name: one if isinstance(one, str) else one.name for name, one in fields.items()}
 
 
 def _read(path: str) -> bytes:

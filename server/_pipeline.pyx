@@ -355,6 +355,8 @@ cdef class Route:
             self.overlaps[key >> 6] |= <uint64_t> 1 << (key & 63)
         self.learn = None
         if prefix is not None and api_version in prefix.versions:
+            if any([need.names is None for need in self.needs]):
+                raise ValueError(f"{self.name} is not to be remembered: only its handler knows all its needs")
             layout = _prefix_layout(request, api_version, prefix.until)
             self.learn = prefix.learn
             self.is_of_connection = prefix.is_of_connection
@@ -565,8 +567,9 @@ cdef class Slot:
 
 
 cdef class Remembered:
-    """What a prefix means: one of the kinds of `apis/prefixes.py`. Connections share it, as long as each of
-    them is allowed its resources; of which one remembers it, that connection's own table says."""
+    """What a prefix means: one of the kinds of `apis/prefixes.py`, and the resources that a client needs for it.
+    Connections share it. A connection has it in its own table only if the authorizer allowed its principal these
+    resources in this generation; rules are a part of the view, so other rules begin another generation."""
 
     cdef int kind
     cdef Route route

@@ -66,6 +66,7 @@ def _repair_metadata(node: Node, path: str) -> SqliteMetadataStore:
         node_id=node.id,
         now_ms=node.now_ms(),
         tell=logger.error,
+        is_guarded=bool(node.config.authorizer_class_name),
     )
 
 

@@ -76,9 +76,11 @@ class Member:
         homes: ReplicaHomes,
         on_end: Callable[[], object],
         *,
+        enforced: frozenset[str] = frozenset(),
         ignores_acls: bool = False,
     ) -> None:
-        """`homes` are where replicas of this node are. `ignores_acls` is `UNPROTECTED`."""
+        """`homes` are where replicas of this node are. `enforced` names what of `ClusterView.unenforced` this
+        node does enforce; `ignores_acls` is `UNPROTECTED`."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
         self.deletions: dict[bytes, str] = {}
         self.log_directories = _NoNotes()
@@ -94,6 +96,7 @@ class Member:
         self._settings = settings
         self._cluster = cluster
         self.homes = homes
+        self._enforced = enforced
         self._ignores_acls = ignores_acls
         self._unenforced: frozenset[str] = frozenset()
         self._on_end = on_end
@@ -226,14 +229,15 @@ class Member:
         refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
         if refusal is not None:
             self._end(refusal)
-        elif ACLS in view.unenforced and not self._ignores_acls:
+        unenforced = view.unenforced - self._enforced
+        if refusal is None and ACLS in unenforced and not self._ignores_acls:
             self._end(
                 "The cluster has ACLs, and this node does not enforce them: every client may do everything "
-                f"here. Set {UNPROTECTED}=true if that is meant, or serve the cluster with Apache Kafka's "
-                "brokers alone."
+                "here. Set authorizer.class.name as the other nodes have it, or "
+                f"{UNPROTECTED}=true if that is meant."
             )
-        new = sorted(view.unenforced - self._unenforced)
-        self._unenforced |= view.unenforced
+        new = sorted(unenforced - self._unenforced)
+        self._unenforced |= unenforced
         if new:
             logger.warning("the cluster has %s, which this node does not enforce", ", ".join(new))
 
@@ -334,7 +338,14 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
     settings = _link_settings(bound, cluster, controllers, previous_epoch)
     homes = ReplicaHomes(node.id, directory_ids, store)
-    member = Member(settings, cluster, homes, node.on_end, ignores_acls=cluster.odradek_ignore_acls)
+    member = Member(
+        settings,
+        cluster,
+        homes,
+        node.on_end,
+        enforced=frozenset({ACLS} if config.authorizer_class_name else ()),
+        ignores_acls=cluster.odradek_ignore_acls,
+    )
     member.when_registered = partial(setattr, store, "broker_epoch")
     events.on_moved = member.reporter.moved
     store.failing_disks.are_given_up = True

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -23,6 +24,7 @@ from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Authorizer
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
@@ -95,8 +97,11 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
+    authorizer = _authorizer(opened)
     apis = build_apis(
-        _node_parts(opened, coordinators, upkeep), _api_settings(node.config, live), node.extensions.apis
+        _node_parts(opened, coordinators, upkeep, authorizer),
+        _api_settings(node.config, live),
+        node.extensions.apis,
     )
     connections = Connections(
         Routes(apis),
@@ -106,6 +111,8 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
         lambda: publisher.view,
     )
 
+    connections.dispatcher.authorizer = authorizer
+
     def follow(live: LiveConfig[LogConfig]) -> None:
         connections.limits = connection_limits(node.config, live)
 
@@ -113,7 +120,18 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
     return connections
 
 
-def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> NodeParts:
+def _authorizer(opened: Opened) -> Authorizer:
+    node, publisher = opened.bound.node, opened.plane.publisher
+    if not node.config.authorizer_class_name:
+        return ALLOW_ALL
+    from odradek.server.security.authorizer import new_authorizer
+
+    return new_authorizer(node.config, lambda: publisher.view, node.now_ms)
+
+
+def _node_parts(
+    opened: Opened, coordinators: Coordinators, upkeep: Upkeep, authorizer: Authorizer
+) -> NodeParts:
     from odradek.apis.node import NodeParts
     from odradek.wire.schema import uuid_from_text
 
@@ -139,6 +157,7 @@ def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> N
         saves=schedule.saves,
         begin_moves=upkeep.move,
         directory_id=uuid_from_text(directory_id),
+        authorizer=authorizer,
     )
 
 

@@ -4,9 +4,10 @@ The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` 
 next `ClusterView` (`coordinator/cluster/view.py`) and hands it to its `Publisher`. A change
 counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
 before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
-to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
+to the logs of all partitions. Topics, configuration overrides, producer ids, feature levels and ACLs live
+here.
 
-Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
+Not here: electing leaders, ISR changes, reassignment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from odradek.coordinator.cluster.features import CORDONS_SINCE, ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
 from odradek.coordinator.cluster.publishing import Publisher
@@ -41,9 +42,13 @@ from odradek.coordinator.cluster.view import (
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
+if TYPE_CHECKING:
+    from odradek.coordinator.security.acls import Acl, AclRules
+
 __all__ = [
     "ClusterMachine",
     "ConfigChange",
+    "Draft",
     "GroupOwner",
     "MetadataStore",
     "Row",
@@ -57,6 +62,8 @@ PARTITIONS_PER_STEP = 256
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+R = TypeVar("R")
 
 
 # --- Store ---
@@ -171,7 +178,7 @@ class ClusterMachine:
     ) -> None:
         self.publisher = Publisher(ClusterView(cluster_id=cluster_id))
         self._store = store
-        self._new_topic_id = new_topic_id
+        self.new_id = new_topic_id
         self._defaults = defaults
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
@@ -212,6 +219,7 @@ class ClusterMachine:
             group_configs=loaded.group_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
+            acls=loaded.acl_rules(),
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -395,6 +403,20 @@ class ClusterMachine:
         """`changing_features` here and now."""
         finish(self.changing_features(levels))
 
+    # Security
+
+    def changing(self, edit: Callable[[Draft], Work[R]]) -> Work[R]:
+        """A change of the parts that `Draft` has methods for, in one transaction; `edit` makes it and returns
+        the result.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._one_at_a_time():
+            draft = self._draft()
+            result = yield from edit(draft)
+            yield from self._commit(draft)
+            return result
+
     # Inside
 
     @contextmanager
@@ -411,18 +433,19 @@ class ClusterMachine:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The metadata is being written.")
         self._store.write(rows)
 
-    def _draft(self) -> _Draft:
+    def _draft(self) -> Draft:
         view = self.view
-        return _Draft(
+        return Draft(
             dict(view.topics),
             dict(view.topic_names),
             dict(view.broker_configs),
             dict(view.group_configs),
             view.features,
             view.features_epoch,
+            view.acls,
         )
 
-    def _commit(self, draft: _Draft) -> Work[None]:
+    def _commit(self, draft: Draft) -> Work[None]:
         if not draft.rows:
             return
         finished = [Row(DELETION, topic_id.hex(), None) for topic_id in self._finished_deletions]
@@ -453,7 +476,7 @@ class ClusterMachine:
         if not names:
             del self._collision_keys[key]
 
-    def _new_topic(self, new_topic: NewTopic, draft: _Draft) -> Work[TopicView]:
+    def _new_topic(self, new_topic: NewTopic, draft: Draft) -> Work[TopicView]:
         name = new_topic.name
         if name in draft.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic {name!r} already.")
@@ -476,7 +499,7 @@ class ClusterMachine:
         check_partition_budget(len(draft.created) + len(placed))
         return TopicView(
             name,
-            self._new_topic_id(),
+            self.new_id(),
             (yield from _new_partitions(placed, 0)),
             name in INTERNAL_TOPICS,
             configs,
@@ -488,7 +511,7 @@ class ClusterMachine:
             one for one in sorted(self.view.brokers) if assignments or self.publisher.logs.takes_replicas(one)
         ]
 
-    def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
+    def _change_configs(self, change: ConfigChange, draft: Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
         owner = change.owner
         if isinstance(owner, GroupOwner):
@@ -514,7 +537,7 @@ class ClusterMachine:
             raise _unknown_topic(owner)
         draft.configure(topic, replace(topic, configs=after))
 
-    def _unify_min_insync_replicas(self, draft: _Draft) -> None:
+    def _unify_min_insync_replicas(self, draft: Draft) -> None:
         """Which replicas may lead depends on it, so all brokers have to mean the same by it (KIP-966)."""
         for owner, before in list(draft.broker_configs.items()):
             if owner is not None and MIN_INSYNC_REPLICAS in before:
@@ -524,7 +547,7 @@ class ClusterMachine:
         default = str(self._defaults.min_insync_replicas)
         draft.configure_broker(None, before, {MIN_INSYNC_REPLICAS: default, **before})
 
-    def _change_group_configs(self, group_id: str, change: ConfigChange, draft: _Draft) -> None:
+    def _change_group_configs(self, group_id: str, change: ConfigChange, draft: Draft) -> None:
         before = draft.group_configs.get(group_id, NO_CONFIGS)
         after = dict(change.change(before))
         if not group_id:
@@ -532,7 +555,7 @@ class ClusterMachine:
         self._check_group_configs(group_id, after)
         draft.configure_group(group_id, before, after)
 
-    def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> Work[TopicView]:
+    def _grown_topic(self, growth: NewPartitions, draft: Draft) -> Work[TopicView]:
         topic = draft.topics.get(growth.name)
         if topic is None:
             raise _unknown_topic(growth.name)
@@ -563,15 +586,24 @@ class ClusterMachine:
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
 # group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
-# log_directory: node/directory id -> path.
+# log_directory: node/directory id -> path. acl: id as hex -> the rule, see `acl_text`.
+# cluster: among others acl_count, how many there are of what may not get lost.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
-DELETION, LOG_DIRECTORY = "deletion", "log_directory"
+DELETION, LOG_DIRECTORY, ACL = "deletion", "log_directory", "acl"
+GUARDING = (ACL,)
+"""Rows without which somebody may do what is forbidden. Each kind has its number in a row of `CLUSTER`, and
+no start goes on when one of them may be lost."""
+
+
+def count_key(kind: str) -> str:
+    """Key of the row of `CLUSTER` that says how many rows of this kind there are."""
+    return f"{kind}_count"
 
 
 @dataclass(slots=True)
-class _Draft:
+class Draft:
     """The next view while it is being made, and the rows that make it durable."""
 
     topics: dict[str, TopicView]
@@ -580,6 +612,7 @@ class _Draft:
     group_configs: dict[str, Mapping[str, str]]
     features: Mapping[str, int]
     features_epoch: int
+    acls: AclRules | None
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -598,6 +631,7 @@ class _Draft:
             group_configs=self.group_configs,
             features=self.features,
             features_epoch=self.features_epoch,
+            acls=self.acls,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -659,6 +693,19 @@ class _Draft:
         rows = [Row(FEATURE, name, text) for name, text in _differences(before, after)]
         self.rows.append([*rows, Row(CLUSTER, "features_epoch", str(self.features_epoch))])
 
+    def change_acls(self, added: Mapping[bytes, Acl], removed: Collection[bytes] = ()) -> None:
+        """By id. ValueError: see `AclRules.changed`."""
+        if not added and not removed:
+            return
+        from odradek.coordinator.security.acls import AclRules, acl_text
+
+        self.acls = (self.acls or AclRules()).changed(added, removed)
+        self.rows += (
+            (Row(ACL, acl_id.hex(), None) for acl_id in removed),
+            (Row(ACL, acl_id.hex(), acl_text(acl)) for acl_id, acl in added.items()),
+            [Row(CLUSTER, count_key(ACL), str(len(self.acls)))],
+        )
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -674,6 +721,8 @@ class _Loaded:
     next_producer_id: int = 0
     deletions: dict[bytes, str] = field(default_factory=dict)
     log_directories: dict[int, dict[str, str]] = field(default_factory=dict)
+    acls: dict[bytes, Acl] = field(default_factory=dict)
+    acl_count: int = 0
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -695,6 +744,12 @@ class _Loaded:
             self.deletions[bytes.fromhex(key)] = value
         elif table == LOG_DIRECTORY:
             self.log_directories.setdefault(int(owner), {})[rest] = value
+        elif table == ACL:
+            from odradek.coordinator.security.acls import acl_from_text
+
+            self.acls[bytes.fromhex(key)] = acl_from_text(value)
+        elif (table, key) == (CLUSTER, count_key(ACL)):
+            self.acl_count = int(value)
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):
@@ -709,6 +764,16 @@ class _Loaded:
             configs = self.topic_configs.get(name, NO_CONFIGS)
             topics[name] = TopicView(name, topic_id, partitions, name in INTERNAL_TOPICS, configs)
         return topics
+
+    def acl_rules(self) -> AclRules | None:
+        """ValueError: some are missing."""
+        if len(self.acls) != self.acl_count:
+            raise ValueError(f"there are {len(self.acls)} ACLs, and there have to be {self.acl_count}")
+        if not self.acls:
+            return None
+        from odradek.coordinator.security.acls import AclRules
+
+        return AclRules().changed(self.acls)
 
 
 def rows_of_new(topic: TopicView) -> Iterator[Row]:

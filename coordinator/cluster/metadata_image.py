@@ -9,8 +9,9 @@ transaction are held back; they count as a whole, or not at all. A snapshot repl
 Views share what did not change: where one of 10,000 partitions is other, a new view is one new partition, one
 new topic and one copied mapping of topics.
 
-What this node does not enforce (ACLs, quotas, SCRAM credentials, delegation tokens) is kept
-(`MetadataImage.kept`), and `ClusterView.unenforced` names which of it there is.
+ACLs become the rules of a view. They and what this node does not enforce (quotas, SCRAM credentials,
+delegation tokens) are kept (`MetadataImage.kept`). `ClusterView.unenforced` names which of these kinds there
+are, for a node to say what it does not enforce.
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from odradek.coordinator.cluster.features import KRAFT_VERSION
 from odradek.coordinator.cluster.image_topics import (
@@ -30,6 +31,7 @@ from odradek.coordinator.cluster.image_topics import (
     TopicsTaken,
 )
 from odradek.coordinator.cluster.view import Broker, ClusterChange, ClusterView, Endpoint
+from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -71,6 +73,9 @@ from odradek.wire.messages.metadata_records import (
     ZkMigrationStateRecord,
 )
 
+if TYPE_CHECKING:
+    from odradek.coordinator.security.acls import Acl, AclRules
+
 __all__ = ["ACLS", "InconsistentMetadata", "KeptRecords", "MetadataImage", "Publication"]
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -98,6 +103,8 @@ class KeptRecords:
         """By user and mechanism."""
         self.access_control_entries: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
+        self.touched_acls: set[bytes] = set()
+        """Ids of what may be other than in the last view."""
         self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
         """By id."""
 
@@ -127,9 +134,31 @@ class KeptRecords:
 
     def set_entry(self, record: AccessControlEntryRecord) -> None:
         self.access_control_entries[record.id] = record
+        self.touched_acls.add(record.id)
 
     def remove_entry(self, record: RemoveAccessControlEntryRecord) -> None:
         self.access_control_entries.pop(record.id, None)
+        self.touched_acls.add(record.id)
+
+    def acl_rules(self, before: AclRules | None) -> AclRules | None:
+        """The rules now; `before` itself when none is other. Raises InconsistentMetadata."""
+        touched, self.touched_acls = self.touched_acls, set()
+        if not touched:
+            return before
+        from odradek.coordinator.security.acls import AclRules
+
+        rules = AclRules() if before is None else before
+        entries = self.access_control_entries
+        try:
+            now = {one: _acl_of(entries[one]) for one in touched if one in entries}
+            others = [one for one in touched if rules.by_id.get(one) != now.get(one)]
+            if not others:
+                return before
+            return rules.changed(
+                {one: now[one] for one in others if one in now}, [one for one in others if one in rules.by_id]
+            )
+        except ValueError as error:
+            raise InconsistentMetadata(str(error)) from None
 
     def set_token(self, record: DelegationTokenRecord) -> None:
         self.delegation_tokens[record.token_id] = record
@@ -244,6 +273,8 @@ class _Contents:
     def touch_all(self, view: ClusterView) -> None:
         """Have all that a view has looked at when the next one is made."""
         self.topics.touch_all(view.topics.values())
+        if view.acls is not None:
+            self.kept.touched_acls.update(view.acls.by_id)
         self.brokers.touched.update(view.registrations)
         owners = {
             TOPIC_RESOURCE: view.topics,
@@ -295,6 +326,27 @@ class _Contents:
 
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
+
+
+def _acl_of(record: AccessControlEntryRecord) -> Acl:
+    """ValueError: nobody can know what it means."""
+    from odradek.coordinator.security.acls import Acl, known
+
+    pattern_type, permission = PatternType(record.pattern_type), Permission(record.permission_type)
+    if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED) or permission not in (
+        Permission.DENY,
+        Permission.ALLOW,
+    ):
+        raise ValueError(f"{record}: neither the pattern nor the permission may be of another type")
+    return Acl(
+        known(ResourceType, record.resource_type),
+        record.resource_name,
+        pattern_type,
+        record.principal,
+        record.host,
+        known(Operation, record.operation),
+        permission,
+    )
 
 
 def _endpoint(record: BrokerEndpoint) -> Endpoint:
@@ -364,6 +416,7 @@ class MetadataImage:
             group_configs=configs.group_configs,
             client_metrics_configs=configs.client_metrics_configs,
             features=before.features if contents.features == before.features else contents.features,
+            acls=contents.kept.acl_rules(before.acls),
             unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
@@ -412,7 +465,7 @@ def _is_same(before: ClusterView, after: ClusterView) -> bool:
     return before.unenforced == after.unenforced and all(
         getattr(before, name) is getattr(after, name)
         for name in (
-            *("topics", "registrations", "features"),
+            *("topics", "registrations", "features", "acls"),
             *("broker_configs", "group_configs", "client_metrics_configs"),
         )
     )

@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.coordinator.security.acls import AclRules
 
 __all__ = [
     "LOST",
@@ -145,6 +148,8 @@ class ClusterView:
     """All brokers of the cluster, those that are fenced too."""
     client_metrics_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """Settings of subscriptions to client metrics, by their name."""
+    acls: AclRules | None = None
+    """Who may do what; None: there never were ACLs. They count where an authorizer is configured."""
     unenforced: frozenset[str] = frozenset()
     """What the cluster's metadata have and this node does not enforce, for people: ACLs, quotas and such."""
 

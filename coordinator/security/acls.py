@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import IntEnum
 from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.wire.acl_types import (
     CLUSTER_NAME,
@@ -102,6 +103,13 @@ class AclFilter(NamedTuple):
         if acl.pattern_type is PatternType.LITERAL:
             return acl.name == WILDCARD
         return self.name.startswith(acl.name)
+
+
+def known(kind: type[IntEnum], code: int) -> Any:
+    """The member of that kind; the number itself where it has no name here: controllers may be newer, and two
+    rules of theirs are not the same."""
+    found = kind(code)
+    return code if found.name == "UNKNOWN" else found
 
 
 Requester = tuple[tuple[str, str], ...]
@@ -221,6 +229,14 @@ class AclRules:
                         is_allowed = True
         return is_allowed if found else None
 
+    def denies(self, who: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether a DENY refuses it."""
+        patterns = self._patterns.get(resource_type)
+        denied_by = _DENIED_BY[operation]
+        return patterns is not None and any(
+            _bits_of(grants, who)[0] & denied_by for _, _, grants in patterns.fitting(name)
+        )
+
     def decide_any(self, who: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether they allow it for some resource of this type. No operation implies another one here."""
         patterns = self._patterns.get(resource_type)
@@ -276,7 +292,13 @@ class AclRules:
                     for permission, of_permission in zip(_BOTH, bits, strict=True):
                         for operation in _operations(of_permission):
                             yield Acl(
-                                ResourceType(kind), name, pattern_type, principal, host, operation, permission
+                                known(ResourceType, kind),
+                                name,
+                                pattern_type,
+                                principal,
+                                host,
+                                operation,
+                                permission,
                             )
 
     # Changes
@@ -405,7 +427,7 @@ class _Editing:
         if denied or allowed:
             grants[key] = denied, allowed
             return
-        del grants[key]
+        grants.pop(key, None)
         if not grants:
             self._own_grants.discard(id(grants))
             del self._patterns[acl.resource_type].of(acl.pattern_type)[acl.name]
@@ -418,8 +440,8 @@ def _bit(acl: Acl, permission: Permission) -> int:
     return 1 << acl.operation if acl.permission == permission else 0
 
 
-def _operations(bits: int) -> list[Operation]:
-    return [operation for operation in Operation if bits & 1 << operation] if bits else []
+def _operations(bits: int) -> list[Any]:
+    return [known(Operation, code) for code in range(bits.bit_length()) if bits & 1 << code]
 
 
 def _bits_of(grants: Grants, who: Requester) -> Bits:

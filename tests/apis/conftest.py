@@ -47,6 +47,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog
+from odradek.server.security.authorizer import StandardAuthorizer
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile
@@ -256,10 +257,15 @@ class StoreLogs(NodeLogs):
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, directories=None, conversions=None, **options):
+    def __init__(
+        self, directory, *, configs=None, directories=None, conversions=None, policy=None, **options
+    ):
+        """With a `policy` there is an authorizer."""
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.authorizer = ALLOW_ALL
+        if policy is not None:
+            self.authorizer = StandardAuthorizer(policy, lambda: self.machine.view, self._now_ms)
         self.start_configs = dict(configs or {})
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
         self.store = LogStore(QuickDisk(), directories or [str(directory)])
@@ -316,6 +322,7 @@ class Node:
                 reads=self.loop,
                 conversions=self.loop if conversions is None else conversions,
                 saves=self.loop,
+                authorizer=self.authorizer,
             ),
             ApiSettings(
                 start_configs=self.start_configs,

@@ -3,7 +3,10 @@
 import pytest
 
 from odradek.apis import access
-from odradek.apis.access import NEEDS, resources
+from odradek.apis.access import NEEDS, Need, resources
+from odradek.apis.api import Api
+from odradek.apis.prefixes import Prefix
+from odradek.server._pipeline import Route
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.messages import find
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -107,3 +110,26 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
     ]
     for request, needed in expected:
         assert resources(NEEDS[request.api_key], request) == needed, request
+
+
+def test_what_is_remembered_without_its_handler_names_all_that_it_needs(node):
+    """Else a connection would remember a request that its principal is not allowed."""
+    remembered = {key for key in node.apis if node.apis[key].prefix is not None}
+    assert remembered == {0, 2, 8, 9, 12, 68}
+    for key in remembered:
+        assert node.apis[key].needs
+        assert all(need.names is not None for need in node.apis[key].needs), key
+
+
+def test_no_route_remembers_requests_whose_needs_only_their_handler_knows():
+    request, response = find(12)
+    api = Api(
+        request,
+        response,
+        lambda request, context: None,
+        range(5),
+        (Need(Operation.READ, ResourceType.TOPIC, None),),
+        Prefix(range(5), lambda request, context: None),
+    )
+    with pytest.raises(ValueError, match="only its handler knows all its needs"):
+        Route(12, 4, api)

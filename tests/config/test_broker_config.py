@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.broker_config import ConfigError, Listener, cordoned_directories, load, option_of_variable
+from odradek.config.broker_config import (
+    STANDARD_AUTHORIZER,
+    ConfigError,
+    Listener,
+    cordoned_directories,
+    load,
+    option_of_variable,
+)
 from odradek.config.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
 from odradek.config.options import (
     ACCEPTED,
@@ -242,6 +249,20 @@ def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promi
         assert load(sets=[text]).without_effect == (option.name,)
 
 
+def test_super_users_are_separated_by_semicolons_and_names_may_have_commas():
+    users = "User:CN=a, O=b ; User:c;;"
+    config = load(sets=[f"super.users={users}", f"authorizer.class.name={STANDARD_AUTHORIZER}"])
+    assert config.super_users == {"User:CN=a, O=b", "User:c"}
+    assert config.warnings == ()
+    assert load().super_users == frozenset()
+
+
+@pytest.mark.parametrize("text", ["super.users=User:a", "allow.everyone.if.no.acl.found=true"])
+def test_options_of_an_authorizer_without_one_are_named(text):
+    (warning,) = load(sets=[text]).warnings
+    assert "have no effect without authorizer.class.name" in warning
+
+
 def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
     assert "listener.name.x.ssl.key" in refusal(sets=["listener.name.x.ssl.key=1"])
     (warning,) = load(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"}).warnings
@@ -393,6 +414,8 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
         (["group.consumer.migration.policy=both"], "must be of disabled, downgrade, upgrade, bidirectional"),
         (["group.coordinator.rebalance.protocols=consumer"], "must have classic"),
         (["log.retention.ms=0"], "log.retention.ms"),
+        (["authorizer.class.name=com.example.Mine"], "use org.apache.kafka.metadata.authorizer.Standard"),
+        (["super.users=User:a;admin"], "without a type: write User:admin"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_together_are_refused(sets, words):

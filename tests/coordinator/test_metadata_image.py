@@ -7,6 +7,8 @@ import pytest
 
 from odradek.coordinator.cluster.metadata_image import ACLS, InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
+from odradek.coordinator.security.acls import Acl, AclFilter, requester
+from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
     CONTROL_RECORDS,
     RECORDS,
@@ -31,6 +33,7 @@ from odradek.wire.messages.metadata_records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from odradek.wire.work import finish
 from tests.coordinator.metadata_histories import History, acl_record
 from tests.tiers import NIGHTLY
 
@@ -228,10 +231,53 @@ def test_what_is_not_enforced_is_kept_and_named(image):
     assert (view.unenforced, sorted(image.kept.access_control_entries)) == ({ACLS}, [
         number.to_bytes(16, "big") for number in (1, 2)
     ])  # fmt: skip
-    view, changed = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id))
-    assert changed is None
+    view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id))
+    assert view.unenforced == {ACLS}
     view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(2).id))
     assert view.unenforced == frozenset()
+
+
+def names(view):
+    return sorted(acl.name for acl in view.acls.by_id.values())
+
+
+def test_acls_are_the_rules_of_a_view_and_change_with_it(image):
+    view, _ = played(image, topic(), partition())
+    assert view.acls is None
+    one, _ = played(image, acl_record(1), acl_record(2))
+    assert names(one) == ["t1", "t2"]
+    assert one.acls.by_id[acl_record(1).id] == Acl(
+        ResourceType.TOPIC, "t1", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW
+    )
+    two, _ = played(image, partition(1))
+    assert two.acls is one.acls
+    three, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id), acl_record(3))
+    assert (names(three), names(one)) == (["t2", "t3"], ["t1", "t2"])
+    assert three.acls.version > two.acls.version
+    image.begin_snapshot()
+    four, _ = played(image, acl_record(3), acl_record(4))
+    assert names(four) == ["t3", "t4"]
+    assert four.acls.version > three.acls.version
+    image.begin_snapshot()
+    five, _ = played(image)
+    assert (names(five), five.unenforced) == ([], frozenset())
+
+
+def test_rules_of_newer_controllers_are_kept_apart_and_allow_nothing(image):
+    numbers = [{"operation": 60}, {"operation": 61}, {"resource_type": 60}]
+    records = [replace(acl_record(number), **fields) for number, fields in enumerate(numbers)]
+    view, _ = played(image, *records)
+    assert len(view.acls) == 3
+    who = requester("User:u", "127.0.0.1")
+    assert view.acls.decide(who, Operation.READ, ResourceType.TOPIC, "t0") is False
+    wanted = AclFilter(ResourceType.ANY, "t0", PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+    assert [acl.operation for acl in finish(view.acls.finding(wanted))] == [60]
+
+
+@pytest.mark.parametrize("fields", [{"permission_type": 0}, {"permission_type": 9}, {"pattern_type": 9}])
+def test_a_rule_that_nobody_can_judge_is_not_taken_for_none(image, fields):
+    with pytest.raises(InconsistentMetadata):
+        played(image, replace(acl_record(1), **fields))
 
 
 def test_records_that_concern_no_view_make_none(image):

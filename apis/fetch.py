@@ -176,7 +176,9 @@ class Fetch:
             request.rack_id if selects_by_rack else "",
             refused,
         )
-        return plan, FetchAnswer(self._leadership, self._reads, context, session, is_incremental)
+        return plan, FetchAnswer(
+            self._leadership, self._reads, context, session, is_incremental, replica is not None
+        )
 
     def _authorized(
         self,

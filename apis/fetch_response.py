@@ -75,6 +75,7 @@ class FetchAnswer:
         "_connection",
         "_converted_bytes",
         "_is_incremental",
+        "_is_of_replica",
         "_leadership",
         "_reads",
         "_session",
@@ -89,6 +90,7 @@ class FetchAnswer:
         context: RequestContext,
         session: FetchSession | None,
         is_incremental: bool,
+        is_of_replica: bool,
     ) -> None:
         self._leadership = leadership
         self._reads = reads
@@ -97,6 +99,7 @@ class FetchAnswer:
         self._version = context.api_version
         self._session = session
         self._is_incremental = is_incremental
+        self._is_of_replica = is_of_replica  # it knows the addresses of all brokers
         self.unready: list[tuple[FetchedPartition, list[PartitionData], int]]
         """Set by `response` for `finishing`: partitions and their indexes in the lists of their topics."""
 
@@ -267,7 +270,8 @@ class FetchAnswer:
         hint = leader_hint(self._leadership, name, partition.index, self._connection)
         if hint is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
-            add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+            if not self._is_of_replica:
+                add_endpoint(response.node_endpoints, NodeEndpoint, hint)
 
 
 def _load(records: Slice, start: int, size_bytes: int) -> None:

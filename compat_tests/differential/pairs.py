@@ -105,10 +105,15 @@ def access_pair(version: str, settings: Mapping[str, str] = ACCESS) -> Iterator[
     with reference.Kafka(version, settings) as kafka, odradek(settings) as ours:
         theirs = side_of("kafka", kafka.bootstrap_servers)
         versions = common_versions(theirs, ours)
-        starts = {key: BELOW_4_3.get(key, 1 if key in IN_ZOOKEEPER else 0) for key in versions}
-        pair = Pair(
-            theirs, ours, {key: range(max(starts[key], one.start), one.stop) for key, one in versions.items()}
-        )
+        for key, one in versions.items():
+            first = max(one.start, 1 if key in IN_ZOOKEEPER else 0)
+            first_of_4_3 = BELOW_4_3.get(key, 0)
+            versions[key] = (
+                range(first, min(first_of_4_3, one.stop))
+                if version == reference.OLDER
+                else range(max(first, first_of_4_3), one.stop)
+            )
+        pair = Pair(theirs, ours, versions)
         rules = [
             AclCreation(
                 resource_type=kind,

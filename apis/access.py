@@ -189,8 +189,8 @@ _CLUSTER_CONFIGS = _configs_of_type(_BROKER_CONFIG, _LOGGER_CONFIG, _METRICS_CON
 _OP, _RES = Operation, ResourceType
 
 
-def _on_cluster(operation: Operation) -> Needs:
-    return (Need(operation, _RES.CLUSTER, _cluster, is_whole=True),)
+def _on_cluster(operation: Operation, *, is_whole: bool = True) -> Needs:
+    return (Need(operation, _RES.CLUSTER, _cluster, is_whole=is_whole),)
 
 
 def _or_on_cluster(operation: Operation) -> Need:
@@ -346,9 +346,9 @@ NEEDS: Mapping[int, Needs] = {
     17: (),
     18: (),
     36: (),
-    29: _on_cluster(_OP.DESCRIBE),
-    30: _on_cluster(_OP.ALTER),
-    31: _on_cluster(_OP.ALTER),
+    29: _on_cluster(_OP.DESCRIBE, is_whole=False),  # a senseless one of these ends the connection first
+    30: _on_cluster(_OP.ALTER, is_whole=False),
+    31: _on_cluster(_OP.ALTER, is_whole=False),
     38: (Need(_OP.CREATE_TOKENS, _RES.USER, None),),
     39: (),
     40: (),

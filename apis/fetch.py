@@ -187,7 +187,9 @@ class Fetch:
             refused,
         )
         answer = FetchAnswer(
-            self._leadership, self._reads, context, session, is_incremental, self._sessions, charge
+            *(self._leadership, self._reads, context, session, is_incremental, replica is not None),
+            self._sessions,
+            charge,
         )
         return plan, answer
 

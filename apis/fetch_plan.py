@@ -220,7 +220,9 @@ class FetchAttempt(Generic[P]):
         self._partitions = plan.partitions
         self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
         # Partitions that are refused, or did not exist at the first attempt.
-        self._unknown: list[tuple[P, Outcome]] = [(one, UNAUTHORIZED) for one in plan.refused]
+        self._unknown: list[tuple[P, Outcome]] = []
+        if plan.refused:
+            self._unknown += [(one, UNAUTHORIZED) for one in plan.refused]
         # Partitions of a replica whose leader epoch was not on the disk at the last attempt.
         self._unsaved: set[PlannedPartition] | None = None
         self.watchable: list[Partition]

@@ -86,6 +86,7 @@ class FetchAnswer:
         "_connection",
         "_converted_bytes",
         "_is_incremental",
+        "_is_of_replica",
         "_leadership",
         "_reads",
         "_session",
@@ -101,6 +102,7 @@ class FetchAnswer:
         context: RequestContext,
         session: FetchSession | None,
         is_incremental: bool,
+        is_of_replica: bool,
         sessions: FetchSessionCache | None = None,
         charge: FetchCharge | None = None,
     ) -> None:
@@ -114,6 +116,7 @@ class FetchAnswer:
         self._version = context.api_version
         self._session = session
         self._is_incremental = is_incremental
+        self._is_of_replica = is_of_replica  # it knows the addresses of all brokers
         self.unready: list[tuple[FetchedPartition, list[PartitionData], int]]
         """Set by `response` for `finishing`: partitions and their indexes in the lists of their topics."""
 
@@ -312,7 +315,8 @@ class FetchAnswer:
         hint = leader_hint(self._leadership, name, partition.index, self._connection)
         if hint is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
-            add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+            if not self._is_of_replica:
+                add_endpoint(response.node_endpoints, NodeEndpoint, hint)
 
 
 def response_bytes(

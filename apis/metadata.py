@@ -74,6 +74,7 @@ logger = logging.getLogger("odradek.apis")
 
 DESCRIBE, CREATE = Operation.DESCRIBE, Operation.CREATE
 TOPIC = ResourceType.TOPIC
+NOT_AUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 RefusedNames = tuple[Collection[str], Collection[str]]
 """Topics that the client may not create, and that it may not describe."""
 BROKER_ENDPOINTS = 1
@@ -172,7 +173,7 @@ class Metadata:
         )
         response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive, refused))
         for topic in response.topics:
-            if wants_operations and not topic.error_code and topic.name is not None:
+            if wants_operations and topic.name is not None and topic.error_code != NOT_AUTHORIZED:
                 topic.topic_authorized_operations = operations.on_topic(context, topic.name)
         view = self._topics.view
         response.brokers = [

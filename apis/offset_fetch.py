@@ -187,7 +187,7 @@ class OffsetFetch:
             return group
         unknown = []
         for wanted in requested.topics:
-            if _is_refused(wanted, context):
+            if context.refused and _is_refused(wanted, context):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 offsets = [_nothing("", index, code) for index in wanted.partition_indexes]
                 unknown.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))

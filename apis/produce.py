@@ -45,9 +45,10 @@ from odradek.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.wire.produced_records import NotOneBatch, single_batch, transactional_producer
+from odradek.wire.produced_records import NotOneBatch, is_transactional, single_batch
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
@@ -72,7 +73,6 @@ REPEATED_VERSIONS = range(9, 14)
 WRITE, TOPIC = Operation.WRITE, ResourceType.TOPIC
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 _ACKS = (-1, 1, 0)
-_UNAUTHORIZED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _SAYS_LOG_START = frozenset(
     {
         ErrorCode.INVALID_RECORD,
@@ -323,18 +323,15 @@ class Produce:
     ) -> ProduceResponse | Waiting | None:
         """`verdicts` are given for a verified transactional request."""
         acks = request.acks
-        whole_refusal = None
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) > 1:
             _keep_last_of_each(request)
-        if acks not in _ACKS:
-            whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-        elif request.transactional_id is not None and verdicts is None:
-            if context.refuses(WRITE, TRANSACTIONAL_ID, request.transactional_id) and _is_transactional(
-                request
-            ):
+        if request.transactional_id is not None and verdicts is None:
+            if _may_not_use_id(request, context):
                 return _refuse_all(request, context)
-            verification: TransactionVerification = self._verification()
-            return verification(request, context, self)
+            if acks in _ACKS:
+                verification: TransactionVerification = self._verification()
+                return verification(request, context, self)
+        is_refusing = acks not in _ACKS or bool(context.refused)
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
@@ -350,17 +347,12 @@ class Produce:
                 )
             )
             name = topic_data.name if version < FIRST_VERSION_WITH_IDS else self._name_of(topic_data.topic_id)
-            refusal = whole_refusal
-            if context.refused and context.refuses(WRITE, TOPIC, topic_data.name or topic_data.topic_id):
-                refusal = _UNAUTHORIZED
             for data in topic_data.partition_data:
                 partition = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
                 partitions.append(partition)
-                if refusal is not None:
-                    last_error = refusal
-                    _refuse(partition, refusal)
-                    continue
                 try:
+                    if is_refusing:
+                        self._check_refusal(name, topic_data, data, request, context)
                     appended = None
                     led, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
                     log = led.log
@@ -376,7 +368,9 @@ class Produce:
                     pass
                 except KafkaError as error:
                     last_error = error
-                    self.explain(partition, error, name, response, context)
+                    if _lacks_id(request, data):
+                        last_error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                    self.explain(partition, last_error, name, response, context)
                     continue
                 answer.pending += 1
                 if appended is not None:
@@ -393,6 +387,24 @@ class Produce:
             # Later requests of the connection wait for it, though no answer is sent.
             return answer if answer.pending else None
         return answer if answer.pending else response
+
+    def _check_refusal(
+        self,
+        name: str | None,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        request: ProduceRequest,
+        context: RequestContext,
+    ) -> None:
+        """What a request with refused resources or impossible acks is refused for, in Kafka's order."""
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if context.refuses(WRITE, TOPIC, topic.name or topic.topic_id):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if request.acks not in _ACKS:
+            if self.leadership.view.partition(name, data.index) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
     def _judge(
         self,
@@ -490,13 +502,16 @@ class Produce:
             partition.log_start_offset = self.leadership.lead(name, partition.index).log.log_start_offset
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
-    """Whether it has a transactional batch."""
-    return any(
-        transactional_producer(data.records) is not None
-        for topic in request.topic_data
-        for data in topic.partition_data
+def _may_not_use_id(request: ProduceRequest, context: RequestContext) -> bool:
+    """Whether there is a transactional batch, and the client may not use the transactional id."""
+    return context.refuses(WRITE, TRANSACTIONAL_ID, request.transactional_id) and any(
+        is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
     )
+
+
+def _lacks_id(request: ProduceRequest, data: PartitionProduceData) -> bool:
+    """Whether a transactional batch came without a transactional id: that counts before all else."""
+    return request.transactional_id is None and is_transactional(data.records)
 
 
 def _refuse_all(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:

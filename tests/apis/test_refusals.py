@@ -169,6 +169,31 @@ def test_a_refused_transactional_id_refuses_all_partitions_of_a_transactional_ba
     assert results_of(node.ask(request, version)) == [(0, 0)]
 
 
+def test_impossible_acks_are_refused_after_topics_and_permissions(node):
+    one, other = node.create("one"), node.create("other")
+
+    class Absent:
+        name, topic_id = "absent", b"\x07" * 16
+
+    request = produce(node, 12, one, other, Absent, acks=7)
+    node.authorizer = Granting.only(node, (WRITE, TOPIC, "one"), (WRITE, TOPIC, "absent"))
+    acks = ErrorCode.INVALID_REQUIRED_ACKS
+    assert results_of(node.ask(request, 12)) == [(acks, -1), (NO_TOPIC, -1), (3, -1)]
+    assert results_of(node.ask(produce(node, 13, Absent, one, acks=7), 13)) == [(100, -1), (acks, -1)]
+
+
+@pytest.mark.parametrize("version", [3, 13])
+def test_a_transactional_batch_without_an_id_is_refused_before_its_topic(node, version):
+    topic = node.create("t")
+
+    class Absent:
+        name, topic_id = "absent", b"\x07" * 16
+
+    refuse_all(node)
+    answer = node.ask(produce(node, version, topic, Absent, transactional=True), version)
+    assert results_of(answer) == [(NO_ID, -1), (NO_ID, -1)]
+
+
 @pytest.mark.parametrize("is_of_id", [False, True])
 def test_a_refusal_of_records_that_need_no_answer_closes_the_connection(node, is_of_id):
     topic = node.create("t")

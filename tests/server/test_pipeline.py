@@ -258,6 +258,19 @@ def test_what_one_principal_has_learnt_serves_no_other_one_of_the_same_connectio
     assert wire.connection.granted is None
 
 
+def test_a_request_that_is_refused_as_a_whole_does_not_reach_its_handler():
+    group = Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,), is_whole=True)
+    stage = Stage((group,))
+    stage.dispatcher.authorizer = Recording((Operation.READ, ResourceType.GROUP, "secret"))
+    wire = Wire(stage.connections)
+    for name in ("open", "secret", "open"):
+        wire.send(request_frame(beat(name), 4, 1, "me"))
+    code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert len(stage.contexts) == 2
+    route = stage.dispatcher.routes.resolve(HEARTBEAT << 16 | 4)
+    assert (route.requests, route.errors) == (3, {code: 1})
+
+
 # What it costs
 
 

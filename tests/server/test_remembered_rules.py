@@ -1,7 +1,7 @@
 """What a connection remembers of its requests is used under its own principal only, and as long as the rules
 allow it: for each API whose requests are remembered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -99,7 +99,9 @@ class Scene:
         self.view = ClusterView()
         request_class, response_class = find(key)
         prefix = Prefix(range(self.version, self.version + 1), self._learn)
-        api = Api(request_class, response_class, self._handle, range(self.version + 1), NEEDS[key], prefix)
+        # All refusals reach the handler here, also those that refuse the whole request.
+        needs = tuple(replace(need, is_whole=False) for need in NEEDS[key])
+        api = Api(request_class, response_class, self._handle, range(self.version + 1), needs, prefix)
         self.connections = wired({key: api}, Loop(), lambda: 0, lambda: self.view)
         self.connections.dispatcher.authorizer = StandardAuthorizer(Policy(), lambda: self.view, lambda: 0)
         self.frame = request_frame(self.request, self.version, 1, "me")

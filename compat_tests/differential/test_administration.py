@@ -372,18 +372,3 @@ def test_users_that_nobody_may_have_are_refused_alike(pair: Pair) -> None:
         for note, (deletions, upsertions) in cases.items():
             request = scram.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
             pair.ask(lambda _: request, version, note)
-
-
-# What Kafka would store
-
-
-def test_what_kafka_would_store_is_refused_and_not_there(pair: Pair) -> None:
-    """Ours alone: until it is built, what would be told and not obeyed is refused."""
-    ours = pair.odradek
-    if not pair.versions(scram.AlterUserScramCredentialsRequest):
-        return
-    users = scram.AlterUserScramCredentialsRequest(
-        deletions=[], upsertions=[upsertion("a"), upsertion("b", 2)]
-    )
-    assert [(one.user, one.error_code) for one in ours.ask(users, 0).results] == [("a", 35), ("b", 35)]
-    assert ours.ask(DescribeUserScramCredentialsRequest(users=None), 0).results == []

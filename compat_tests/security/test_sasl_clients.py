@@ -99,7 +99,7 @@ def with_aiokafka(broker: Broker, mechanism: str, user: str, password: str) -> b
 
 @pytest.fixture(scope="module")
 def java(secured: Broker) -> Iterator[JavaProgram]:
-    class_path = compile_java(reference.class_path(), HERE / "SaslClient.java")
+    class_path = compile_java(reference.client_class_path(), HERE / "SaslClient.java")
     program = JavaProgram(class_path, "SaslClient", secured.bootstrap_servers)
     yield program
     program.close()
@@ -195,7 +195,7 @@ def renewals(broker: Broker) -> int:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_kafkas_own_client_renews_its_session(short_sessions: Broker, mechanism: str) -> None:
-    class_path = compile_java(reference.class_path(), HERE / "SaslClient.java")
+    class_path = compile_java(reference.client_class_path(), HERE / "SaslClient.java")
     program = JavaProgram(class_path, "SaslClient", short_sessions.bootstrap_servers)
     before = renewals(short_sessions)
     try:

@@ -495,7 +495,7 @@ def test_users_that_nobody_may_have_are_refused_alike(pair: Pair) -> None:
 # What Kafka would store
 
 
-def test_what_kafka_would_store_is_refused_and_not_there(pair: Pair) -> None:
+def test_quotas_that_kafka_would_store_are_refused_and_not_there(pair: Pair) -> None:
     """Ours alone: until it is built, what would be told and not obeyed is refused."""
     ours = pair.odradek
     if not pair.versions(quotas.AlterClientQuotasRequest):
@@ -511,8 +511,3 @@ def test_what_kafka_would_store_is_refused_and_not_there(pair: Pair) -> None:
         codes = [one.error_code for one in ours.ask(request, 1).entries]
         assert codes == [35, 35, 35, 0]
     assert ours.ask(DescribeClientQuotasRequest(components=[], strict=False), 1).entries == []
-    users = scram.AlterUserScramCredentialsRequest(
-        deletions=[], upsertions=[upsertion("a"), upsertion("b", 2)]
-    )
-    assert [(one.user, one.error_code) for one in ours.ask(users, 0).results] == [("a", 35), ("b", 35)]
-    assert ours.ask(DescribeUserScramCredentialsRequest(users=None), 0).results == []

@@ -1,6 +1,7 @@
 """A broker with SASL listeners, met over sockets: by right and wrong clients, and by nonsense."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
@@ -474,3 +475,35 @@ def test_a_failing_thread_of_clients_is_no_trouble_for_a_served_one(broker):
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_clients_before_authentication_hold_a_bounded_memory_together(broker):
+    """200 clients send half a megabyte each, without the last byte: 100 MB, of which 64 MiB may stay."""
+    frame = struct.pack(">i", 524_288) + bytes(500_000)
+    silent = []
+    try:
+        for _ in range(200):
+            one = socket.create_connection(("127.0.0.1", broker.port))
+            one.settimeout(PATIENCE_S)
+            silent.append(one)
+            with contextlib.suppress(ConnectionError):
+                one.sendall(frame)
+        assert survives(broker)
+        deadline = time.monotonic() + PATIENCE_S
+        while (ended := sum(map(is_ended, silent))) < 60 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert 60 <= ended <= 110
+        assert survives(broker)
+    finally:
+        for one in silent:
+            one.close()
+
+
+def is_ended(connection):
+    connection.setblocking(False)
+    try:
+        return not connection.recv(1)
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True

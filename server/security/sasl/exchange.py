@@ -355,7 +355,7 @@ def _framed(challenge: bytes, header: RequestHeader | None, lifetime_ms: int = 0
     if header is None:
         return len(challenge).to_bytes(4, "big") + challenge
     response = SaslAuthenticateResponse(
-        error_code=ErrorCode.NONE, error_message=None, auth_bytes=challenge, session_lifetime_ms=lifetime_ms
+        error_code=ErrorCode.NONE, error_message="", auth_bytes=challenge, session_lifetime_ms=lifetime_ms
     )
     return _encoded(response, header)
 

@@ -6,14 +6,22 @@ import pathlib
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.security.certificates import Authority
 from compat_tests.security.sealed_clients import confluent_settings
 from compat_tests.security.test_sasl_cluster import OF_BROKERS
+from compat_tests.security.test_tls_clients import served_certificate
 
 KAFKA, OURS = 1, 2
 LOGIN = {
@@ -54,12 +62,32 @@ def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(
         settings = confluent_settings(ours.bootstrap_servers, authority.pem, client)
         settings |= {} if protocol == "SSL" else LOGIN
         replicate(settings)
+        renew(authority, ours, settings, client)
 
 
-def replicate(settings: dict[str, Any]) -> None:
+def renew(authority: Authority, ours: OdradekMember, settings: dict[str, Any], client: pathlib.Path) -> None:
+    """New keys by way of the controllers, while the nodes are connected to each other."""
+    first = served_certificate(ours.port, authority, client)
+    admin = AdminClient(settings)
+
+    def set_location(path: object) -> None:
+        name = "listener.name.plaintext.ssl.keystore.location"
+        setting = ConfigEntry(name, str(path), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, str(OURS), incremental_configs=[setting])
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(DEADLINE_SECONDS)
+
+    with pytest.raises(KafkaException, match="cannot be read"):
+        set_location("/no/such/file")
+    set_location(authority.write_pem("renewed", authority.server()))
+    wait_until(lambda: served_certificate(ours.port, authority, client) != first, "it has the new keys")
+    replicate(settings, "after-")
+
+
+def replicate(settings: dict[str, Any], prefix: str = "") -> None:
     admin = AdminClient(settings)
     wait_until(lambda: set(admin.list_topics(timeout=10).brokers) == {KAFKA, OURS}, "both are there")
-    placed = {"led-by-kafka": [[KAFKA, OURS]], "led-by-ours": [[OURS, KAFKA]]}
+    placed = {f"{prefix}led-by-kafka": [[KAFKA, OURS]], f"{prefix}led-by-ours": [[OURS, KAFKA]]}
     topics = [NewTopic(name, 1, replica_assignment=replicas) for name, replicas in placed.items()]
     for future in admin.create_topics(topics).values():
         future.result(DEADLINE_SECONDS)

@@ -99,15 +99,17 @@ class TlsAcceptor:
             oldest, began_ms = next(iter(self._under_way.items()))
             if began_ms > too_old_ms:
                 return
-            oldest.give_up(f"not done within {HANDSHAKE_MS_MAX // 1000} s")
+            self.failed(oldest, f"not done within {HANDSHAKE_MS_MAX // 1000} s")
+            oldest.abort()
 
     # For the transports
 
     def begun(self, transport: TlsTransport) -> None:
         self._under_way[transport] = self._now_ms()
 
-    def ended(self, transport: TlsTransport) -> None:
-        self._under_way.pop(transport, None)
+    def ended(self, transport: TlsTransport) -> bool:
+        """Whether its handshake was under way."""
+        return self._under_way.pop(transport, None) is not None
 
     def failed(self, transport: TlsTransport, reason: str) -> None:
         self.ended(transport)
@@ -118,11 +120,12 @@ class TlsAcceptor:
 
     def established(self, transport: TlsTransport, certificate: bytes | None) -> str | None:
         """The principal; None where somebody else will name it. Raises NoRuleMatches, DamagedCertificate."""
+        principal = None
+        if self._names_principal and certificate is not None:
+            principal = f"User:{self._mapping.name_of(name_text(subject_of(certificate)))}"
         self.ended(transport)
         self.finished_count += 1
-        if not self._names_principal or certificate is None:
-            return None
-        return f"User:{self._mapping.name_of(name_text(subject_of(certificate)))}"
+        return principal
 
 
 class TlsTransport(asyncio.BufferedProtocol):
@@ -170,7 +173,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._acceptor.begun(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._acceptor.ended(self)
+        if self._acceptor.ended(self) and self._tls is not None:
+            self._acceptor.failed(self, "the connection was lost")
         self._tls = self._incoming = self._outgoing = None
         self._is_paused = True
         self.protocol.connection_lost(exc)
@@ -189,6 +193,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._read()
         else:
             self._shake_hands()
+            while not self._is_established and self._feed():
+                self._shake_hands()
         if self._rest is not None:
             # The connection does not want it yet.
             rest, self._rest = self._rest, None
@@ -275,7 +281,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         if self._outgoing.pending:  # type: ignore[union-attr]
             self._answer_control()
-        if self._is_socket_paused and not self._is_full:
+        if self._is_socket_paused and not self._is_full and not self._socket.is_closing():
             self._is_socket_paused = False
             self._socket.resume_reading()
 
@@ -342,21 +348,22 @@ class TlsTransport(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._read)
 
     def write(self, data: Any) -> None:
-        if not self._is_established or self._socket.is_closing():
+        if not self._is_established or self._socket.is_closing() or not len(data):
             return
-        if len(data) > RECORD_BYTES:
-            self._write_records(memoryview(data))
-        elif len(data):
+        try:
+            if len(data) > RECORD_BYTES:
+                self._write_records(memoryview(data))
+                return
             written = self._tls.write(data)  # type: ignore[union-attr]
             self._socket.write(self._outgoing.read())  # type: ignore[union-attr]
             if written < len(data):
                 # The client has asked for records that are smaller.
                 self._write_records(memoryview(data)[written:])
+        except ssl.SSLError as error:
+            self.give_up(f"broken after the handshake: {_reason(error)}")
 
     def writelines(self, parts: Iterable[Any]) -> None:
         """Small parts go out together, large ones piece by piece."""
-        if not self._is_established or self._socket.is_closing():
-            return
         small: list[Any] = []
         small_bytes = 0
         for part in parts:
@@ -364,12 +371,10 @@ class TlsTransport(asyncio.BufferedProtocol):
                 small.append(part)
                 small_bytes += len(part)
                 continue
-            if small:
-                self.write(b"".join(small))
-                small, small_bytes = [], 0
-            self._write_records(memoryview(part))
-        if small:
             self.write(b"".join(small))
+            small, small_bytes = [], 0
+            self.write(part)
+        self.write(b"".join(small))
 
     def _write_records(self, data: memoryview) -> None:
         for slices in _encrypted(data, self._tls, self._outgoing):

@@ -465,3 +465,27 @@ def test_failures_of_one_address_are_told_once_and_then_counted_once_a_minute(
     listener.sweep()
     assert len(caplog.records) == 2
     assert "999 more" in caplog.records[1].getMessage()
+
+
+def test_a_certificate_that_takes_several_reads_of_openssl_is_taken(authority: Authority) -> None:
+    names = [f"host-{number}.a-department-with-a-long-name.example" for number in range(1_200)]
+    client = authority.issue(*names, common_name="large")
+    assert len(client.cert_chain_pems[0].bytes()) > 64 * 1024
+    for version in VERSIONS:
+        context = authority.client_context(client)
+        context.minimum_version = context.maximum_version = version
+        ends = Ends(acceptor(authority.server_options(**authority.trusting())), context)
+        ends.shake_hands()
+        ends.ask(b"x")
+        assert ends.protocol.received == b"x"
+        assert ends.protocol.principal.startswith("User:CN=large,")
+
+
+def test_a_connection_that_is_lost_in_the_handshake_is_counted(authority: Authority) -> None:
+    listener = acceptor(authority.server_options())
+    half = Ends(listener, authority.client_context())
+    with pytest.raises(ssl.SSLWantReadError):
+        half.client.do_handshake()
+    half.deliver(half.outgoing.read()[:100])
+    half.transport.connection_lost(ConnectionResetError())
+    assert (listener.failed_count, listener.under_way) == (1, 0)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
+from odradek.coordinator.cluster.machine import at_once
 from odradek.coordinator.security.client_quotas import altered, described, hosts_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.alter_client_quotas import (
@@ -80,7 +81,9 @@ class AlterClientQuotas:
         refusals = alterations.refusals
         if alterations.changed and not request.validate_only:
             try:
-                yield from self._machine.changing_quotas(alterations.changed)
+                yield from self._machine.changing(
+                    at_once(lambda draft: draft.set_quotas(alterations.changed))
+                )
             except KafkaError as error:
                 # Nothing was changed.
                 refusals = {entity: refusal or error for entity, refusal in refusals.items()}

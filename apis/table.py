@@ -219,6 +219,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
 
 def _of_security(node: NodeParts) -> Rows:
     """APIs of quotas; and of ACLs, users and tokens, which a node does not have."""
+    altering = (node.changes, node.reads)
     return {
         17: (1, _function("sasl.sasl_handshake")),
         29: (3, _function("acls.describe_acls")),
@@ -230,7 +231,7 @@ def _of_security(node: NodeParts) -> Rows:
         40: (2, _function("delegation_tokens.expire_delegation_token")),
         41: (3, _function("delegation_tokens.describe_delegation_token")),
         48: (1, _later("client_quotas.DescribeClientQuotas", node.leadership.current_view)),
-        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, node.changes, node.is_host)),
+        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, *altering, node.is_host)),
         50: (0, _function("scram_credentials.describe_user_scram_credentials")),
         51: (
             0,

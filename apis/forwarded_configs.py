@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.describe_configs import BROKER, BROKER_LOGGER
+from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, refusal_of
 from odradek.apis.forwarding import Forward, Forwarded
 from odradek.config.options import REFUSED, BrokerOptions, honoured
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class ForwardedConfigs(Forwarded):
     def __call__(self, request: Any, context: RequestContext) -> Waiting | Message:
         resources = list(request.resources)
         refusals = {
-            number: refusal for number, one in enumerate(resources) if (refusal := self._refusal(one))
+            number: refusal
+            for number, one in enumerate(resources)
+            if (refusal := self._refusal(one, context))
         }
         if not refusals:
             return super().__call__(request, context)
@@ -73,9 +76,14 @@ class ForwardedConfigs(Forwarded):
             return with_refusals(self._altering.answer(responses=[]))  # type: ignore[no-any-return]
         return self.send(request, context, with_refusals)
 
-    def _refusal(self, resource: Any) -> KafkaError | None:
+    def _refusal(self, resource: Any, context: RequestContext) -> KafkaError | None:
         if resource.resource_type not in (BROKER, BROKER_LOGGER):
             return None
+        if resource.resource_type == BROKER_LOGGER:
+            # No controller sees it, so this node authorizes it.
+            code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+            if code is not None:
+                return KafkaError(code)
         try:
             wanted = self._altering.change_of(resource)
             owner = wanted.owner

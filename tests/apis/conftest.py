@@ -305,7 +305,7 @@ class Node:
         for coordinator in (self.groups, self.transactions):
             self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
             coordinator.view_changed(self.machine.view)
-        self.apis = build_apis(
+        self.apis = self._build(
             NodeParts(
                 node_id=NODE_ID,
                 plane=self.machine,
@@ -333,6 +333,10 @@ class Node:
                 **options,
             ),
         )
+
+    def _build(self, parts, settings):
+        self.parts, self.api_settings = parts, settings
+        return build_apis(parts, settings)
 
     def _new_groups(self):
         suffixes = itertools.count(1)

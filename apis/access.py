@@ -352,7 +352,10 @@ NEEDS: Mapping[int, Needs] = {
     38: (Need(_OP.CREATE_TOKENS, _RES.USER, None),),
     39: (),
     40: (),
-    41: (Need(_OP.DESCRIBE, _RES.DELEGATION_TOKEN, None),),
+    41: (
+        Need(_OP.DESCRIBE, _RES.DELEGATION_TOKEN, None),
+        Need(_OP.DESCRIBE_TOKENS, _RES.USER, None),
+    ),
     48: _on_cluster(_OP.DESCRIBE_CONFIGS),
     49: _on_cluster(_OP.ALTER_CONFIGS),
     50: _on_cluster(_OP.DESCRIBE),

@@ -239,9 +239,13 @@ class LatePart:
 Handler = Callable[[Any, RequestContext], Any]
 
 
-def split(items: Iterable[Item], is_refused: Callable[[Item], bool]) -> tuple[list[Item], list[Item]]:
+def split(
+    context: RequestContext, items: Iterable[Item], is_refused: Callable[[Item], bool]
+) -> tuple[list[Item], list[Item]]:
     """The refused items and the others, each in their order."""
     refused: list[Item] = []
+    if not context.refused:
+        return refused, list(items)
     allowed: list[Item] = []
     for item in items:
         (refused if is_refused(item) else allowed).append(item)

@@ -142,7 +142,9 @@ class ConsumerGroupDescribe:
         wants_operations = request.include_authorized_operations
         # As in Kafka, refused groups come first.
         refused, allowed = split(
-            request.group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
+            context,
+            request.group_ids,
+            lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one),
         )
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         groups = [DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]

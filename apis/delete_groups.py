@@ -32,6 +32,7 @@ class DeleteGroups:
     def __call__(self, request: DeleteGroupsRequest, context: RequestContext) -> Waiting:
         # A group that is named twice gets one result.
         refused, names = split(
+            context,
             dict.fromkeys(request.groups_names),
             lambda one: context.refuses(Operation.DELETE, ResourceType.GROUP, one),
         )

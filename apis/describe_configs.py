@@ -97,7 +97,7 @@ class DescribeConfigs:
             return _refused(request)
         results = []
         refused, allowed = split(
-            request.resources, lambda one: refusal_of(one, DESCRIBE, context) is not None
+            context, request.resources, lambda one: refusal_of(one, DESCRIBE, context) is not None
         )
         for resource in allowed:
             result = DescribeConfigsResult(

@@ -40,7 +40,7 @@ class DescribeGroups:
         operations_for = context if wants_operations else None
         # As in Kafka, refused groups come first.
         refused, allowed = split(
-            request.groups, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
+            context, request.groups, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
         )
         gathering = Gathering(
             len(allowed),

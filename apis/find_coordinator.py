@@ -46,6 +46,8 @@ _NOWHERE = (-1, "", -1)
 
 
 def _is_refused(key_type: int, key: str, context: RequestContext) -> bool:
+    if not context.refused:
+        return False
     resource_type = _RESOURCE_OF.get(key_type)
     return resource_type is not None and context.refuses(Operation.DESCRIBE, resource_type, key)
 

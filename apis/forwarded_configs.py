@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.describe_configs import BROKER, BROKER_LOGGER
+from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, refusal_of
 from odradek.apis.forwarding import Forward, Forwarded
 from odradek.config.options import REFUSED, BrokerOptions, honoured
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ForwardedConfigs(Forwarded):
         own: dict[int, KafkaError | None] = {}
         """What is decided here; None: it is done."""
         for number, one in enumerate(resources):
-            refusal = self._refusal(one, validate_only=request.validate_only)
+            refusal = self._refusal(one, context, validate_only=request.validate_only)
             if refusal is not None or one.resource_type == BROKER_LOGGER:
                 own[number] = refusal
         if not own:
@@ -76,9 +77,16 @@ class ForwardedConfigs(Forwarded):
             return with_refusals(self._altering.answer(responses=[]))  # type: ignore[no-any-return]
         return self.send(request, context, with_refusals)
 
-    def _refusal(self, resource: Any, *, validate_only: bool) -> KafkaError | None:
+    def _refusal(
+        self, resource: Any, context: RequestContext, *, validate_only: bool
+    ) -> KafkaError | None:
         if resource.resource_type not in (BROKER, BROKER_LOGGER):
             return None
+        if resource.resource_type == BROKER_LOGGER:
+            # No controller sees it, so this node authorizes it.
+            code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+            if code is not None:
+                return KafkaError(code)
         try:
             if resource.resource_type == BROKER_LOGGER:
                 self._altering.change_log_levels(resource, validate_only=validate_only)

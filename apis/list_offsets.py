@@ -142,7 +142,7 @@ class ListOffsets:
         known: dict[str, ListOffsetsTopicResponse] = {}
         for topic in request.topics:
             name = topic.name
-            if context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if context.refused and context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 unauthorized.append(_unauthorized(topic))
                 continue
             answer = known.get(name) if version > 0 else None

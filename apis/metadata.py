@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis import operations
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.addresses import reachable, reachable_brokers
 from odradek.apis.api import WorkAnswer
 from odradek.apis.quotas import ClientQuotas, free
@@ -75,10 +76,25 @@ logger = logging.getLogger("odradek.apis")
 DESCRIBE, CREATE = Operation.DESCRIBE, Operation.CREATE
 TOPIC = ResourceType.TOPIC
 NOT_AUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-RefusedNames = tuple[Collection[str], Collection[str]]
-"""Topics that the client may not create, and that it may not describe."""
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
+
+
+class RefusedNames(NamedTuple):
+    """Topics of a request that are refused by name."""
+
+    uncreatable: Collection[str]
+    """They do not exist, and the client may not create them."""
+    unseen: Collection[str]
+    """The client may not describe them."""
+
+
+def _names(requested: Iterable[MetadataRequestTopic], refused: RefusedNames | None = None) -> Iterable[str]:
+    """The requested names that are not refused."""
+    names = [topic.name or "" for topic in requested]
+    if refused is None:
+        return names
+    return [name for name in names if name not in refused.uncreatable and name not in refused.unseen]
 
 
 class Metadata:
@@ -115,39 +131,36 @@ class Metadata:
         )
         if is_by_id or wants_all:
             return self._response(request, requested, wants_all, context)
-        names = list(dict.fromkeys(topic.name or "" for topic in requested))
-        unseen = context.refused_names(DESCRIBE, TOPIC, names)
-        uncreatable: Collection[str] = ()
-        if may_create and self._topics.lacks(name for name in names if name not in unseen):
-            uncreatable = self._uncreatable(names, unseen, context)
-            creatable = [name for name in names if name not in unseen and name not in uncreatable]
-            if self._topics.lacks(creatable):
-                refused = (uncreatable, unseen)
-                return WorkAnswer(
-                    self._work, self._creating(request, requested, creatable, refused, context), context
-                )
-        return self._response(request, requested, False, context, (uncreatable, unseen))
+        refused = None
+        if context.authorizer is not ALLOW_ALL:
+            refused = self._refused(requested, may_create, context)
+        if may_create and self._topics.lacks(_names(requested, refused)):
+            return WorkAnswer(self._work, self._creating(request, requested, refused, context), context)
+        return self._response(request, requested, False, context, refused)
 
-    def _uncreatable(
-        self, names: Iterable[str], unseen: Collection[str], context: RequestContext
-    ) -> Collection[str]:
-        """The missing topics that the client may not create: neither in the cluster nor by name."""
-        if not context.left_out(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
-            return ()
+    def _refused(
+        self, requested: Iterable[MetadataRequestTopic], may_create: bool, context: RequestContext
+    ) -> RefusedNames:
+        """A missing topic may be created by who may create topics in the cluster, or of its name."""
+        names = list(dict.fromkeys(_names(requested)))
+        unseen = context.refused_names(DESCRIBE, TOPIC, names)
         missing = [name for name in names if name not in unseen and self._topics.lacks((name,))]
-        return context.refused_names(CREATE, TOPIC, missing)
+        uncreatable: Collection[str] = ()
+        if may_create and missing and context.left_out(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+            uncreatable = context.refused_names(CREATE, TOPIC, missing)
+        return RefusedNames(uncreatable, unseen)
 
     def _creating(
         self,
         request: MetadataRequest,
         requested: Sequence[MetadataRequestTopic],
-        names: Sequence[str],
-        refused: RefusedNames,
+        refused: RefusedNames | None,
         context: RequestContext,
     ) -> Work[MetadataResponse]:
         """The answer, after missing topics were created. As in Kafka each counts for the client's quota of
         partitions like one of CreateTopics, and the client does not have to wait."""
         charge = self._quotas.mutation_charge(context, ANY_VERSION) or free
+        names = dict.fromkeys(_names(requested, refused))
         deleted = self._topics.take_deleted(names)
         yield from self._topics.creating_missing((name for name in names if name not in deleted), charge)
         response = self._response(request, requested, False, context, refused)
@@ -161,7 +174,7 @@ class Metadata:
         requested: Sequence[MetadataRequestTopic],
         wants_all: bool,
         context: RequestContext,
-        refused: RefusedNames = ((), ()),
+        refused: RefusedNames | None = None,
     ) -> MetadataResponse:
         version = context.api_version
         alive = {
@@ -195,7 +208,7 @@ class Metadata:
         wants_all: bool,
         context: RequestContext,
         alive: Collection[int],
-        refused: RefusedNames,
+        refused: RefusedNames | None,
     ) -> list[MetadataResponseTopic]:
         topics = self._topics.view.topics
         if wants_all:
@@ -207,15 +220,13 @@ class Metadata:
             # Where there is an id the name is ignored, as in Kafka.
             wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
             return self._topics_by_id(wanted, context, alive)
-        uncreatable, unseen = refused
-        names = dict.fromkeys(topic.name or "" for topic in requested)
-        answers = [
-            self._topic_by_name(name, context, alive)
-            for name in names
-            if name not in uncreatable and name not in unseen
-        ]
-        answers += [_unauthorized(name, name in INTERNAL_TOPICS) for name in names if name in uncreatable]
-        return answers + [_unauthorized(name) for name in names if name in unseen]
+        allowed = dict.fromkeys(_names(requested, refused))
+        answers = [self._topic_by_name(name, context, alive) for name in allowed]
+        if refused is None:
+            return answers
+        names = dict.fromkeys(_names(requested))
+        answers += [_unauthorized(one, one in INTERNAL_TOPICS) for one in names if one in refused.uncreatable]
+        return answers + [_unauthorized(one) for one in names if one in refused.unseen]
 
     def _topics_by_id(
         self, topic_ids: Iterable[bytes], context: RequestContext, alive: Collection[int]
@@ -439,7 +450,9 @@ class DescribeTopicPartitions:
         wants_all = not request.topics
         cursor = request.cursor
         names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
-        unseen = set((context.left_out if wants_all else context.refused_names)(DESCRIBE, TOPIC, names))
+        unseen: set[str] = set()
+        if context.authorizer is not ALLOW_ALL:
+            unseen.update((context.left_out if wants_all else context.refused_names)(DESCRIBE, TOPIC, names))
         first_partition = 0
         if cursor is not None:
             if cursor.partition_index < 0 or not (wants_all or cursor.topic_name in names):
@@ -447,7 +460,8 @@ class DescribeTopicPartitions:
             first_partition = cursor.partition_index
             names = {name for name in names if name >= cursor.topic_name}
             unseen &= names
-        names -= unseen
+        if unseen:
+            names -= unseen
         alive = {
             broker.node_id for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
         }

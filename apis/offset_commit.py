@@ -90,7 +90,9 @@ class OffsetCommit:
         has_refused = False
         for topic in request.topics:
             found = _find(view, topic.name, topic.topic_id, version)
-            is_refused = context.refuses(Operation.READ, ResourceType.TOPIC, topic.name or topic.topic_id)
+            is_refused = bool(context.refused) and context.refuses(
+                Operation.READ, ResourceType.TOPIC, topic.name or topic.topic_id
+            )
             if found is not None and not topic.partitions and not is_refused:
                 continue
             partitions: list[OffsetCommitResponsePartition] = []

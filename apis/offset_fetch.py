@@ -89,7 +89,7 @@ class OffsetFetch:
         )
         for index, group in enumerate(request.groups):
             ticket = gathering.ticket(index)
-            if context.refuses(DESCRIBE, ResourceType.GROUP, group.group_id):
+            if context.refused and context.refuses(DESCRIBE, ResourceType.GROUP, group.group_id):
                 ticket(UNAUTHORIZED)
                 continue
             command = self._command(group, request.require_stable, context, ticket)
@@ -99,7 +99,7 @@ class OffsetFetch:
     def _fetch_one(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Waiting:
-        if context.refuses(DESCRIBE, ResourceType.GROUP, request.group_id):
+        if context.refused and context.refuses(DESCRIBE, ResourceType.GROUP, request.group_id):
             return _single_group(request.topics, UNAUTHORIZED, context)
         waiting = Waiting()
         command = _single_command(request, None)
@@ -282,7 +282,7 @@ def _single_group(
             return OffsetFetchResponse(error_code=code)
         offsets = iter([_nothing(*partition, code) for partition in _partitions_of(requested) or ()])
     elif requested is not None and context.refused:
-        refused, requested = split(requested, lambda topic: _is_refused(topic, context))
+        refused, requested = split(context, requested, lambda topic: _is_refused(topic, context))
     if requested is None:
         by_topic = _by_topic(offsets)
         unseen = context.left_out(DESCRIBE, TOPIC, by_topic)

@@ -331,7 +331,7 @@ class Produce:
             if acks in _ACKS:
                 verification: TransactionVerification = self._verification()
                 return verification(request, context, self)
-        is_refusing = acks not in _ACKS or bool(context.refused)
+        is_refusing = context.refused or acks not in _ACKS
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])

@@ -417,7 +417,7 @@ class StreamsGroupDescribe:
         operations_for = context if request.include_authorized_operations else None
         # As in Kafka, refused groups come first.
         refused, allowed = split(
-            group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
+            context, group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
         )
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         groups = [describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]

@@ -117,7 +117,8 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         forwarded = FORWARDED
         rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in forwarded}
         rows |= _changing_configs(node, settings)
-    apis = Apis(rows, [make(node, settings) for make in more], forwarded)
+    # Of settings the controllers see all but the loggers of this node.
+    apis = Apis(rows, [make(node, settings) for make in more], set(forwarded) - {33, 44})
     access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
     return apis

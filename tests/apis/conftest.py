@@ -329,7 +329,7 @@ class Node:
             authorizer=self.authorizer,
         )
         self.client_metrics = parts.client_metrics
-        self.apis = build_apis(
+        self.apis = self._build(
             parts,
             ApiSettings(
                 start_configs=self.start_configs,
@@ -340,6 +340,10 @@ class Node:
                 **options,
             ),
         )
+
+    def _build(self, parts, settings):
+        self.parts, self.api_settings = parts, settings
+        return build_apis(parts, settings)
 
     def _new_groups(self):
         suffixes = itertools.count(1)

@@ -1,9 +1,14 @@
 """What each API answers when the authorizer refuses, in every version."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from odradek.apis.access import NEEDS
+from odradek.apis.api import RequestContext
+from odradek.apis.forwarding import FORWARDED
+from odradek.apis.table import build_apis
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import find
@@ -22,6 +27,11 @@ from odradek.wire.messages.describe_transactions import DescribeTransactionsRequ
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.list_groups import ListGroupsRequest
@@ -639,3 +649,29 @@ def test_a_refused_election_has_its_error_in_each_named_partition(node, version)
     assert found == [NO_CLUSTER, NO_CLUSTER]
     assert answer.error_code == (NO_CLUSTER if version else 0)
     assert node.ask(ElectLeadersRequest(topic_partitions=None), version).replica_election_results == []
+
+
+# A node of a cluster
+
+
+def test_controllers_authorize_what_is_forwarded_to_them_and_the_node_the_rest(node):
+    forwarded = replace(node.parts, forward=lambda envelope, answered: None)
+    apis = build_apis(forwarded, node.api_settings)
+    assert all(apis.needs(key) == () for key in FORWARDED - {33, 44})
+    assert all(apis.needs(key) == NEEDS[key] for key in NEEDS.keys() - FORWARDED)
+    # No controller sees the loggers of a node, which these two change.
+    assert (apis.needs(33), apis.needs(44)) == (NEEDS[33], NEEDS[44])
+
+
+def test_a_node_of_a_cluster_authorizes_changes_of_its_loggers(node):
+    sent = []
+    forwarded = replace(node.parts, forward=lambda envelope, answered: sent.append(envelope))
+    apis = build_apis(forwarded, node.api_settings)
+    level = AlterableConfig(name="root", config_operation=0, value="DEBUG")
+    loggers = AlterConfigsResource(resource_type=8, resource_name="1", configs=[level])
+    request = IncrementalAlterConfigsRequest(resources=[loggers])
+    authorizer = Granting.only(node)
+    refused = authorizer.refused(node.connection, NEEDS[44], request)
+    context = RequestContext(44, 1, 7, "tester", node.connection, node.loop.now_ms, refused, authorizer)
+    (result,) = apis[44].handle(request, context).responses
+    assert (result.resource_name, result.error_code, sent) == ("1", NO_CLUSTER, [])

@@ -77,9 +77,7 @@ class ForwardedConfigs(Forwarded):
             return with_refusals(self._altering.answer(responses=[]))  # type: ignore[no-any-return]
         return self.send(request, context, with_refusals)
 
-    def _refusal(
-        self, resource: Any, context: RequestContext, *, validate_only: bool
-    ) -> KafkaError | None:
+    def _refusal(self, resource: Any, context: RequestContext, *, validate_only: bool) -> KafkaError | None:
         if resource.resource_type not in (BROKER, BROKER_LOGGER):
             return None
         if resource.resource_type == BROKER_LOGGER:

@@ -2,7 +2,8 @@
 
 Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka; MirrorMaker
 then sends no such request again. A request with a code 0, which stands for "unknown" and which no client
-sends, closes the connection, as in Kafka; other unknown codes are refused line by line. Version 0 knows
+sends, closes the connection, as in Kafka. Other unknown codes are refused line by line, and a code that only
+filters have refuses the whole request. Version 0 knows
 literal patterns only.
 
 A node of a cluster sends 30 and 31 on to its controllers (`apis/forwarding.py`).

@@ -28,13 +28,15 @@ __all__ = ["RefusalLog", "StandardAuthorizer", "new_authorizer"]
 logger = logging.getLogger("odradek.authorizer")
 
 ANSWERS_MAX = 2_000
-"""Answers that a connection keeps; with more all are forgotten."""
+"""Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
 NO_RULES = AclRules()
+_NO_ANSWERS: dict[Any, bool] = {}
 
-Answers = dict[tuple[Any, Any, Any], bool]
+Answers = dict[tuple[Any, Any], dict[Any, bool]]
+"""By operation and type of resource, then by the name of a resource; None stands for any resource."""
 
 
 class Granted:
@@ -49,6 +51,22 @@ class Granted:
         self.is_super = self.principal in policy.super_users
         self.answers: Answers = {}
 
+    def knows(self, wanted: Resources) -> bool:
+        """Whether all of them are known to be allowed."""
+        answers = self.answers
+        for operation, resource_type, name in wanted:
+            known = answers.get((operation, resource_type))
+            if known is None or not known.get(name):
+                return False
+        return True
+
+    def of(self, operation: Operation, resource_type: ResourceType) -> dict[Any, bool]:
+        """Its answers, to be read and added to."""
+        answers = self.answers.setdefault((operation, resource_type), {})
+        if len(answers) >= ANSWERS_MAX:
+            answers.clear()
+        return answers
+
 
 class StandardAuthorizer:
     """An `Authorizer`."""
@@ -61,31 +79,46 @@ class StandardAuthorizer:
         self._log = RefusalLog(now_ms)
 
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
-        wanted = resources(needs, request)
-        if not wanted:
+        granted = self._granted(connection)
+        if granted.is_super:
             return NOTHING_REFUSED
-        return self._told(connection, wanted, needs, type(request).__name__.removesuffix("Request"))
+        answers = granted.answers
+        for need in needs:
+            if need.names is not None:
+                known = answers.get((need.operation, need.resource_type), _NO_ANSWERS)
+                if not all(map(known.get, need.names(request))):
+                    break
+        else:
+            # Mostly all of them are known and allowed.
+            return NOTHING_REFUSED
+        api = type(request).__name__.removesuffix("Request")
+        return self._told(granted, resources(needs, request), needs, api)
 
     def refused_of(self, connection: Requester, resources: Resources) -> Refused:
-        return self._told(connection, resources, (), "")
+        granted = self._granted(connection)
+        if granted.is_super or granted.knows(resources):
+            return NOTHING_REFUSED
+        return self._told(granted, resources, (), "")
 
     def left_out(self, connection: Requester, resources: Resources) -> Refused:
-        return self._refused(self._granted(connection), resources)
+        granted = self._granted(connection)
+        if granted.is_super or granted.knows(resources):
+            return NOTHING_REFUSED
+        return self._refused(granted, resources)
 
     def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         granted = self._granted(connection)
         if granted.is_super:
             return True
-        key = (operation, resource_type, None)
-        answer = granted.answers.get(key)
+        answers = granted.of(operation, resource_type)
+        answer = answers.get(None)
         if answer is None:
             rules = NO_RULES if granted.acls is None else granted.acls
-            answer = self._policy.allows_any(rules, granted.who, operation, resource_type)
-            granted.answers[key] = answer
+            answer = answers[None] = self._policy.allows_any(rules, granted.who, operation, resource_type)
         return answer
 
-    def _told(self, connection: Requester, wanted: Resources, needs: Needs, api: str) -> Refused:
-        granted = self._granted(connection)
+    def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
+        """What is refused, after a line in the log."""
         refused = self._refused(granted, wanted)
         if refused:
             quiet = {(need.operation, need.resource_type) for need in needs if need.is_quiet}
@@ -103,28 +136,20 @@ class StandardAuthorizer:
         return granted
 
     def _refused(self, granted: Granted, wanted: Resources) -> Refused:
-        if granted.is_super:
-            return NOTHING_REFUSED
-        answers = granted.answers
-        # Mostly all of them are known and allowed.
-        if all(map(answers.get, wanted)):
-            return NOTHING_REFUSED
         refused = [one for one in wanted if not self._may(granted, one)]
         return frozenset(refused) if refused else NOTHING_REFUSED
 
     def _may(self, granted: Granted, wanted: tuple[Operation, ResourceType, Any]) -> bool:
-        answer = granted.answers.get(wanted)
+        operation, resource_type, name = wanted
+        answers = granted.of(operation, resource_type)
+        answer = answers.get(name)
         if answer is not None:
             return answer
-        operation, resource_type, name = wanted
         text = self._name_of(resource_type, name)
         if text is None:
             return True
         rules = NO_RULES if granted.acls is None else granted.acls
-        answer = self._policy.allows(rules, granted.who, operation, resource_type, text)
-        if len(granted.answers) >= ANSWERS_MAX:
-            granted.answers.clear()
-        granted.answers[wanted] = answer
+        answer = answers[name] = self._policy.allows(rules, granted.who, operation, resource_type, text)
         return answer
 
     def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:

@@ -141,7 +141,7 @@ def test_a_client_that_asks_for_ever_new_names_fills_no_memory():
     scene.set(rule())
     for number in range(2 * authorizer.ANSWERS_MAX):
         scene.authorizer.left_out(alice, [(READ, TOPIC, f"{number}")])
-        assert len(alice.granted.answers) <= authorizer.ANSWERS_MAX
+        assert sum(map(len, alice.granted.answers.values())) <= authorizer.ANSWERS_MAX
     assert scene.may(alice, READ, "orders")
 
 

@@ -19,6 +19,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaError as KafkaPythonError
 
@@ -58,7 +59,7 @@ def with_confluent(broker: Broker, mechanism: str, user: str, password: str) -> 
     except confluent_kafka.KafkaException:
         wait_until(lambda: bool(admin.poll(0.1)) or bool(failures), "a reason", seconds=SECONDS)
         codes = {error.code() for error in failures}
-        assert codes & {confluent_kafka.KafkaError._AUTHENTICATION}, failures
+        assert codes & {KafkaError._AUTHENTICATION}, failures
         return False
     return True
 

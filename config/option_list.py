@@ -837,13 +837,14 @@ BROKER = (
            doc="Audiences that a token may name."),
     Option("sasl.oauthbearer.expected.issuer", ACCEPTED, STRING, None,
            doc="Issuer that a token must name."),
-    Option("delegation.token.secret.key", REFUSED, PASSWORD, None,
-           doc="Secret that signs delegation tokens."),
-    Option("delegation.token.max.lifetime.ms", ACCEPTED, LONG, 604_800_000, low=1,
+    Option("delegation.token.secret.key", HONOURED, PASSWORD, None,
+           doc="Secret that makes the passwords of delegation tokens, the same on all nodes and controllers; "
+               "empty: there are no tokens."),
+    Option("delegation.token.max.lifetime.ms", HONOURED, LONG, 604_800_000, low=1,
            doc="Longest life of a delegation token."),
-    Option("delegation.token.expiry.time.ms", ACCEPTED, LONG, 86_400_000, low=1,
+    Option("delegation.token.expiry.time.ms", HONOURED, LONG, 86_400_000, low=1,
            doc="Time after which a delegation token must be renewed."),
-    Option("delegation.token.expiry.check.interval.ms", ACCEPTED, LONG, 3_600_000, low=1,
+    Option("delegation.token.expiry.check.interval.ms", HONOURED, LONG, 3_600_000, low=1,
            doc="Interval of the search for expired tokens."),
 )
 

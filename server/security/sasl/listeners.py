@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from odradek.server.connections import Connections
     from odradek.server.listeners import Listener
     from odradek.server.schedule import Schedule
+    from odradek.server.security.tokens import TokenLogins
 
 __all__ = ["SECRET_FILE", "node_secret", "open_listeners"]
 
 SECRET_FILE = "odradek-scram-secret"
 _SECRET_BYTES = 32
 _WORKERS = 2
+
+NewScram = Callable[[str], NewServer]
+"""Takes the name of a mechanism."""
 
 
 def open_listeners(
@@ -41,6 +45,7 @@ def open_listeners(
     connections: Connections,
     schedule: Schedule,
     scram_users: Callable[[], ScramUsers],
+    tokens: TokenLogins | None = None,
 ) -> WorkQueues:
     """Gives each listener with SASL what its connections need. The queues are to be closed at the end.
     ConfigError: one sentence."""
@@ -49,13 +54,18 @@ def open_listeners(
     shared = connections.unauthenticated = Unauthenticated(schedule.timers, now_ms)
     secret = node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
     routes = connections.dispatcher.routes
+
+    def new_scram(mechanism: str) -> NewServer:
+        number = MECHANISM_NUMBERS[mechanism]
+        return lambda: ScramServer(number, scram_users, secret, secrets.token_urlsafe, tokens)
+
     for listener in listeners:
         security = config.security.get(listener.name)
         if security is None or not security.has_sasl:
             continue
         listener.sasl = SaslListener(
             name=listener.name,
-            settings=_settings(config, security, scram_users, secret),
+            settings=_settings(config, security, new_scram),
             new_versions=partial(Answers, routes),
             unauthenticated=shared,
             timers=schedule.timers,
@@ -65,26 +75,21 @@ def open_listeners(
     return workers
 
 
-def _settings(
-    config: BrokerConfig, security: ListenerSecurity, scram_users: Callable[[], ScramUsers], secret: bytes
-) -> Settings:
+def _settings(config: BrokerConfig, security: ListenerSecurity, new_scram: NewScram) -> Settings:
     logins = config.logins[security.name]
     return Settings(
-        {one: _new_server(one, logins, scram_users, secret) for one in security.mechanisms},
+        {one: _new_server(one, logins, new_scram) for one in security.mechanisms},
         {one: security.value("connections.max.reauth.ms", one) for one in security.mechanisms},
         config["connection.failed.authentication.delay.ms"],
         security.value("sasl.server.max.receive.size"),
     )
 
 
-def _new_server(
-    mechanism: str, logins: Mapping[str, LoginModule], scram_users: Callable[[], ScramUsers], secret: bytes
-) -> NewServer:
+def _new_server(mechanism: str, logins: Mapping[str, LoginModule], new_scram: NewScram) -> NewServer:
     if mechanism == "PLAIN":
         users = users_of(logins[mechanism].options)
         return lambda: PlainServer(users)
-    number = MECHANISM_NUMBERS[mechanism]
-    return lambda: ScramServer(number, scram_users, secret, secrets.token_urlsafe)
+    return new_scram(mechanism)
 
 
 def node_secret(path: str) -> bytes:

@@ -37,13 +37,14 @@ __all__ = [
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """Kafka's mechanisms; of others it has no login modules."""
-BUILT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+BUILT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",
     "sasl.login.callback.handler.class",
 )
-"""They decide in Kafka who may log in; here nothing would call them."""
+"""They decide in Kafka who may log in; here nothing would call them. Those of OAUTHBEARER are judged with its
+other settings (`config/oauthbearer.py`)."""
 _FOR_LISTENERS: Final = (
     "connections.max.reauth.ms",
     "principal.builder.class",
@@ -218,8 +219,8 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
             f"set sasl.enabled.mechanisms to some of {', '.join(BUILT_MECHANISMS)}."
         )
     for option in _JAVA_CLASSES:
-        for mechanism in (None, *enabled):
-            if security.text(option, mechanism):
+        for mechanism in enabled:
+            if mechanism != "OAUTHBEARER" and security.text(option, mechanism):
                 raise ConfigError(
                     f"{option} of listener {security.name} is a Java class, and none can decide here who may "
                     "log in: remove the option."

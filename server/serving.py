@@ -162,7 +162,7 @@ def _open_secured_listeners(
     from odradek.server.security.tokens import TokenLogins
 
     publisher, bound = opened.plane.publisher, opened.bound
-    workers = open_listeners(
+    end = open_listeners(
         bound.node.config,
         bound.ports.listeners,
         connections,
@@ -170,7 +170,7 @@ def _open_secured_listeners(
         lambda: publisher.view.scram_users,
         None if secret is None else TokenLogins(secret, lambda: publisher.view.delegation_tokens),
     )
-    ending.callback(workers.close)
+    ending.callback(end)
 
 
 def _node_parts(

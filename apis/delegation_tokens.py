@@ -133,7 +133,9 @@ class CreateDelegationToken:
         def edit(draft: Draft) -> Work[tuple[DelegationToken, bytes]]:
             yield None
             token, hmac = rules.create(
-                token_id, owner, requester, renewers, life_ms, now_ms, are_supported=draft.has_tokens
+                *(token_id, owner, requester, renewers, life_ms, now_ms),
+                tokens=draft.tokens,
+                are_supported=draft.has_tokens,
             )
             draft.change_tokens({token_id: token})
             return token, hmac

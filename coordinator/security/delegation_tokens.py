@@ -35,6 +35,10 @@ __all__ = [
 USER = "User"
 """The only type of principals that may renew, or log in."""
 TIME_MAX_MS = 2**63 - 1
+TOKENS_OF_ONE_MAX = 10_000
+"""Tokens that one principal has asked for and that are still there; Kafka has no bound."""
+PRINCIPALS_LENGTH_MAX = 4_096
+"""Characters of the owner and of all renewers of a token."""
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -162,15 +166,18 @@ class TokenRules:
         life_ms: int,
         now_ms: int,
         *,
+        tokens: DelegationTokens = NO_TOKENS,
         are_supported: bool = True,
     ) -> tuple[DelegationToken, bytes]:
-        """A new token, and its HMAC. `life_ms` 0 or less: as long as it may be. `are_supported`: whether the
-        cluster's metadata.version has tokens."""
+        """A new token beside `tokens`, and its HMAC. `life_ms` 0 or less: as long as it may be.
+        `are_supported`: whether the cluster's metadata.version has tokens."""
         secret = self._checked(are_supported)
+        renewers = tuple(renewers)
+        _check_bounds(owner, requester, renewers, tokens)
         life_ms = min(self.life_ms_max, life_ms) if life_ms > 0 else self.life_ms_max
         max_ms = _sum(now_ms, life_ms)
         expiry_ms = min(max_ms, _sum(now_ms, self.renewal_ms))
-        token = DelegationToken(token_id, owner, requester, tuple(renewers), now_ms, max_ms, expiry_ms)
+        token = DelegationToken(token_id, owner, requester, renewers, now_ms, max_ms, expiry_ms)
         return token, secret.hmac_of(token_id)
 
     def renew(
@@ -269,6 +276,18 @@ def _check_may_change(token: DelegationToken, principal: str) -> None:
     if not token.may_be_changed_by(principal):
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "The client is neither the owner nor a renewer."
+        )
+
+
+def _check_bounds(owner: str, requester: str, renewers: Collection[str], tokens: DelegationTokens) -> None:
+    if len(owner) + sum(map(len, renewers)) > PRINCIPALS_LENGTH_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The owner and the renewers have more than {PRINCIPALS_LENGTH_MAX} characters.",
+        )
+    if sum(one.requester == requester for one in tokens.by_id.values()) >= TOKENS_OF_ONE_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"The client has {TOKENS_OF_ONE_MAX} tokens: expire some of them."
         )
 
 

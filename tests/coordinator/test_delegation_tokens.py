@@ -3,6 +3,7 @@ import hmac
 
 import pytest
 
+from odradek.coordinator.security import delegation_tokens
 from odradek.coordinator.security.delegation_tokens import (
     NO_TOKENS,
     DelegationToken,
@@ -63,6 +64,19 @@ def test_no_time_is_beyond_64_bits():
     assert (token.max_ms, token.expiry_ms) == (2**63 - 1, 2**63 - 1)
     change = rules.expire(hmac_of("t"), ANN, 2**63 - 1, tokens(token), 200)
     assert change.expiry_ms == 2**63 - 1
+
+
+def test_one_client_cannot_fill_the_memory(monkeypatch):
+    def refusal(owner=ANN, renewers=(), known=NO_TOKENS):
+        return code(RULES.create, "new", owner, ANN, renewers, -1, 0, tokens=known)
+
+    assert refusal(owner="User:" + "x" * 4_092) == ErrorCode.POLICY_VIOLATION
+    assert refusal(renewers=["User:b"] * 700) == ErrorCode.POLICY_VIOLATION
+    monkeypatch.setattr(delegation_tokens, "TOKENS_OF_ONE_MAX", 2)
+    one, two, three = (created(token_id=name) for name in "abc")
+    assert refusal(known=tokens(one, two, three)) == ErrorCode.POLICY_VIOLATION
+    others = tokens(one, two._replace(requester=BOB), three._replace(requester=BOB))
+    assert RULES.create("new", ANN, ANN, (), -1, 0, tokens=others)[0].token_id == "new"
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,14 @@ import pytest
 
 from odradek import Broker
 from odradek.coordinator.cluster.machine import Row
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, TokenSecret
 from odradek.server.free_port import free_port
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.security import tokens
+from odradek.server.security.tokens import TokenLogins
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
@@ -238,6 +242,28 @@ def test_expired_tokens_are_removed_by_and_by():
             if expired.token_id not in ids:
                 break
         assert ids == {kept.token_id}
+
+
+def test_a_bounded_number_of_credentials_is_remembered(monkeypatch):
+    monkeypatch.setattr(tokens, "CREDENTIALS_MAX", 2)
+    logins = TokenLogins(TokenSecret(SECRET), lambda: NO_TOKENS)
+    made = [logins.credential(name, 1, b"salt") for name in ("a", "b", "c")]
+    known = [logins.known_credential(name, 1, b"salt") for name in ("a", "b", "c")]
+    assert known == [None, *made[1:]]
+    assert logins.known_credential("c", 2, b"salt") is None
+    assert logins.known_credential("c", 1, b"other") is None
+
+
+def test_the_secret_is_not_described(broker):
+    with as_user(broker, "ann") as client:
+        (node,) = client.ask(MetadataRequest(topics=[]), 9).brokers
+        wanted = DescribeConfigsResource(
+            resource_type=4, resource_name=str(node.node_id), configuration_keys=None
+        )
+        (found,) = client.ask(DescribeConfigsRequest(resources=[wanted]), 4).results
+    (secret,) = [one for one in found.configs if one.name == "delegation.token.secret.key"]
+    assert (secret.value, secret.is_sensitive) == (None, True)
+    assert SECRET not in repr(found)
 
 
 def test_a_row_of_a_token_that_makes_no_sense_stops_the_start(tmp_path):

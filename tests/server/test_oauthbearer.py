@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import random
 
 import pytest
 
@@ -114,6 +115,31 @@ def test_the_byte_of_the_client_counts_after_a_refusal_only():
     assert respond(server, message()) == b""
     with pytest.raises(AuthenticationFailed, match="no sense"):
         OAuthBearerServer(Known()).respond(b"\x01", NOW_MS)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_but_a_refusal_comes_of_nonsense(seed):
+    """Flipped, lost and doubled bytes of messages with tokens of both kinds."""
+    source = random.Random(seed)
+    validators = [UnsignedValidator(UnsignedTokens()), validator()]
+    messages = [message(unsigned(claims(sub="x"))), message(signed(KEY, claims(sub="x")))]
+    refused = 0
+    for number in range(400):
+        content = bytearray(messages[number % 2])
+        for _ in range(source.randint(1, 4)):
+            at = source.randrange(len(content))
+            piece = source.choice([b"", bytes([source.randrange(256)]), content[at : at + 9] * 2, b"."])
+            content[at : at + source.randint(1, 3)] = piece
+        server = OAuthBearerServer(validators[number // 2 % 2])
+        try:
+            answer = respond(server, bytes(content))
+        except AuthenticationFailed:
+            refused += 1
+            continue
+        # What is still right by chance is of the same user, or of nobody where there are keys.
+        assert (answer == b"") == (server.login is not None)
+        refused += server.login is None
+    assert refused > 200
 
 
 # Unsigned tokens

@@ -60,6 +60,12 @@ def _is_of_security(option: str) -> bool:
     return option.startswith(("ssl.", "sasl.")) or option in _FOR_LISTENERS
 
 
+def _is_of_start(name: str) -> bool:
+    """Whether only the start says it: how tokens are checked. A client that may change settings could have
+    the broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
+    return ".sasl.oauthbearer." in f".{name}" or name.endswith("sasl.server.callback.handler.class")
+
+
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
     """See the module; made by `resolve`, never changed. Settings of the run time make another one."""
@@ -115,6 +121,8 @@ def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool =
     of_mechanisms: dict[str, dict[str, str]] = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for key, text in layer.items():
+            if layer is not layers.start and _is_of_start(key):
+                continue
             if _is_of_security(key) and key in layers.options:
                 values[key] = _hidden(key, text, layers)
             elif key.startswith(prefix):

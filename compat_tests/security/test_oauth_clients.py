@@ -157,6 +157,8 @@ def with_kafka_python(broker: Broker, token: str) -> bool:
         "security_protocol": LISTENER,
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": _Provider(token),
+        # After a refusal it tries again for so long.
+        "bootstrap_timeout_ms": 10_000,
     }
     try:
         admin = kafka.KafkaAdminClient(**settings)

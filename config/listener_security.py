@@ -37,13 +37,14 @@ __all__ = [
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """Kafka's mechanisms; of others it has no login modules."""
-BUILT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+BUILT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",
     "sasl.login.callback.handler.class",
 )
-"""They decide in Kafka who may log in; here nothing would call them."""
+"""They decide in Kafka who may log in; here nothing would call them. Those of OAUTHBEARER are judged with its
+other settings (`config/oauthbearer.py`)."""
 _FOR_LISTENERS: Final = (
     "connections.max.reauth.ms",
     "principal.builder.class",
@@ -57,6 +58,12 @@ _NAME = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<rest>.*)")
 
 def _is_of_security(option: str) -> bool:
     return option.startswith(("ssl.", "sasl.")) or option in _FOR_LISTENERS
+
+
+def _is_of_start(name: str) -> bool:
+    """Whether only the start says it: how tokens are checked. A client that may change settings could have
+    the broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
+    return ".sasl.oauthbearer." in f".{name}" or name.endswith("sasl.server.callback.handler.class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,8 @@ def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool =
     of_mechanisms: dict[str, dict[str, str]] = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for key, text in layer.items():
+            if layer is not layers.start and _is_of_start(key):
+                continue
             if _is_of_security(key) and key in layers.options:
                 values[key] = _hidden(key, text, layers)
             elif key.startswith(prefix):
@@ -218,8 +227,8 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
             f"set sasl.enabled.mechanisms to some of {', '.join(BUILT_MECHANISMS)}."
         )
     for option in _JAVA_CLASSES:
-        for mechanism in (None, *enabled):
-            if security.text(option, mechanism):
+        for mechanism in enabled:
+            if mechanism != "OAUTHBEARER" and security.text(option, mechanism):
                 raise ConfigError(
                     f"{option} of listener {security.name} is a Java class, and none can decide here who may "
                     "log in: remove the option."

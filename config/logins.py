@@ -10,7 +10,8 @@ from typing import Any
 
 from odradek.config.config_error import ConfigError
 from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
-from odradek.config.listener_security import BUILT_MECHANISMS, ListenerSecurity, listener_prefix
+from odradek.config.kerberos import GSSAPI, service_of
+from odradek.config.listener_security import ListenerSecurity, listener_prefix
 from odradek.config.secret import Secret
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
 
 JAAS_PATH = "odradek.jaas.config.path"
 _JAAS = "sasl.jaas.config"
+_OF_NODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms with which this node authenticates to others."""
 _NEED_USERS = ("PLAIN",)
 """Mechanisms whose users are in the login module."""
 
@@ -75,6 +78,8 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, Login
         login = login_of(security, mechanism, contexts)
         if login is not None:
             logins[mechanism] = login
+        if mechanism == GSSAPI:
+            service_of(security, login)
         if mechanism in _NEED_USERS and not any(
             option.startswith("user_") for option in (login.options if login else ())
         ):
@@ -105,10 +110,8 @@ def credentials_of(
 ) -> Credentials:
     """With which this node logs in to the listeners of this name at other nodes: `username` and `password` of
     the login module, as in Kafka. `option` has named the mechanism. ConfigError: one sentence."""
-    if mechanism not in BUILT_MECHANISMS:
-        raise ConfigError(
-            f"{option}={mechanism} is not built yet: set it to one of {', '.join(BUILT_MECHANISMS)}."
-        )
+    if mechanism not in _OF_NODES:
+        raise ConfigError(f"{option}={mechanism} is not built yet: set it to one of {', '.join(_OF_NODES)}.")
     login = login_of(security, mechanism, contexts)
     options = {} if login is None else login.options
     if not options.get("username") or not options.get("password"):

@@ -9,10 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
+from odradek.config.kerberos import GSSAPI, service_of
 from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
 from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
 from odradek.server.security.sasl.mechanism import NewServer
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
@@ -70,7 +72,7 @@ def _settings(
 ) -> Settings:
     logins = config.logins[security.name]
     return Settings(
-        {one: _new_server(one, logins, scram_users, secret) for one in security.mechanisms},
+        {one: _new_server(one, security, logins, scram_users, secret) for one in security.mechanisms},
         {one: security.value("connections.max.reauth.ms", one) for one in security.mechanisms},
         config["connection.failed.authentication.delay.ms"],
         security.value("sasl.server.max.receive.size"),
@@ -78,8 +80,15 @@ def _settings(
 
 
 def _new_server(
-    mechanism: str, logins: Mapping[str, LoginModule], scram_users: Callable[[], ScramUsers], secret: bytes
+    mechanism: str,
+    security: ListenerSecurity,
+    logins: Mapping[str, LoginModule],
+    scram_users: Callable[[], ScramUsers],
+    secret: bytes,
 ) -> NewServer:
+    if mechanism == GSSAPI:
+        acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
+        return lambda: GssapiServer(acceptor)
     if mechanism == "PLAIN":
         users = users_of(logins[mechanism].options)
         return lambda: PlainServer(users)

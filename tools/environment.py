@@ -89,6 +89,7 @@ SYSTEM_TOOLS = [
     ("krb5kdc", "the server of Kerberos", "krb5-kdc"),
     ("kadmin.local", "the administration of Kerberos", "krb5-admin-server"),
     ("kinit", "the client of Kerberos", "krb5-user"),
+    ("kcat", "kcat with the GSSAPI of Cyrus SASL", "kcat libsasl2-modules-gssapi-mit"),
 ]
 """Program, what it is, Debian package."""
 

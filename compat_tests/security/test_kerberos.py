@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.raw_client import RawClient
+from tools import environment
 
 HERE = pathlib.Path(__file__).parent
 LISTENER = "SASL_PLAINTEXT"
@@ -267,6 +270,52 @@ def kafka_python(kerberized: Kerberized, principal: str, service: str) -> list[s
             return topics
         finally:
             admin.close()
+
+
+@pytest.mark.timeout(600)  # the first run compiles
+def test_sarama_gets_in_with_bare_tokens(kerberized: Kerberized) -> None:
+    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "sarama_kerberos"
+
+    def run(keytab: str, service: str) -> subprocess.CompletedProcess[str]:
+        words = (kerberized.centre.settings, kerberized.centre.realm, "ann", kerberized.keytabs[keytab])
+        return subprocess.run(
+            [str(program), f"localhost:{kerberized.port}", *map(str, words), service],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+
+    finished = run("ann", "kafka")
+    assert finished.returncode == 0, finished.stderr
+    assert run("ann", "other").returncode == 1
+    assert run("gone", "kafka").returncode == 1
+
+
+def kcat(kerberized: Kerberized, keytab: str, service: str) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "security.protocol": LISTENER,
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": service,
+        "sasl.kerberos.principal": "ann",
+        "sasl.kerberos.keytab": str(kerberized.keytabs[keytab]),
+    }
+    words = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
+    ticket = kerberized.centre.directory / f"kcat-{keytab}-{service}"
+    return subprocess.run(
+        ["kcat", "-b", f"localhost:{kerberized.port}", "-L", "-m", "5", *words],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "KRB5CCNAME": f"FILE:{ticket}"},
+    )
+
+
+def test_librdkafka_gets_in_with_its_keytab(kerberized: Kerberized) -> None:
+    finished = kcat(kerberized, "ann", "kafka")
+    assert finished.returncode == 0, finished.stderr
+    assert "1 brokers" in finished.stdout
+    assert kcat(kerberized, "ann", "other").returncode == 1
+    assert kcat(kerberized, "gone", "kafka").returncode == 1
 
 
 def test_kafka_python_gets_in_with_a_ticket_for_this_service_only(kerberized: Kerberized) -> None:

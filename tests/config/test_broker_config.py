@@ -182,7 +182,6 @@ def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
     assert "transaction.two.phase.commit.enable" in message
     assert "not built yet" in message
     assert "--set" in message
-    assert "not built yet" in refusal(sets=["security.inter.broker.protocol=SSL"])
     of_a_listener = "listener.name.x.principal.builder.class=org.example.Principals"
     assert of_a_listener.partition("=")[0] in refusal(sets=[of_a_listener])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import time
@@ -18,9 +19,11 @@ from gssapi import raw
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests import reference
+from compat_tests.clients import wait_until
 from compat_tests.clients.java import JavaFailure, JavaProgram, compile_java
 from compat_tests.kerberos import Centre, in_this_process
 from compat_tests.security.served import Served
+from odradek.config.config_error import ConfigError
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -87,9 +90,11 @@ def initiator(kerberized: Kerberized, principal: str, service: str = "kafka@loca
 class Login:
     """A client that sends tokens in either form."""
 
-    def __init__(self, client: RawClient, version: int) -> None:
-        self._client, self._version = client, version
-        assert client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), version).error_code == 0
+    def __init__(self, client: RawClient, version: int | None) -> None:
+        """None: the handshake, of version 1, has been."""
+        self._client, self._version = client, 1 if version is None else version
+        if version is not None:
+            assert client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), version).error_code == 0
         self.error_code = ErrorCode.NONE
 
     def send(self, token: bytes) -> None:
@@ -211,6 +216,41 @@ def test_new_keys_of_the_service_need_no_restart(kerberized: Kerberized) -> None
     with RawClient(kerberized.port) as client:
         Login(client, 1).run(initiator(kerberized, "ann"))
         assert len(client.ask(MetadataRequest(topics=[]), 9).brokers) == 1
+
+
+def test_a_listener_without_the_key_of_its_service_does_not_start(
+    kerberized: Kerberized, tmp_path: pathlib.Path
+) -> None:
+    foreign_key, no_file = kerberized.keytabs["ann"], tmp_path / "no.keytab"
+    for keytab, words in (
+        (foreign_key, f"as {SERVICE}: No key table entry found for {SERVICE}@TEST.EXAMPLE"),
+        (no_file, f"Key table file '{no_file}' not found"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(words)), Served(tmp_path / "data", options(keytab)):
+            pass
+
+
+def test_a_client_authenticates_again_as_the_same_principal_only(
+    kerberized: Kerberized, tmp_path: pathlib.Path
+) -> None:
+    settings = options(kerberized.keytabs[SERVICE], connections_max_reauth_ms="60000")
+    with Served(tmp_path, settings) as broker, RawClient(broker.port(LISTENER)) as client:
+        for principal, error_code in (
+            ("ann", 0),
+            ("ann", 0),
+            ("strange.name", ErrorCode.SASL_AUTHENTICATION_FAILED),
+        ):
+            # Kafka's bound of once a second holds here, too.
+            wait_until(lambda: is_shaken(client), "a handshake is taken")
+            login = Login(client, None)
+            login.run(initiator(kerberized, principal))
+            assert login.error_code == error_code
+        assert client.read_to_end() == b""
+
+
+def is_shaken(client: RawClient) -> bool:
+    error_code: int = client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1).error_code
+    return error_code == 0
 
 
 # Client libraries

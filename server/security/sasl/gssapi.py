@@ -117,7 +117,10 @@ class GssapiServer:
         self._context = step.context
         if step.more_steps:
             return step.token or b""
-        self._client = raw.display_name(step.initiator_name, False).name.decode("utf-8", "replace")
+        try:
+            self._client = raw.display_name(step.initiator_name, False).name.decode()
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("the name of the principal is no UTF-8") from None
         # A client that does not ask for a proof of the server has nothing to wait for.
         return step.token or self._offer(b"")
 

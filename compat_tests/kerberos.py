@@ -49,9 +49,7 @@ _CENTRE = """[kdcdefaults]
 
 
 def _program(name: str) -> str:
-    found = shutil.which(
-        name, path=os.pathsep.join((os.environ.get("PATH", ""), *environment.ADMINISTRATORS))
-    )
+    found = environment.system_program(name)
     assert found is not None, (
         f"missing: {name} (Debian: apt-get install krb5-kdc krb5-admin-server krb5-user)"
     )

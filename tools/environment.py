@@ -93,9 +93,6 @@ SYSTEM_TOOLS = [
 ]
 """Program, what it is, Debian package."""
 
-ADMINISTRATORS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Folders of programs that are not on everybody's path."""
-
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
@@ -354,6 +351,13 @@ def _java_major() -> int:
     return int(match.group(1)) if match else 0
 
 
+def system_program(name: str) -> str | None:
+    """Where it is, also beside the folders of the path: programs of administrators are not on everybody's."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    beside = [str(pathlib.Path(folder).parent / "sbin") for folder in folders if folder]
+    return shutil.which(name, path=os.pathsep.join([*folders, *beside]))
+
+
 def missing_tools() -> list[tuple[str, str]]:
     """What `make test` needs of the system and does not find: (what it is, Debian package)."""
     missing = []
@@ -363,8 +367,7 @@ def missing_tools() -> list[tuple[str, str]]:
         elif program == "Python.h":
             there = pathlib.Path(sysconfig.get_path("include"), program).exists()
         else:
-            path = os.pathsep.join((os.environ.get("PATH", ""), *ADMINISTRATORS))
-            there = shutil.which(program, path=path) is not None
+            there = system_program(program) is not None
         if not there:
             missing.append((what, package))
     return missing

@@ -37,7 +37,7 @@ __all__ = [
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """Kafka's mechanisms; of others it has no login modules."""
-BUILT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+BUILT_MECHANISMS: Final = MECHANISMS
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",

@@ -10,6 +10,7 @@ from typing import Any
 
 from odradek.config.config_error import ConfigError
 from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
+from odradek.config.kerberos import GSSAPI, service_of
 from odradek.config.listener_security import ListenerSecurity, listener_prefix
 from odradek.config.oauthbearer import OAUTHBEARER, oauth_settings
 from odradek.config.oauthbearer import warnings_of as oauth_warnings_of
@@ -28,10 +29,10 @@ __all__ = [
 
 JAAS_PATH = "odradek.jaas.config.path"
 _JAAS = "sasl.jaas.config"
+_OF_NODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms with which this node authenticates to others."""
 _NEED_USERS = ("PLAIN",)
 """Mechanisms whose users are in the login module."""
-_OF_CLIENTS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Mechanisms with which this node logs in to others."""
 
 Contexts = Mapping[str, Sequence[LoginModule]]
 
@@ -79,6 +80,8 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, Login
         login = login_of(security, mechanism, contexts)
         if login is not None:
             logins[mechanism] = login
+        if mechanism == GSSAPI:
+            service_of(security, login)
         if mechanism in _NEED_USERS and not any(
             option.startswith("user_") for option in (login.options if login else ())
         ):
@@ -115,10 +118,8 @@ def credentials_of(
 ) -> Credentials:
     """With which this node logs in to the listeners of this name at other nodes: `username` and `password` of
     the login module, as in Kafka. `option` has named the mechanism. ConfigError: one sentence."""
-    if mechanism not in _OF_CLIENTS:
-        raise ConfigError(
-            f"{option}={mechanism} is not built yet: set it to one of {', '.join(_OF_CLIENTS)}."
-        )
+    if mechanism not in _OF_NODES:
+        raise ConfigError(f"{option}={mechanism} is not built yet: set it to one of {', '.join(_OF_NODES)}.")
     login = login_of(security, mechanism, contexts)
     options = {} if login is None else login.options
     if not options.get("username") or not options.get("password"):

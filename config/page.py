@@ -241,7 +241,7 @@ def _shown(value: object) -> str:
 def _values(option: Option) -> str:
     kind = KIND_NAMES[option.kind]
     if option.choices:
-        names = ", ".join(f"`{choice}`" for choice in option.built or option.choices)
+        names = ", ".join(f"`{choice}`" for choice in option.choices)
         return f"{kind} of {names}" if option.kind != STRING else names
     if option.never:
         return f"{kind}, {option.low} to {option.high}, but not {option.never[0]}"

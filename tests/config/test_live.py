@@ -68,7 +68,12 @@ FOLLOWED = {
     "ssl.endpoint.identification.algorithm",
 }
 """Read each time, or taken along by `Reconfiguration`, `Coordinators.follow` or `TlsReload`."""
-OF_THE_NEXT_START = {"sasl.enabled.mechanisms", "sasl.jaas.config"}
+OF_THE_NEXT_START = {
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
+}
 """Kafka follows them for new listeners; here they are named as without effect until the next start."""
 
 

@@ -59,7 +59,7 @@ class Slow:
             if token == b"silent":
                 raise AuthenticationFailed("try again", is_silent=True)
             self.login = Login("slow", ends_ms=now_ms + 5000, is_token=True)
-            return b"done"
+            return None if token == b"no last word" else b"done"
 
         return Later(call)
 
@@ -585,6 +585,18 @@ def test_a_mechanism_may_compute_in_a_worker_and_its_credential_may_end():
     answer = answered(effect, SaslAuthenticateRequest, 2)
     assert (bytes(answer.auth_bytes), answer.session_lifetime_ms) == (b"done", 5000)
     assert (effect.principal, effect.is_token, effect.session_ends_ms) == ("User:slow", True, NOW_MS + 5000)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_mechanism_without_a_last_word_sends_no_bare_token_at_its_end(version):
+    one = shaken("SLOW", version)
+    if version:
+        effect = run(token(one, b"no last word"))
+        assert bytes(answered(effect, SaslAuthenticateRequest, 2).auth_bytes) == b""
+    else:
+        effect = run(one.receive(b"no last word", NOW_MS))
+        assert effect.frame == b""
+    assert effect.principal == "User:slow"
 
 
 def test_a_computed_failure_is_answered_late_or_not_at_all():

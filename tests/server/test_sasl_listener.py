@@ -6,6 +6,7 @@ import logging
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 
@@ -429,12 +430,26 @@ def test_known_passwords_are_nowhere_in_the_log(caplog, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI, which is not built yet"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "offers GSSAPI, the default of sasl.enabled.mechanisms"),
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "nonsense"}, "nonsense"),
     ],
 )
 def test_a_broker_that_could_not_authenticate_does_not_start(changes, words):
     with pytest.raises(BrokerStartError, match=words):
+        Broker(options={**OPTIONS, **changes}).start()
+
+
+def test_without_the_package_of_kerberos_the_start_ends_with_its_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    login = (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab='/no/keytab' "
+        "principal='kafka/localhost@TEST.EXAMPLE' serviceName=kafka;"
+    )
+    changes = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": login,
+    }
+    with pytest.raises(BrokerStartError, match=r"pip install 'odradek\[kerberos\]'"):
         Broker(options={**OPTIONS, **changes}).start()
 
 

@@ -12,7 +12,16 @@ TOLD = {
     "javac": "missing: a JDK, 17 or later (Debian: apt-get install openjdk-17-jdk-headless)",
     "mvn": "missing: Maven (Debian: apt-get install maven)",
     "taskset": "missing: taskset (Debian: apt-get install util-linux)",
+    "krb5-config": "missing: the headers of Kerberos (Debian: apt-get install libkrb5-dev)",
+    "krb5kdc": "missing: the server of Kerberos (Debian: apt-get install krb5-kdc)",
+    "kadmin.local": "missing: the administration of Kerberos (Debian: apt-get install krb5-admin-server)",
+    "kinit": "missing: the client of Kerberos (Debian: apt-get install krb5-user)",
+    "kcat": (
+        "missing: kcat with the GSSAPI of Cyrus SASL "
+        "(Debian: apt-get install kcat libsasl2-modules-gssapi-mit)"
+    ),
 }
+OTHERS = {name: "" for name in TOLD if name != "javac"}
 
 
 @pytest.fixture
@@ -38,16 +47,17 @@ def run(tmp_path):
 
 def test_everything_that_is_missing_is_named_with_its_package(run):
     assert run("check") == (1, "", list(TOLD.values()))
-    packages = "openjdk-17-jdk-headless maven util-linux\n"
+    packages = "openjdk-17-jdk-headless maven util-linux libkrb5-dev krb5-kdc krb5-admin-server krb5-user "
+    packages += "kcat libsasl2-modules-gssapi-mit\n"
     assert run("missing-packages") == (0, packages, [])
 
 
 def test_what_is_there_is_not_named(run):
-    assert run("check", mvn="", taskset="") == (1, "", [TOLD["javac"]])
+    assert run("check", **OTHERS) == (1, "", [TOLD["javac"]])
     assert run("check", javac="echo javac 21.0.2") == (0, "", [])
     assert run("missing-packages") == (0, "\n", [])
 
 
 @pytest.mark.parametrize("said", ["javac 11.0.22", "javac 1.8.0_402", "no version"])
 def test_an_old_jdk_is_none(run, said):
-    assert run("check", mvn="", taskset="", javac=f"echo {said} >&2") == (1, "", [TOLD["javac"]])
+    assert run("check", **OTHERS, javac=f"echo {said} >&2") == (1, "", [TOLD["javac"]])

@@ -1,13 +1,16 @@
-// kafkajs: arguments are broker, mechanism, user and password; exit status 1 when one gets in that must not.
+// kafkajs: arguments are broker, mechanism, user and password; exit status 1 when one gets in that must not. With CA in
+// the environment, the file of an authority, it speaks TLS.
 'use strict'
 const assert = require('node:assert/strict')
+const fs = require('node:fs')
 const { Kafka, logLevel } = require('kafkajs')
 
+const ssl = process.env.CA ? { ca: [fs.readFileSync(process.env.CA)] } : false
 const [broker, mechanism, username, password] = process.argv.slice(2)
 
 async function attempt (username, password) {
   const sasl = { mechanism: mechanism.toLowerCase(), username, password }
-  const kafka = new Kafka({ brokers: [broker], sasl, logLevel: logLevel.NOTHING, retry: { retries: 0 } })
+  const kafka = new Kafka({ brokers: [broker], ssl, sasl, logLevel: logLevel.NOTHING, retry: { retries: 0 } })
   const producer = kafka.producer()
   try {
     await producer.connect()

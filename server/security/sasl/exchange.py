@@ -104,8 +104,8 @@ class Close(NamedTuple):
 class Compute(NamedTuple):
     """Read no more; run `call` in a worker thread, and give its result, or what it has raised, to `go_on`."""
 
-    call: Callable[[], bytes]
-    go_on: Callable[[bytes | AuthenticationFailed, int], Effect]
+    call: Callable[[], bytes | None]
+    go_on: Callable[[bytes | AuthenticationFailed | None, int], Effect]
 
 
 Effect = Send | Authenticated | Close | Compute
@@ -259,7 +259,7 @@ class Exchange:
             return self._failed(error, header)
 
     def _computed(
-        self, result: bytes | AuthenticationFailed, now_ms: int, header: RequestHeader | None
+        self, result: bytes | AuthenticationFailed | None, now_ms: int, header: RequestHeader | None
     ) -> Effect:
         if isinstance(result, AuthenticationFailed):
             return self._failed(result, header)
@@ -268,7 +268,7 @@ class Exchange:
         except AuthenticationFailed as error:
             return self._failed(error, header)
 
-    def _challenge(self, challenge: bytes, now_ms: int, header: RequestHeader | None) -> Effect:
+    def _challenge(self, challenge: bytes | None, now_ms: int, header: RequestHeader | None) -> Effect:
         assert self._server is not None
         login = self._server.login
         if login is None:
@@ -351,11 +351,16 @@ def _encoded(response: Message, header: RequestHeader) -> bytes:
     return b"".join(response_parts(response, header.api_version, header.correlation_id))
 
 
-def _framed(challenge: bytes, header: RequestHeader | None, lifetime_ms: int = 0) -> bytes:
+def _framed(challenge: bytes | None, header: RequestHeader | None, lifetime_ms: int = 0) -> bytes:
     if header is None:
+        if challenge is None:
+            return b""
         return len(challenge).to_bytes(4, "big") + challenge
     response = SaslAuthenticateResponse(
-        error_code=ErrorCode.NONE, error_message="", auth_bytes=challenge, session_lifetime_ms=lifetime_ms
+        error_code=ErrorCode.NONE,
+        error_message="",
+        auth_bytes=challenge or b"",
+        session_lifetime_ms=lifetime_ms,
     )
     return _encoded(response, header)
 

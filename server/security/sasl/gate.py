@@ -158,7 +158,7 @@ class Gate:
 
     def _write(self, frame: bytes) -> None:
         transport = self._connection.responses.transport
-        if transport is None or transport.is_closing():
+        if not frame or transport is None or transport.is_closing():
             return
         transport.write(frame)
         if transport.get_write_buffer_size() > UNREAD_ANSWERS_BYTES_MAX:
@@ -227,8 +227,8 @@ class Gate:
             return
         self._is_waiting = True
 
-        def work() -> Work[bytes]:
-            result: bytes = yield effect.call
+        def work() -> Work[bytes | None]:
+            result: bytes | None = yield effect.call
             return result
 
         def failed(error: Exception) -> None:
@@ -239,7 +239,7 @@ class Gate:
 
         self._listener.workers.run(work(), lambda result: self._computed(effect, result), failed)
 
-    def _computed(self, effect: Compute, result: bytes | AuthenticationFailed) -> None:
+    def _computed(self, effect: Compute, result: bytes | AuthenticationFailed | None) -> None:
         self._is_waiting = False
         if not self._is_closing:
             self._carry_out(effect.go_on(result, self._listener.now_ms()))

@@ -10,11 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
+from odradek.config.kerberos import GSSAPI, service_of
 from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens, oauth_settings
 from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
 from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
 from odradek.server.security.sasl.mechanism import NewServer
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
@@ -93,6 +95,9 @@ def _settings(
     logins = config.logins[security.name]
 
     def new_server(mechanism: str) -> NewServer:
+        if mechanism == GSSAPI:
+            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
+            return lambda: GssapiServer(acceptor)
         if mechanism == "PLAIN":
             users = users_of(logins[mechanism].options)
             return lambda: PlainServer(users)

@@ -43,9 +43,10 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """The challenge is the result of `call`, which may raise AuthenticationFailed, in a worker thread."""
+    """The challenge is the result of `call`, which may raise AuthenticationFailed, in a worker thread. None:
+    the authentication is complete and the client waits for nothing; an empty challenge is a message, too."""
 
-    call: Callable[[], bytes]
+    call: Callable[[], bytes | None]
 
 
 class MechanismServer(Protocol):

@@ -1,9 +1,12 @@
 // franz-go: arguments are broker, mechanism, user and password; exit status 1 when one gets in that must not.
 // With a fifth argument, "token", user and password are those of a delegation token.
+// With CA in the environment, the file of an authority, it speaks TLS.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"log"
 	"os"
 	"strings"
@@ -29,8 +32,18 @@ func mechanism(name, user, password string) sasl.Mechanism {
 }
 
 func attempt(bootstrap, name, user, password string) error {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap), kgo.SASL(mechanism(name, user, password)), kgo.AllowAutoTopicCreation())
+	options := []kgo.Opt{
+		kgo.SeedBrokers(bootstrap), kgo.SASL(mechanism(name, user, password)), kgo.AllowAutoTopicCreation()}
+	if path := os.Getenv("CA"); path != "" {
+		authority, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(authority)
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}

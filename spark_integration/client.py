@@ -161,11 +161,10 @@ class ClientSettings:
                 "the option kafka.bootstrap.servers is missing: host:port of one broker or more"
             )
         values: dict[str, Any] = {}
-        for name, field in _FIELD_OF_OPTION.items():
+        for name, attribute in _FIELD_OF_OPTION.items():
             if name in named:
-                values[field] = (
-                    _whole_number(name, named[name]) if field.endswith("_ms") else str(named[name])
-                )
+                is_time = attribute.endswith("_ms")
+                values[attribute] = _whole_number(name, named[name]) if is_time else str(named[name])
         settings = cls(**values, security=_security(named))
         settings.addresses()
         return settings

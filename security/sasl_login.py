@@ -19,14 +19,10 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
-from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient
+from odradek.wire.scram import ScramClient
 
 __all__ = [
-    "AUTHENTICATE_VERSION",
-    "HANDSHAKE_VERSION",
-    "MECHANISMS",
     "RENEWAL_SHARE",
-    "TOKEN_AUTH",
     "SaslLogin",
     "SaslRefused",
 ]
@@ -34,7 +30,6 @@ __all__ = [
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 RENEWAL_SHARE = 0.85
 """Of the life of a session: then it is renewed, on the same connection (KIP-368)."""
-MECHANISMS = ("PLAIN", *MECHANISM_NUMBERS, "OAUTHBEARER")
 TOKEN_AUTH = "tokenauth=true"
 """The extension of SCRAM with which a delegation token authenticates (KIP-48)."""
 _KNOWN_CODES = frozenset(ErrorCode)
@@ -66,6 +61,11 @@ class SaslLogin:
         self._credentials = credentials
         self._nonce = nonce
         self._dialogue: _Dialogue | None = None
+
+    @property
+    def version(self) -> int:
+        """Of `request`, for brokers of Kafka 2.5 and later, and ours."""
+        return HANDSHAKE_VERSION if self._dialogue is None else AUTHENTICATE_VERSION
 
     def take(self, answer: Any) -> None:
         """The answer to `request`; takes some milliseconds with SCRAM. Raises SaslRefused."""

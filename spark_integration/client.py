@@ -43,6 +43,7 @@ __all__ = [
     "error_codes",
     "error_of",
     "is_client_option",
+    "is_option_of_security",
     "leader_of",
     "refusal",
 ]
@@ -191,7 +192,13 @@ _FIELD_OF_OPTION = {
 
 def is_client_option(name: str) -> bool:
     """Whether `ClientSettings.from_options` reads the option; the name is in lower case."""
-    return name in _FIELD_OF_OPTION or (name.startswith(PREFIX) and is_security_option(name[len(PREFIX) :]))
+    return name in _FIELD_OF_OPTION or is_option_of_security(name)
+
+
+def is_option_of_security(name: str) -> bool:
+    """Whether it is about TLS or SASL; the name is in any case."""
+    lowered = name.lower()
+    return lowered.startswith(PREFIX) and is_security_option(lowered[len(PREFIX) :])
 
 
 def _security(named: Mapping[str, Any]) -> ClientSecurity:

@@ -1,57 +1,22 @@
 """The blocking client at listeners with TLS and SASL: whom it trusts, how it authenticates, what it says."""
 
-import contextlib
 import pickle
 import time
 
 import pytest
 
-from odradek import Broker
-from odradek.config.broker_config import load
-from odradek.config.first_users import parse
-from odradek.server.free_port import free_port
-from odradek.server.security.users import add
 from odradek.spark.client import ANY_NODE, ClientError, ClientSettings, Cluster
 from odradek.spark.connection import Connection, Secured
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_groups import ListGroupsRequest
+from tests.secured import MECHANISMS, PASSWORD, PROTOCOLS, SECURITY, running
 from tests.server.tls_ends import Authority, chain_text
 from tests.spark.topics import create_topic, produce
-
-SECURITY = "org.apache.kafka.common.security"
-PASSWORD = "the-password-of-ann"
-SCRAM = f'{SECURITY}.scram.ScramLoginModule required username="ann" password="{PASSWORD}";'
-PLAIN = f'{SECURITY}.plain.PlainLoginModule required username="ann" password="{PASSWORD}";'
-PLAIN_USERS = f'{SECURITY}.plain.PlainLoginModule required user_ann="{PASSWORD}";'
-MECHANISMS = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRAM}
-PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @pytest.fixture(scope="module")
 def authority():
     return Authority()
-
-
-@contextlib.contextmanager
-def running(authority, directory, **more):
-    """A broker with a listener of each protocol; its ports by their names."""
-    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        (user,) = parse(f"{mechanism}=[name=ann,password={PASSWORD}]")
-        add(load(data_dir=directory), user)
-    ports = {name: free_port() for name in PROTOCOLS}
-    options = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "inter.broker.listener.name": "SSL",
-        "connection.failed.authentication.delay.ms": "1",
-        "ssl.client.auth": "required",
-        **authority.server_options(),
-        **{f"ssl.{name.replace('_', '.')}": text for name, text in authority.trusting().items()},
-        **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": PLAIN_USERS for name in PROTOCOLS[1:]},
-        **more,
-    }
-    with Broker(options=options, data_dir=directory):
-        yield ports
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,8 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
-from odradek.security.sasl_login import (
-    AUTHENTICATE_VERSION,
-    HANDSHAKE_VERSION,
-    RENEWAL_SHARE,
-    SaslLogin,
-    SaslRefused,
-)
+from odradek.security.sasl_login import RENEWAL_SHARE, SaslLogin, SaslRefused
 from odradek.server.peers import Peer, PeerLost
-from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
     from odradek.config.logins import Credentials
@@ -46,8 +39,7 @@ class PeerLogin:
         login = SaslLogin(self._credentials, secrets.token_urlsafe())
         loop = asyncio.get_running_loop()
         while (request := login.request) is not None:
-            is_handshake = isinstance(request, SaslHandshakeRequest)
-            answer = await peer.ask_now(request, HANDSHAKE_VERSION if is_handshake else AUTHENTICATE_VERSION)
+            answer = await peer.ask_now(request, login.version)
             try:
                 # SCRAM hashes for some milliseconds.
                 await loop.run_in_executor(None, login.take, answer)

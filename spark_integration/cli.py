@@ -20,7 +20,7 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["main"]
+__all__ = ["kafka_options", "main", "make_parser"]
 
 _ABOUT = """\
 Jobs on Spark for the topics of any Kafka broker: copy them into tables, back or to another cluster, and
@@ -42,7 +42,7 @@ def main(
     arguments: Sequence[str] | None = None, *, layout: Any = argparse.RawDescriptionHelpFormatter
 ) -> int:
     """Run the command line after `odradek spark`; returns the exit status."""
-    parser, jobs = _parser(layout)
+    parser, jobs = make_parser(layout)
     options = parser.parse_args(arguments)
     if options.job is None:
         parser.print_help(sys.stderr)
@@ -718,7 +718,8 @@ _JOBS: tuple[Callable[[], Job], ...] = (
 )
 
 
-def _parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
+def make_parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
+    """Of the command line, and the jobs by their names; `layout` is a formatter of argparse."""
     parser = argparse.ArgumentParser(
         prog="odradek spark", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
     )

@@ -116,7 +116,7 @@ class Connection:
     ) -> None:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._secured = secured or Secured(ClientSecurity())
-        self._renew_at: float | None = None
+        self.renew_at: float | None = None
         """When the session is to be renewed; None: it has no end."""
         self._client_id = client_id
         self._timeout_s = timeout_ms / 1000
@@ -169,7 +169,7 @@ class Connection:
 
     def send(self, request: Message, version: int, *, is_answered: bool = True) -> Pending:
         """Sends a request. A Produce with acks=0 has no response, and must not be received."""
-        if self._renew_at is not None and time.monotonic() >= self._renew_at:
+        if self.renew_at is not None and time.monotonic() >= self.renew_at:
             self._renew()
         return self._send(request, version, is_answered)
 
@@ -226,9 +226,9 @@ class Connection:
             raise ClientError(
                 f"the broker at {self.address} {str(error).rstrip('.')}", ErrorCode.SASL_AUTHENTICATION_FAILED
             ) from None
-        self._renew_at = None
+        self.renew_at = None
         if login.lifetime_ms > 0:
-            self._renew_at = time.monotonic() + login.lifetime_ms * RENEWAL_SHARE / 1000
+            self.renew_at = time.monotonic() + login.lifetime_ms * RENEWAL_SHARE / 1000
 
     def _read_answer(self, deadline: float) -> None:
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))

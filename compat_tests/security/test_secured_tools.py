@@ -18,11 +18,16 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
+pytestmark = pytest.mark.timeout(600)
 ACLS = f"{TOOLS}.AclCommand"
 VERSION = reference.CURRENT
 LISTENER = "SASL_SSL"
-IN_ORDER = (r"(SCRAM-SHA-512=\w+=\d+), (SCRAM-SHA-256=\w+=\d+)", r"\2, \1")
-"""Kafka's order of one user's mechanisms is that of a hash table."""
+IN_ORDER = (
+    (r"(SCRAM-SHA-512=\w+=\d+), (SCRAM-SHA-256=\w+=\d+)", r"\2, \1"),
+    (r"^ ?\t", ""),
+    (r"(only supports operations) \[.*\]", r"\1 THESE"),
+)
+"""Some orders are those of a hash table: Kafka's of mechanisms, the tool's of rules and operations."""
 LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PASSWORDS = {"admin": "pw-of-admin", "ann": PASSWORD}
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -91,9 +96,7 @@ def ann(users: dict[str, Pair]) -> Pair:
 
 def test_users_of_scram(admin: Pair) -> None:
     def run(words: str, shows: str = "", status: int = 0) -> None:
-        admin.compare(
-            VERSION, CONFIGS, words, shows=shows, status=status, changes=(IN_ORDER,), unordered=True
-        )
+        admin.compare(VERSION, CONFIGS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
 
     carol = "--entity-type users --entity-name carol"
     run(f"--describe {carol}")
@@ -121,7 +124,7 @@ def test_users_of_scram(admin: Pair) -> None:
 
 def test_quotas_of_users_clients_and_addresses(admin: Pair) -> None:
     def run(words: str, shows: str = "", status: int = 0) -> None:
-        admin.compare(VERSION, CONFIGS, words, shows=shows, status=status, unordered=True)
+        admin.compare(VERSION, CONFIGS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
 
     rates = "producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=50"
     entities = (
@@ -134,7 +137,7 @@ def test_quotas_of_users_clients_and_addresses(admin: Pair) -> None:
         "--entity-type users --entity-default --entity-type clients --entity-default",
     )
     for entity in entities:
-        run(f"--alter --add-config {rates} {entity}", "Completed updating config for")
+        run(f"--alter --add-config {rates} {entity}", "Completed updating")
         run(f"--describe {entity}", "producer_byte_rate=1024.0")
     run("--describe --user dora --client app", "request_percentage=50.0")
     run("--describe --entity-type users", "dora")
@@ -148,7 +151,7 @@ def test_quotas_of_users_clients_and_addresses(admin: Pair) -> None:
     run(f"--alter --add-config nonsense=1 {own}", status=1)
     run(f"--alter --add-config connection_creation_rate=5 {own}", status=1)
     for entity in ("--entity-type ips --entity-name 192.0.2.7", "--entity-type ips --entity-default"):
-        run(f"--alter --add-config connection_creation_rate=100 {entity}", "Completed updating config for ip")
+        run(f"--alter --add-config connection_creation_rate=100 {entity}", "Completed updating")
         run(f"--describe {entity}", "connection_creation_rate=100.0")
     run("--describe --entity-type ips", "192.0.2.7")
     run("--describe --ip 192.0.2.7", "192.0.2.7")
@@ -169,7 +172,7 @@ def test_quotas_of_users_clients_and_addresses(admin: Pair) -> None:
 
 def test_rules(admin: Pair) -> None:
     def run(words: str, shows: str = "", status: int = 0) -> None:
-        admin.compare(VERSION, ACLS, words, shows=shows, status=status, unordered=True)
+        admin.compare(VERSION, ACLS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
 
     ann = "--allow-principal User:ann"
     run("--list")
@@ -250,7 +253,7 @@ def test_who_may_nothing_is_refused_alike(ann: Pair, admin: Pair, authority: Aut
     run(TOPICS, "--create --topic more", 1)
     run(TOPICS, "--alter --topic hidden --partitions 9", 1)
     run(TOPICS, "--delete --topic hidden", 1)
-    run(CONFIGS, "--describe --entity-type topics --entity-name hidden", 1)
+    run(CONFIGS, "--describe --entity-type topics --entity-name hidden")
     run(CONFIGS, "--alter --add-config retention.ms=1 --entity-type topics --entity-name hidden", 1)
     run(CONFIGS, "--describe --entity-type users", 1)
     run(CONFIGS, "--alter --add-config SCRAM-SHA-256=[password=x] --entity-type users --entity-name ann", 1)
@@ -259,8 +262,8 @@ def test_who_may_nothing_is_refused_alike(ann: Pair, admin: Pair, authority: Aut
     run(ACLS, "--list", 1)
     run(ACLS, "--add --allow-principal User:ann --operation All --topic *", 1)
     run(GROUPS, "--list")
-    run(GROUPS, "--describe --group hidden-readers", 1)
-    run(GROUPS, "--delete --group hidden-readers", 1)
+    run(GROUPS, "--describe --group hidden-readers")
+    run(GROUPS, "--delete --group hidden-readers")
     ann.check()
     admin.compare(VERSION, TOPICS, "--delete --topic hidden")
     admin.check()

@@ -170,11 +170,15 @@ def test_a_topic_is_written_read_and_streamed_over_tls_with_scram_and_acls(
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_no_plan_shows_a_password(session: SparkSession, secured: Secured, kind: str) -> None:
+def test_no_plan_shows_a_password(
+    session: SparkSession, secured: Secured, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     frame = read(session, secured, kind, TOPIC)
     for mode in ("simple", "extended", "formatted"):
-        plan = session._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), mode)
-        assert PASSWORDS["ann"] not in plan, mode
+        frame.explain(mode=mode)
+    plans = capsys.readouterr().out
+    assert plans.count("Physical Plan") == 3
+    assert PASSWORDS["ann"] not in plans
 
 
 def test_a_topic_that_the_user_may_not_see_is_one_clear_sentence(

@@ -95,7 +95,7 @@ def test_the_file_for_spark_submit_is_the_command_line_and_hides_no_module_of_ot
 
 
 def parsed(*words):
-    parser, _ = spark_cli._parser(argparse.HelpFormatter)
+    parser, _ = spark_cli.make_parser(argparse.HelpFormatter)
     return parser.parse_args(words)
 
 

@@ -128,13 +128,13 @@ def test_a_session_that_ends_is_renewed_also_with_requests_under_way(authority, 
         chosen = settings(ports, "SASL_SSL", sasl(), tls(authority))
         with Cluster(chosen) as cluster:
             connection = cluster.connect(ANY_NODE)
-            sessions = {connection._renew_at}
+            sessions = {connection.renew_at}
             deadline = time.monotonic() + 60
             while len(sessions) < 3 and time.monotonic() < deadline:
                 pending = connection.send(ListGroupsRequest(), 4)
                 assert connection.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE
                 assert connection.receive(pending).error_code == ErrorCode.NONE
-                sessions.add(connection._renew_at)
+                sessions.add(connection.renew_at)
             assert len(sessions) == 3
             assert connection is cluster.connect(ANY_NODE), "one connection, over three sessions"
 
@@ -145,7 +145,7 @@ def test_without_a_session_that_ends_nothing_is_renewed(ports):
         "127.0.0.1", ports["SASL_PLAINTEXT"], client_id="c", timeout_ms=10_000, response_bytes_max=1 << 20,
         secured=secured,
     )  # fmt: skip
-    assert connection._renew_at is None
+    assert connection.renew_at is None
     connection.close()
 
 

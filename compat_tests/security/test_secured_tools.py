@@ -3,15 +3,18 @@ the same by Kafka and here."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 
 import pytest
 
 from compat_tests import reference
+from compat_tests.clients import wait_until
 from compat_tests.secured import PASSWORD, SecuredKafka, secured_odradek
 from compat_tests.security.certificates import Authority
 from compat_tests.security.test_tools import CONFIGS, GROUPS, TOOLS, TOPICS, Pair, Side
-from odradek.spark.client import ClientSettings, Cluster, coordinator_of, error_codes
+from odradek.spark.client import ANY_NODE, ClientError, ClientSettings, Cluster, coordinator_of, error_codes
+from odradek.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -65,7 +68,7 @@ def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
         lines = (f"{name}={value}\n" for name, value in client_options(authority, user).items())
         files[user].write_text("".join(lines))
     with (
-        SecuredKafka(options, listener=LISTENER) as kafka,
+        SecuredKafka({**options, "delegation.token.secret.key": "a-secret"}, listener=LISTENER) as kafka,
         secured_odradek(directory / "data", options, listener=LISTENER) as ours,
     ):
         brokers = (
@@ -203,8 +206,6 @@ def test_rules(admin: Pair) -> None:
 
 def commit(side: Side, authority: Authority, group: str, topic: str) -> None:
     """With our own client, at both brokers."""
-    options = {f"kafka.{name}": value for name, value in client_options(authority, "admin").items()}
-    settings = ClientSettings.from_options({**options, "kafka.bootstrap.servers": side.address})
     partitions = [
         OffsetCommitRequestPartition(partition_index=number, committed_offset=0, committed_metadata="")
         for number in range(2)
@@ -215,9 +216,36 @@ def commit(side: Side, authority: Authority, group: str, topic: str) -> None:
         member_id="",
         topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
     )
-    with Cluster(settings) as cluster:
+    with Cluster(settings_of(side, client_options(authority, "admin"))) as cluster:
         answer = cluster.ask(coordinator_of("group", group), request, version_max=9)
     assert not list(error_codes(answer)), answer
+
+
+def settings_of(side: Side, options: dict[str, str]) -> ClientSettings:
+    named = {f"kafka.{name}": value for name, value in options.items()}
+    return ClientSettings.from_options({**named, "kafka.bootstrap.servers": side.address})
+
+
+def test_our_client_logs_in_to_kafka_with_a_delegation_token(admin: Pair, authority: Authority) -> None:
+    kafka, options = admin.sides[0], client_options(authority, "admin")
+    with Cluster(settings_of(kafka, options)) as cluster:
+        request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+        token = cluster.ask(ANY_NODE, request)
+    assert token.error_code == 0
+    login = f'{LOGIN} required username="{token.token_id}" password="%s" tokenauth=true;'
+
+    def answers(password: str) -> bool:
+        try:
+            given = {**options, "sasl.jaas.config": login % password}
+            with Cluster(settings_of(kafka, given)) as cluster:
+                return isinstance(cluster.topics(), list)
+        except ClientError as error:
+            if "refuses the delegation token" not in str(error):
+                raise
+            return False
+
+    wait_until(lambda: answers(base64.b64encode(token.hmac).decode()), "the broker knows the token")
+    assert not answers("another")
 
 
 def test_topics_and_groups(admin: Pair, authority: Authority) -> None:

@@ -12,6 +12,7 @@ import trustme
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity, is_security_option, read_command_config
 
+FILES = pathlib.Path(__file__).with_name("key_store_files")
 SECURITY = "org.apache.kafka.common.security"
 SECRET = "nobody-may-see-this"
 SCRAM = f'{SECURITY}.scram.ScramLoginModule required username="ann" password="{SECRET}";'
@@ -113,6 +114,27 @@ def test_key_stores_are_read_when_a_context_is_made_and_named_when_they_cannot_b
     assert context is not None
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
     assert len(context.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(("kind", "trust", "own"), [("JKS", "t.jks", "a.jks"), ("PKCS12", "t.p12", "a.p12")])
+def test_stores_of_java_are_read_as_those_of_a_listener(kind: str, trust: str, own: str) -> None:
+    values = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": kind,
+        "ssl.truststore.location": str(FILES / trust),
+        "ssl.truststore.password": "secret3",
+        "ssl.keystore.type": kind,
+        "ssl.keystore.location": str(FILES / own),
+        "ssl.keystore.password": "secret1",
+        "ssl.key.password": "secret2" if kind == "JKS" else "secret1",
+    }
+    context = ClientSecurity.of(values, "kafka.").context()
+    assert context is not None
+    assert context.cert_store_stats()["x509"] == 1
+    wrong = ClientSecurity.of(values | {"ssl.truststore.password": "wrong-secret"}, "kafka.")
+    with pytest.raises(ConfigError, match="its password is wrong") as caught:
+        wrong.context()
+    assert "wrong-secret" not in str(caught.value)
 
 
 def test_the_name_of_the_host_is_not_checked_where_the_option_is_empty() -> None:

@@ -27,9 +27,9 @@ SCRAM_USERS = tuple(
 )
 
 
-def sasl_options(**more: str) -> dict[str, str]:
+def sasl_options(listener: str = LISTENER, **more: str) -> dict[str, str]:
     """Options of both; `more` have underscores for dots."""
-    prefix = f"listener.name.{LISTENER.lower()}"
+    prefix = f"listener.name.{listener.lower()}"
     return {
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -42,21 +42,25 @@ def sasl_options(**more: str) -> dict[str, str]:
 
 
 class SecuredKafka(reference.Kafka):
-    """Its listener for clients has SASL."""
+    """Its listener for clients has SASL, and with SASL_SSL the TLS of `options`."""
 
-    def __init__(self, **more: str) -> None:
+    def __init__(
+        self, options: Mapping[str, str] | None = None, *, listener: str = LISTENER, **more: str
+    ) -> None:
         formatting = [word for user in SCRAM_USERS for word in ("--add-scram", user)]
-        super().__init__(properties=sasl_options(**more), formatting=formatting)
+        properties = {**sasl_options(listener, **more), **(options or {})}
+        super().__init__(properties=properties, formatting=formatting)
+        self._listener = listener
 
     def _format(self, config: pathlib.Path) -> None:
         super()._format(config)
+        name = self._listener
+        both = f"{name}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
         lines = {
-            "listeners": f"{LISTENER}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": (
-                f"{LISTENER}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
-            ),
-            "inter.broker.listener.name": LISTENER,
-            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{LISTENER}:{LISTENER}",
+            "listeners": both,
+            "advertised.listeners": both,
+            "inter.broker.listener.name": name,
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{name}:{name}",
         }
         kept = [line for line in config.read_text().splitlines() if line.partition("=")[0] not in lines]
         config.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in lines.items())]) + "\n")
@@ -64,7 +68,11 @@ class SecuredKafka(reference.Kafka):
 
 @contextlib.contextmanager
 def secured_odradek(
-    directory: pathlib.Path, options: Mapping[str, str] | None = None, **more: str
+    directory: pathlib.Path,
+    options: Mapping[str, str] | None = None,
+    *,
+    listener: str = LISTENER,
+    **more: str,
 ) -> Iterator[Broker]:
     """A broker in a thread, with the users of `SCRAM_USERS`."""
     from odradek.config.broker_config import load
@@ -75,10 +83,10 @@ def secured_odradek(
         add(load(data_dir=directory), user)
     port = free_port()
     settings = {
-        **sasl_options(**more),
+        **sasl_options(listener, **more),
         **(options or {}),
-        "listeners": f"{LISTENER}://127.0.0.1:{port}",
-        "security.inter.broker.protocol": LISTENER,
+        "listeners": f"{listener}://127.0.0.1:{port}",
+        "inter.broker.listener.name": listener,
     }
     with Broker(options=settings, data_dir=directory) as broker:
         yield broker

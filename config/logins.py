@@ -39,11 +39,14 @@ Contexts = Mapping[str, Sequence[LoginModule]]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """With which this node authenticates to others."""
+    """With which this node, or a client, authenticates to others."""
 
     mechanism: str
     user: str
     password: Secret = field(repr=False)
+    """With OAUTHBEARER the token, which has the user in it."""
+    is_token: bool = False
+    """Whether user and password are the id and the HMAC of a delegation token (SCRAM alone)."""
 
 
 def read_contexts(values: Mapping[str, Any]) -> Contexts:

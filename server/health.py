@@ -1,33 +1,47 @@
-"""`python -m odradek.server.health [[ssl://]HOST:PORT]`: exit status 0 when a broker answers there, else 1.
+"""`python -m odradek.server.health [--command-config FILE] [[ssl://]HOST:PORT]`: exit status 0 when a broker
+answers there, else 1.
 
 Asks ApiVersions in version 0, which every Kafka broker answers; the image's health check runs it. Without an
 address it asks where the broker says that it is: `odradek serve` writes one of its addresses into the file
 that the environment variable ODRADEK_ADDRESS_FILE names, when it is ready. At a listener with TLS it does not
-check who answers, and one that refuses it for want of a certificate is a broker too.
+check who answers, and one that refuses it for want of a certificate is a broker too. With a file of options,
+as Kafka's tools take it, it does check, and logs in with SASL.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import pathlib
 import socket
 import struct
 import sys
 from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.security.client_security import ClientSecurity
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 ADDRESS_FILE_VARIABLE = "ODRADEK_ADDRESS_FILE"
 TIMEOUT_S = 3.0
 TLS = "ssl://"
 CORRELATION_ID = 77
+CLIENT_ID = "odradek-health"
+RESPONSE_BYTES_MAX = 1 << 20
 
 
-def check(address: str) -> str | None:
+def check(address: str, command_config: str | None = None) -> str | None:
     """None if a broker answers; else the reason."""
     host, _, port = address.removeprefix(TLS).rpartition(":")
+    host = host.strip("[]")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S) as connection:
-            answer = _ask_with_tls(connection) if address.startswith(TLS) else _ask(connection)
+        security = None if command_config is None else _security(command_config)
+        with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+            if security is not None:
+                answer: bytes | None = _ask_as_client(connection, security, host)
+            else:
+                answer = _ask_with_tls(connection) if address.startswith(TLS) else _ask(connection)
     except (OSError, ValueError, OverflowError) as error:
         return f"no broker answers at {address}: {error}"
     if answer is None:
@@ -56,6 +70,60 @@ def _ask_with_tls(connection: socket.socket) -> bytes | None:
         if "ALERT" in (error.reason or ""):
             return None
         raise
+
+
+def _security(command_config: str) -> ClientSecurity:
+    """ValueError for options that cannot be used."""
+    from odradek.config.config_error import ConfigError
+    from odradek.security.client_security import ClientSecurity, is_security_option, read_command_config
+
+    try:
+        options = {name.lower(): value for name, value in read_command_config(command_config).items()}
+        # What else is in the file is for clients that do more.
+        return ClientSecurity.of({name: options[name] for name in options if is_security_option(name)})
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _ask_as_client(connection: socket.socket, security: ClientSecurity, host: str) -> bytes:
+    """ValueError if the broker does not take this user."""
+    from odradek.config.config_error import ConfigError
+    from odradek.security.sasl_login import SaslRefused
+    from odradek.wire.errors import MalformedMessage
+
+    try:
+        context = security.context()
+        sealed = connection if context is None else context.wrap_socket(connection, server_hostname=host)
+        with sealed:
+            answer = _ask(sealed)
+            _read(sealed, _size(answer) - 6)  # the versions themselves
+            _log_in(sealed, security)
+            return answer
+    except (ConfigError, SaslRefused) as error:
+        raise ValueError(f"it {error}" if isinstance(error, SaslRefused) else str(error)) from None
+    except MalformedMessage:
+        raise ValueError("its answers make no sense") from None
+
+
+def _log_in(connection: socket.socket, security: ClientSecurity) -> None:
+    import secrets
+
+    from odradek.wire.frames import read_response, request_frame
+
+    login = security.login(secrets.token_urlsafe())
+    while login is not None and (request := login.request) is not None:
+        version = login.version
+        connection.sendall(request_frame(request, version, CORRELATION_ID, CLIENT_ID))
+        frame = _read(connection, _size(_read(connection, 4)))
+        login.take(read_response(frame, type(request), version)[1])
+
+
+def _size(frame: bytes) -> int:
+    """Of a response that begins so, without these four bytes."""
+    size_bytes = int.from_bytes(frame[:4], "big")
+    if not 6 <= size_bytes <= RESPONSE_BYTES_MAX:
+        raise ValueError(f"it announces a response of {size_bytes} bytes")
+    return size_bytes
 
 
 def _read(connection: socket.socket, size_bytes: int) -> bytes:
@@ -91,7 +159,11 @@ def _written_address() -> str:
 
 
 def main() -> int:
-    complaint = check(sys.argv[1] if len(sys.argv) > 1 else _written_address())
+    parser = argparse.ArgumentParser("python -m odradek.server.health", allow_abbrev=False)
+    parser.add_argument("address", nargs="?", metavar="[ssl://]HOST:PORT")
+    parser.add_argument("--command-config", metavar="FILE", help="options, as for Kafka's tools")
+    options = parser.parse_args()
+    complaint = check(options.address or _written_address(), options.command_config)
     if complaint is not None:
         print(complaint, file=sys.stderr)
     return 0 if complaint is None else 1

@@ -7,7 +7,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-FOLDERS = ("apis", "config", "coordinator", "server", "spark_integration", "wire")
+FOLDERS = ("apis", "config", "coordinator", "security", "server", "spark_integration", "wire")
 SECRET = re.compile(
     r"(^|_)(password|passwords|proof|secret|secrets|hmac|signature|stored_key|server_key|client_key|salted|"
     r"passphrase|token_hmac)$"

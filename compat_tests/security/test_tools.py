@@ -1,8 +1,8 @@
 """Kafka's command-line tools, of 4.3 and of 3.9: each command does and prints the same with Kafka and here.
 
 Elections, quorums and features are in `compat_tests/test_administration_tools.py`; how tools behave beside
-clients that go on is in `compat_tests/test_java_tools.py`. Not compared here: kafka-acls,
-kafka-delegation-tokens, and kafka-configs for users, clients and ips.
+clients that go on is in `compat_tests/test_java_tools.py`. Tools that log in, and what they do for users,
+quotas and ACLs, are in `test_secured_tools.py`; kafka-delegation-tokens is not compared here.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ OWN = (
 
 
 class Side:
-    """One broker, and the JVMs in which tools run against it."""
+    """One broker, and the JVMs in which tools run against it. `command_config` is what they log in with."""
 
-    def __init__(self, name: str, address: str, data_dir: pathlib.Path) -> None:
+    def __init__(
+        self, name: str, address: str, data_dir: pathlib.Path, command_config: pathlib.Path | None = None
+    ) -> None:
         self.name, self.address, self.data_dir = name, address, data_dir
+        self.command_config = command_config
         self._programs: dict[str, JavaProgram] = {}
 
     def run(self, version: str, words: Sequence[str]) -> tuple[int, str]:
@@ -58,6 +61,8 @@ class Side:
             class_path = compile_java(reference.class_path(version), source)
             self._programs[version] = JavaProgram(class_path, source.stem)
         own = {"BOOTSTRAP": self.address, "DATA": str(self.data_dir)}
+        if self.command_config is not None:
+            words = [*words, "--command-config", str(self.command_config)]
         status, *lines = self._programs[version].ask(*(own.get(word, word) for word in words))
         text = "\n".join(lines).replace(str(self.data_dir), "DATA")
         for pattern, stands_for in OWN:

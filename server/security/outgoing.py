@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listener_security import ListenerSecurity
-from odradek.server.security.tls import TlsSettings
+from odradek.security.tls import TlsSettings
 from odradek.server.security.tls_reload import settings_of
 
 __all__ = ["OutgoingTls", "following_files"]

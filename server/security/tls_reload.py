@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.config.config_error import ConfigError
 from odradek.config.listener_security import ListenerSecurity, resolve
 from odradek.config.options import BrokerLayers
-from odradek.server.security.tls import TlsSettings
+from odradek.security.tls import TlsSettings
 from odradek.wire.distinguished_name import DamagedCertificate, alternative_names, name_text, subject_of
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from odradek.server.security.failure_log import FailureLog
 from odradek.wire.distinguished_name import DamagedCertificate, name_text, subject_of
 
 if TYPE_CHECKING:
-    from odradek.server.security.tls import TlsSettings
+    from odradek.security.tls import TlsSettings
     from odradek.server.timers import Timers
 
 __all__ = ["TlsAcceptor", "TlsTransport"]

@@ -14,8 +14,8 @@ from odradek.config.config_error import ConfigError
 from odradek.config.listener_security import resolve
 from odradek.config.live import LiveConfig
 from odradek.config.options import BrokerLayers
+from odradek.security.tls import TlsSettings, client_context
 from odradek.server.security.outgoing import OutgoingTls, following_files
-from odradek.server.security.tls import TlsSettings, client_context
 from odradek.server.security.tls_reload import TlsReload, check_change, check_talks_to_itself
 from odradek.server.security.tls_transport import TlsAcceptor
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -411,7 +411,7 @@ def test_a_certificate_that_no_rule_takes_is_refused(authority: Authority) -> No
 
 
 def test_new_connections_get_the_new_certificate_and_old_ones_live_on(authority: Authority) -> None:
-    from odradek.server.security.tls import TlsSettings
+    from odradek.security.tls import TlsSettings
 
     listener = acceptor(authority.server_options())
     old = Ends(listener, authority.client_context())

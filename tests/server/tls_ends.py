@@ -10,7 +10,7 @@ from typing import Any
 
 import trustme
 
-from odradek.server.security.tls import TlsSettings
+from odradek.security.tls import TlsSettings
 from odradek.server.security.tls_transport import TlsAcceptor, TlsTransport
 
 

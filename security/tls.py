@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from odradek.config.config_error import ConfigError
 from odradek.config.options import BROKER_OPTIONS
 from odradek.config.principal_mapping import PrincipalMapping
-from odradek.server.security.key_stores import (
+from odradek.security.key_stores import (
     FileState,
     KeyStore,
     TrustStore,

@@ -22,8 +22,8 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from odradek.config.config_error import ConfigError
 from odradek.config.secret import Secret
-from odradek.server.security.key_stores import key_store_of, keys_as_file, trust_store_of
-from odradek.server.security.tls import TlsSettings
+from odradek.security.key_stores import key_store_of, keys_as_file, trust_store_of
+from odradek.security.tls import TlsSettings
 from odradek.wire.distinguished_name import name_text, subject_of
 
 FILES = pathlib.Path(__file__).with_name("key_store_files")

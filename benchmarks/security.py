@@ -103,10 +103,9 @@ class Child:
                     add_acls(client, min(setup.acls, 100) if few else setup.acls)
                 if setup.has_quota:
                     add_quota(client)
-            if setup.acls:
-                # Super users are asked for no ACL.
-                self._broker.stop()
-                self._broker = self._started(directory, {})
+            # Super users are asked for no ACL. All start again, so that all have the same logs.
+            self._broker.stop()
+            self._broker = self._started(directory, {})
             with self.connect() as client:
                 self.member = join(client)
         except BaseException:

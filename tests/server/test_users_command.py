@@ -131,7 +131,7 @@ def test_what_is_stored_is_not_shown(tmp_path):
     assert add(tmp_path, stdin=PASSWORD).returncode == 0
     out = io.StringIO()
     dump([str(tmp_path / FILE_NAME)], records=False, as_json=True, out=out, include_empty=False)
-    (line,) = [line for line in out.getvalue().splitlines() if "scram" in line]
+    (line,) = [line for line in out.getvalue().splitlines() if '"table": "scram"' in line]
     assert "[hidden]" in line
     assert len(line) < 200
 

@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster soak spark spark-3.5
+	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster security soak spark spark-3.5
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
@@ -37,7 +37,7 @@ check-transactions: tools-present links ## histories of clients under crashes, j
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@ODRADEK_NIGHTLY=1 $(SUITES) check coverage log dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
-		cluster benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
+		cluster security benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \

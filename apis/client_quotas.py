@@ -2,17 +2,20 @@
 client or an address may do.
 
 The rules are in `coordinator/security/client_quotas.py`. In a cluster the controllers alter quotas; this node
-describes them as it has them. Names of hosts are resolved in a worker thread.
+describes them as it has them. Names of hosts are resolved in a worker thread, while other changes go on.
 
 Source: KafkaApis and ControllerApis of Kafka 4.3; KIP-546, KIP-612.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import Waiting, WorkAnswer
+from odradek.coordinator.cluster.machine import at_once
 from odradek.coordinator.security.client_quotas import altered, described, hosts_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.alter_client_quotas import (
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView, QuotaEntity
     from odradek.wire.work import Work
 
+logger = logging.getLogger("odradek.apis")
+
+HOSTS_MAX = 100
+"""Hosts of one request that are resolved; further ones are refused."""
 IsHost = Callable[[str], bool]
 """Whether a text is an address, or a name that has one here; it may block."""
 
@@ -61,26 +68,46 @@ class DescribeClientQuotas:
 
 
 class AlterClientQuotas:
-    """The handler: each entity is answered once, however often the request has it."""
+    """The handler: each entity is answered once, however often the request has it. `lookups` is a queue for
+    hosts that have to be resolved."""
 
-    def __init__(self, machine: ClusterMachine, work: WorkQueue, is_host: IsHost) -> None:
+    def __init__(self, machine: ClusterMachine, work: WorkQueue, lookups: WorkQueue, is_host: IsHost) -> None:
         self._machine = machine
         self._work = work
+        self._lookups = lookups
         self._is_host = is_host
 
-    def __call__(self, request: AlterClientQuotasRequest, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._altering(request), context)
-
-    def _altering(self, request: AlterClientQuotasRequest) -> Work[AlterClientQuotasResponse]:
+    def __call__(self, request: AlterClientQuotasRequest, context: RequestContext) -> Waiting:
         hosts = hosts_of(request.entries)
-        known: dict[str, bool] = {}
-        if hosts:
-            known = yield lambda: {host: self._is_host(host) for host in hosts}
-        alterations = altered(self._machine.view.client_quotas, request.entries, lambda host: known[host])
+        if not hosts:
+            return WorkAnswer(self._work, self._altering(request, frozenset()), context)
+        waiting = Waiting()
+
+        def failed(error: Exception) -> None:
+            logger.error("quotas could not be altered", exc_info=error)
+            context.connection.close("internal error")
+            waiting.complete(None)
+
+        def resolved(known: frozenset[str]) -> None:
+            self._work.run(self._altering(request, known), waiting.complete, failed)
+
+        self._lookups.run(self._resolving(list(islice(hosts, HOSTS_MAX))), resolved, failed)
+        return waiting
+
+    def _resolving(self, hosts: list[str]) -> Work[frozenset[str]]:
+        known: frozenset[str] = yield lambda: frozenset(filter(self._is_host, hosts))
+        return known
+
+    def _altering(
+        self, request: AlterClientQuotasRequest, hosts: frozenset[str]
+    ) -> Work[AlterClientQuotasResponse]:
+        alterations = altered(self._machine.view.client_quotas, request.entries, hosts.__contains__)
         refusals = alterations.refusals
         if alterations.changed and not request.validate_only:
             try:
-                yield from self._machine.changing_quotas(alterations.changed)
+                yield from self._machine.changing(
+                    at_once(lambda draft: draft.set_quotas(alterations.changed))
+                )
             except KafkaError as error:
                 # Nothing was changed.
                 refusals = {entity: refusal or error for entity, refusal in refusals.items()}

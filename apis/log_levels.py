@@ -25,6 +25,8 @@ LOGGERS = tuple(
         "",
         *(
             ".apis",
+            ".authentication",
+            ".authorizer",
             ".broker",
             ".cleaner",
             ".clients",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
+from odradek.coordinator.cluster.machine import at_once
 from odradek.coordinator.security.scram_users import Deletion, Upsertion
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.alter_user_scram_credentials import (
@@ -88,7 +89,9 @@ class AlterUserScramCredentials:
         self, deletions: list[Deletion], upsertions: list[Upsertion]
     ) -> Work[AlterUserScramCredentialsResponse]:
         try:
-            results = yield from self._machine.altering_scram_users(deletions, upsertions)
+            results = yield from self._machine.changing(
+                at_once(lambda draft: draft.alter_scram_users(deletions, upsertions))
+            )
         except KafkaError as error:
             users = [one.user for one in deletions] + [one.user for one in upsertions]
             results = dict.fromkeys(users, error)

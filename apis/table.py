@@ -242,6 +242,7 @@ def _of_security(node: NodeParts) -> Rows:
     current_view = node.leadership.current_view
     has_acls = node.authorizer is not access.ALLOW_ALL
     machine = node.plane if has_acls else None
+    altering = (node.changes, node.reads)
     return {
         17: (1, _function("sasl.sasl_handshake")),
         29: (3, _later("acls.DescribeAcls", current_view, node.searches if has_acls else None)),
@@ -253,7 +254,7 @@ def _of_security(node: NodeParts) -> Rows:
         40: (2, _function("delegation_tokens.expire_delegation_token")),
         41: (3, _function("delegation_tokens.describe_delegation_token")),
         48: (1, _later("client_quotas.DescribeClientQuotas", current_view)),
-        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, node.changes, node.is_host)),
+        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, *altering, node.is_host)),
         50: (0, _later("scram_credentials.DescribeUserScramCredentials", current_view)),
         51: (0, _later("scram_credentials.AlterUserScramCredentials", node.plane, node.changes)),
     }

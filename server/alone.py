@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from odradek.config.config_error import ConfigError
 from odradek.server.deciding import Deciding
 from odradek.wire.errors import KafkaError
+from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
@@ -137,11 +138,12 @@ def _add_first_users(config: BrokerConfig, machine: ClusterMachine) -> None:
     """Users of the environment that the cluster does not have yet."""
     if not config.first_users:
         return
+    from odradek.coordinator.cluster.machine import at_once
     from odradek.server.security.users import add_missing
     from odradek.wire.scram import MECHANISM_NAMES
 
     credentials = add_missing(config.first_users, machine.view.scram_users)
-    machine.add_scram_users(credentials)
+    finish(machine.changing(at_once(lambda draft: draft.change_scram_users(credentials))))
     for user, mechanism in credentials:
         logger.info("user %r was made for %s, as the environment asks for", user, MECHANISM_NAMES[mechanism])
 

@@ -50,7 +50,7 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            *("transactions", "groups", "benchmarks", "cluster"),
+            *("transactions", "groups", "benchmarks", "cluster", "security"),
         )
     ),
 ]
@@ -141,6 +141,11 @@ SUITES = {
     ),
     # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end.
     "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
+    # Mostly waits for delays and sessions that the clients are to see.
+    "security": Suite(
+        [pytest("-n", "3", "--dist", "loadfile", "compat_tests/security")],
+        jars=["kafka-4.3.1", "kafka-3.9.2"],
+    ),
     "check-transactions": Suite(
         [
             pytest(

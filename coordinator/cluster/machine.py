@@ -75,6 +75,7 @@ __all__ = [
     "Row",
     "TopicDefaults",
     "TopicResult",
+    "at_once",
     "rows_of_new",
 ]
 
@@ -423,43 +424,6 @@ class ClusterMachine:
         """`changing_configs` here and now."""
         return finish(self.changing_configs(changes, validate_only=validate_only))
 
-    def changing_quotas(self, changed: Quotas) -> Work[None]:
-        """All quotas that each of these entities has from now on, in one transaction.
-
-        Raises KafkaError when the store does not answer: nothing was changed.
-        """
-        with self._one_at_a_time():
-            draft = self._draft()
-            draft.set_quotas(changed)
-            yield from self._commit(draft)
-
-    # Users
-
-    def altering_scram_users(
-        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
-    ) -> Work[Mapping[str, KafkaError | None]]:
-        """Change the credentials of each user that may have them so, in one transaction; the refusal (None:
-        done) of each.
-
-        Raises KafkaError when the store does not answer: nothing was changed.
-        """
-        with self._one_at_a_time():
-            draft = self._draft()
-            are_supported = draft.features.get(METADATA_VERSION, 0) >= SCRAM_SINCE
-            results, credentials = draft.scram_users.alterations(
-                deletions, upsertions, are_supported=are_supported
-            )
-            draft.change_scram_users(credentials)
-            yield from self._commit(draft)
-            return results
-
-    def add_scram_users(self, credentials: Mapping[ScramKey, ScramCredential]) -> None:
-        """Credentials that a start makes, here and now. Raises KafkaError when the store does not answer."""
-        with self._one_at_a_time():
-            draft = self._draft()
-            draft.change_scram_users(credentials)
-            finish(self._commit(draft))
-
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
@@ -681,6 +645,16 @@ class ClusterMachine:
         return replace(topic, partitions=topic.partitions + new)
 
 
+def at_once(edit: Callable[[Draft], R]) -> Callable[[Draft], Work[R]]:
+    """A change without steps, for `ClusterMachine.changing`."""
+
+    def editing(draft: Draft) -> Work[R]:
+        return edit(draft)
+        yield None
+
+    return editing
+
+
 # --- Rows ---
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
@@ -829,6 +803,17 @@ class Draft:
             (Row(ACL, acl_id.hex(), acl_text(acl)) for acl_id, acl in added.items()),
             [Row(CLUSTER, count_key(ACL), str(len(self.acls)))],
         )
+
+    def alter_scram_users(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> Mapping[str, KafkaError | None]:
+        """Change the credentials of each user that may have them so; the refusal (None: done) of each."""
+        are_supported = self.features.get(METADATA_VERSION, 0) >= SCRAM_SINCE
+        results, credentials = self.scram_users.alterations(
+            deletions, upsertions, are_supported=are_supported
+        )
+        self.change_scram_users(credentials)
+        return results
 
     def change_scram_users(self, credentials: Mapping[ScramKey, ScramCredential | None]) -> None:
         if credentials:

@@ -172,10 +172,10 @@ def altered(quotas: Quotas, entries: Sequence[EntryData], is_host: Callable[[str
     return result
 
 
-def hosts_of(entries: Sequence[EntryData]) -> set[str]:
-    """The addresses that entities of a request name."""
+def hosts_of(entries: Sequence[EntryData]) -> list[str]:
+    """The addresses that entities of a request name, each once, in their order."""
     parts = [one for entry in entries for one in entry.entity]
-    return {one.entity_name for one in parts if one.entity_type == IP and one.entity_name}
+    return list(dict.fromkeys(one.entity_name for one in parts if one.entity_type == IP and one.entity_name))
 
 
 def _with(before: Mapping[str, float], ops: Sequence[OpData]) -> dict[str, float]:

@@ -119,6 +119,11 @@ class Admission:
             else:
                 meter.bound = rate
 
+    @property
+    def measured_addresses(self) -> int:
+        """How many addresses have a meter."""
+        return len(self._of_addresses)
+
     # A new connection
 
     def wait_ms(self, listener: str) -> int:

@@ -125,7 +125,7 @@ def test_addresses_that_come_once_do_not_fill_the_memory():
     door.address_rates = AddressRates(1.0)
     for number in range(ADDRESSES_MAX + 10):
         assert door.refuse_ms(LISTENER, f"host-{number}") == 0
-    assert len(door._of_addresses) <= ADDRESSES_MAX
+    assert 0 < door.measured_addresses <= ADDRESSES_MAX
 
 
 def test_hosts_are_addresses_or_have_some():

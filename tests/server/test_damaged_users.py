@@ -42,7 +42,7 @@ def test_a_damaged_row_of_a_user_stops_the_start(directory, column, capsys):
     for _ in range(2):
         with pytest.raises(BrokerStartError, match=r"damaged, and ACLs or users may be lost"):
             Broker(options=OPTIONS, data_dir=directory).start()
-    assert main(["check", "--repair", str(directory)]) == 1
+    assert main(["check", "--repair", str(directory)]) == 0
     assert "0 ACLs and 1 credentials of users could be read" in capsys.readouterr().out
     assert logs_in(directory, "bob")
     assert not logs_in(directory, "ann")
@@ -67,7 +67,7 @@ def test_a_row_that_is_sound_and_makes_no_user_stops_the_start_with_a_sentence(d
         checksum("scram", key, "x"),
         key,
     )
-    with pytest.raises(BrokerStartError, match="cannot be used"):
+    with pytest.raises(BrokerStartError, match="may be lost"):
         Broker(options=OPTIONS, data_dir=directory).start()
 
 

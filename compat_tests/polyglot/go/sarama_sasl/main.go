@@ -34,6 +34,7 @@ func attempt(bootstrap, handshake, mechanism, user, password string) error {
 	config.Net.SASL.Version = sarama.SASLHandshakeV1
 	if handshake == "0" {
 		config.Net.SASL.Version = sarama.SASLHandshakeV0
+		config.ApiVersionsRequest = false
 	}
 	config.Net.SASL.Mechanism = sarama.SASLMechanism(mechanism)
 	config.Net.SASL.User, config.Net.SASL.Password = user, password

@@ -607,6 +607,14 @@ cdef class ReceiveBuffer:
             self.start = self.filled = 0
             self.spare = None
 
+    def discard(self):
+        """The connection has ended: nothing is read or served any more, also of an incomplete frame. Who still
+        holds staged bytes keeps their buffer."""
+        self.content = bytearray(0)
+        self.view = memoryview(self.content)
+        self.start = self.filled = 0
+        self.spare = None
+
 
 cdef class Slot:
     """The place of one or more answers in the order of a connection."""

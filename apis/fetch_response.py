@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
@@ -325,6 +325,25 @@ def response_bytes(
     """Size of the response in bytes, as Kafka counts it for quotas (`FetchResponse.sizeOf`): without its
     header, and with all records in the format of the log. Of an incremental one only partitions with records
     count; those with other news do not."""
+    size_bytes, topic_bytes, partition_bytes = _fixed_bytes(version)
+    topic = None
+    for partition, outcome in outcomes:
+        records_bytes = len(getattr(outcome, "records", _NO_RECORDS))
+        if is_incremental and not records_bytes:
+            continue
+        one = (partition.topic, partition.topic_id)
+        if one != topic:
+            topic = one
+            size_bytes += topic_bytes
+            if version < FIRST_VERSION_WITH_IDS:
+                size_bytes += len(partition.topic.encode())
+        size_bytes += partition_bytes + records_bytes
+    return size_bytes
+
+
+@cache
+def _fixed_bytes(version: int) -> tuple[int, int, int]:
+    """Of a response, of each topic without its name, and of each partition without its records."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     length_bytes, name_bytes, tags_bytes = (1, 1, 1) if is_flexible else (4, 2, 0)
     partition_bytes = 14 + (4 if not is_flexible else 3) + tags_bytes
@@ -339,18 +358,8 @@ def response_bytes(
         size_bytes += 4
     if version >= FIRST_VERSION_WITH_SESSIONS:
         size_bytes += 6
-    topic = None
-    for partition, outcome in outcomes:
-        records_bytes = len(getattr(outcome, "records", _NO_RECORDS))
-        if is_incremental and not records_bytes:
-            continue
-        one = (partition.topic, partition.topic_id)
-        if one != topic:
-            topic = one
-            named = 16 if version >= FIRST_VERSION_WITH_IDS else name_bytes + len(partition.topic.encode())
-            size_bytes += named + length_bytes + tags_bytes
-        size_bytes += partition_bytes + records_bytes
-    return size_bytes
+    topic_bytes = (16 if version >= FIRST_VERSION_WITH_IDS else name_bytes) + length_bytes + tags_bytes
+    return size_bytes, topic_bytes, partition_bytes
 
 
 def _load(records: Slice, start: int, size_bytes: int) -> None:

@@ -52,6 +52,11 @@ class WireClient:
     def __exit__(self, *_exc: object) -> None:
         self._socket.close()
 
+    @property
+    def connection(self) -> socket.socket:
+        """For those who send frames of their own."""
+        return self._socket
+
     def call(self, request: Any, version: int) -> Any:
         """Sends one request and returns the decoded answer."""
         self.send(request, version)

@@ -74,6 +74,9 @@ def _user(mechanism: str, text: str) -> FirstUser:
         fields[found["key"]] = found["quoted"] if found["quoted"] is not None else found["bare"].strip()
         at = found.end()
     iterations = fields.pop("iterations", str(ITERATIONS_MIN))
+    if mechanism not in MECHANISM_NUMBERS:
+        # What stands in its place may be the password.
+        raise _wrong(f"the mechanism of an entry is one of {', '.join(MECHANISM_NUMBERS)}")
     if fields.keys() != {"name", "password"} or not iterations.isdecimal():
         raise _wrong("in the brackets stand name=, password= and iterations=, each once")
     try:

@@ -15,6 +15,7 @@ Java runs any class that is named. Here a login module is one of a fixed table; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,6 +33,7 @@ LOGIN_MODULES: Final = {
     "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
 }
 """Classes, and the mechanisms that each is for."""
+_CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+|\w*LoginModule")
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _SYMBOLS: Final = "{}=;"
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -88,7 +90,9 @@ def _entry(reader: _Reader) -> LoginModule:
     name = reader.word("the class of a login module")
     if name not in LOGIN_MODULES:
         known = ", ".join(one.rpartition(".")[2] for one in LOGIN_MODULES)
-        raise reader.error(f"has the login module {name!r}, and the known ones are Kafka's {known}")
+        # What is no class may be a password.
+        shown = repr(name) if _CLASS.fullmatch(name) else "of no class"
+        raise reader.error(f"has the login module {shown}, and the known ones are Kafka's {known}")
     if reader.word("a control flag").lower() not in _FLAGS:
         raise reader.error(f"has no control flag after {name}: write one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}

@@ -168,6 +168,8 @@ class ReceiveBuffer:
         """The first unserved bytes, at most `count`."""
     def shrink(self) -> None:
         """Frees a large buffer when no frame is incomplete."""
+    def discard(self) -> None:
+        """Frees all of it: the connection has ended."""
 
 class Responses:
     """The answers of a connection, in the order of its requests."""

@@ -23,7 +23,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from odradek.apis.access import ALLOW_ALL as _ALLOW_ALL, resources as _resources
+from odradek.apis.access import (
+    ALLOW_ALL as _ALLOW_ALL,
+    NOTHING_REFUSED as _NOTHING_REFUSED,
+    resources as _resources,
+)
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
 from odradek.server.group_flush import Flushes as _Flushes
@@ -330,6 +334,7 @@ cdef class Route:
     cdef object encode
     cdef object errors_of
     cdef object needs
+    cdef bint names_resources  # whether its requests do; else only the handler knows what a client needs
     cdef bint has_throttle_time
     cdef int throttle_at  # in the frame of a remembered answer
     cdef object learn
@@ -363,6 +368,7 @@ cdef class Route:
         self.encode = _encoder(response, api_version)
         self.errors_of = _errors_of(response)
         self.needs = api.needs or ()
+        self.names_resources = any([need.names is not None for need in self.needs])
         self.has_throttle_time = _has_throttle_time(response)
         self.throttle_at = 0
         self.has_tagged_header = request.is_flexible(api_version)
@@ -600,6 +606,14 @@ cdef class ReceiveBuffer:
             self._replace(BUFFER_SIZE)
             self.start = self.filled = 0
             self.spare = None
+
+    def discard(self):
+        """The connection has ended: nothing is read or served any more, also of an incomplete frame. Who still
+        holds staged bytes keeps their buffer."""
+        self.content = bytearray(0)
+        self.view = memoryview(self.content)
+        self.start = self.filled = 0
+        self.spare = None
 
 
 cdef class Slot:
@@ -1444,6 +1458,9 @@ cdef class Requests:
         request, _ = route.decode(view[body:], 0)
         correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         authorizer = self.dispatcher.authorizer
+        refused = _NOTHING_REFUSED
+        if route.names_resources:
+            refused = authorizer.refused(self.owner, route.needs, request)
         return request, _RequestContext(
             route.api_key,
             route.api_version,
@@ -1451,7 +1468,7 @@ cdef class Requests:
             client_id,
             self.owner,
             self.active_ms,
-            authorizer.refused(self.owner, route.needs, request),
+            refused,
             authorizer,
         )
 

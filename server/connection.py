@@ -167,7 +167,8 @@ class Connection(asyncio.BufferedProtocol):
             self.gate.forget()
         self.responses.forget()
         self.requests.forget_prefixes()
-        self.requests.buffer.shrink()
+        # At once: the objects of a connection point to each other, and go with a later collection.
+        self.requests.buffer.discard()
         if self._paced_writer is not None:
             self._paced_writer.forget()
         self._registry.left(self)

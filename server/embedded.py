@@ -330,8 +330,10 @@ class _Child:
         return self._process.pid if self.is_running and self._process is not None else None
 
     def start(self, port: int, timeout_s: float) -> int:
-        command = [sys.executable, "-m", "odradek", "serve", "--listen", _address(self._host, port)]
-        command += ["--data-dir", str(self._data_dir)]
+        command = [sys.executable, "-m", "odradek", "serve", "--data-dir", str(self._data_dir)]
+        if self._settings.get("listeners") is None:
+            # The argument would replace them, and what they say of TLS and SASL.
+            command += ["--listen", _address(self._host, port)]
         secrets: dict[str, str] = {}
         for name, value in self._settings.items():
             if value is None:

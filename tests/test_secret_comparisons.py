@@ -1,4 +1,5 @@
-"""Secrets are compared in constant time (CVE-2021-38153): no `==` on passwords, proofs and keys of users."""
+"""Secrets are compared in constant time (CVE-2021-38153): no `==` on passwords, proofs and keys of users. And
+what holds one does not print it."""
 
 import ast
 import pathlib
@@ -12,7 +13,10 @@ SECRET = re.compile(
     r"(^|_)(password|passwords|proof|secret|secrets|hmac|signature|stored_key|server_key|client_key|salted|"
     r"passphrase|token_hmac)$"
 )
-NOT_SECRET = {"None"}
+NO_SECRETS = {"_Names.password"}
+"""The name of an option."""
+COMPARING = {"startswith", "endswith", "find", "index", "count", "casefold", "eq", "ne", "__eq__"}
+"""Calls that take longer, the more of a secret is right."""
 
 
 def names_in(node):
@@ -42,6 +46,49 @@ def comparisons(text):
                 yield node.lineno
 
 
+def is_secret(node):
+    return is_a_value(node) and any(SECRET.search(name) for name in names_in(node))
+
+
+def other_comparisons(text):
+    """By a method, by `operator.eq`, or by `match`."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Match) and is_secret(node.subject):
+            yield node.lineno
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = [*node.args, node.func.value]
+            if node.func.attr in COMPARING and any(map(is_secret, asked)):
+                yield node.lineno
+
+
+def printed_secrets(text):
+    """The fields of classes that print all that they hold, as `Class.field`."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.ClassDef) or not prints_its_fields(node):
+            continue
+        for one in node.body:
+            if isinstance(one, ast.AnnAssign) and is_printed_secret(one):
+                yield f"{node.name}.{ast.unparse(one.target)}"
+
+
+def prints_its_fields(node):
+    has_repr = any(isinstance(one, ast.FunctionDef) and one.name == "__repr__" for one in node.body)
+    declared = [ast.unparse(one) for one in (*node.decorator_list, *node.bases)]
+    return not has_repr and any("dataclass" in one or "NamedTuple" in one for one in declared)
+
+
+def is_printed_secret(field):
+    hidden = {"repr=False", "hidden=True"}
+    keywords = field.value.keywords if isinstance(field.value, ast.Call) else []
+    if hidden & {ast.unparse(one) for one in keywords}:
+        return False
+    kind = ast.unparse(field.annotation)
+    # A `Secret` hides itself; numbers and truths about secrets are none.
+    if "Secret" in kind or kind in ("bool", "int", "float"):
+        return False
+    return bool(SECRET.search(ast.unparse(field.target)))
+
+
 def sources():
     return [
         path
@@ -54,7 +101,22 @@ def sources():
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_secret_is_compared_by_equality(path):
     found = list(comparisons(path.read_text()))
+    found += other_comparisons(path.read_text())
     assert found == [], f"{path}: compare by hmac.compare_digest"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_holds_a_secret_does_not_print_it(path):
+    found = set(printed_secrets(path.read_text())) - NO_SECRETS
+    assert not found, f"{path}: a field with repr=False, on_wire(hidden=True), a Secret, or a __repr__"
+
+
+def test_compiled_modules_know_no_secret():
+    """Their comparisons are not looked at."""
+    modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.pyx")]
+    assert modules
+    words = [(path.name, word) for path in modules for word in re.findall(r"\w+", path.read_text())]
+    assert [one for one in words if SECRET.search(one[1])] == []
 
 
 @pytest.mark.parametrize(
@@ -72,3 +134,34 @@ def test_no_secret_is_compared_by_equality(path):
 )
 def test_a_comparison_of_secrets_would_be_found(text, is_found):
     assert bool(list(comparisons(text))) is is_found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("password.startswith(guess)", True),
+        ("guess.startswith(self.password)", True),
+        ("operator.eq(proof, other)", True),
+        ("match stored_key:\n    case 1: pass", True),
+        ("path.startswith(prefix)", False),
+        ("password.encode()", False),
+    ],
+)
+def test_another_comparison_of_secrets_would_be_found(text, is_found):
+    assert bool(list(other_comparisons(text))) is is_found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("@dataclass(slots=True)\nclass A:\n    password: str", ["A.password"]),
+        ("class A(NamedTuple):\n    stored_key: bytes\n    salt: bytes", ["A.stored_key"]),
+        ("@dataclass\nclass A:\n    password: str = field(repr=False)", []),
+        ("@dataclass\nclass A:\n    hmac: bytes = on_wire(BYTES, hidden=True)", []),
+        ("@dataclass\nclass A:\n    password: Secret", []),
+        ("@dataclass\nclass A:\n    password: str\n    def __repr__(self): return ''", []),
+        ("class A:\n    password: str", []),
+    ],
+)
+def test_a_field_that_prints_a_secret_would_be_found(text, found):
+    assert list(printed_secrets(text)) == found

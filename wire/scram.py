@@ -49,6 +49,9 @@ class Keys(NamedTuple):
     stored: bytes
     server: bytes
 
+    def __repr__(self) -> str:
+        return "Keys([hidden])"
+
 
 def digest_of(mechanism: int, key: bytes, message: bytes) -> bytes:
     """The HMAC of a mechanism."""

@@ -38,6 +38,8 @@ METERS_MAX = 20_000
 """Meters of one quota; a tenth of them goes when there are more."""
 CLIENT_ID_KEPT_CHARACTERS = 128
 """Of a longer client id its hash is kept."""
+REMEMBERED_MAX = 1_000
+"""Clients whose meters are found without a search; with more all are forgotten."""
 NS_PER_PERCENT = 10_000_000
 """Processor time in a second that is one percent of a core."""
 
@@ -229,6 +231,9 @@ class QuotaMeters:
         self.generation = 0
         """Grows when clients may have other meters than before."""
         self._quotas: Quotas = {}
+        self._of: dict[tuple[str, str | None], ClientMeters] = {}
+        """Those of clients that have asked lately, as long as `generation` is `_of_generation`."""
+        self._of_generation = 0
 
         def rate(bound: float) -> RateMeter:
             return RateMeter(bound, samples=windows.samples, window_ms=windows.window_ms)
@@ -260,6 +265,23 @@ class QuotaMeters:
 
     def of(self, principal: str, client_id: str | None) -> ClientMeters:
         """The meters of a client; `principal` has the form TYPE:NAME."""
+        if self._of_generation == self.generation:
+            found = self._of.get((principal, client_id))
+            if found is not None:
+                return found
+        return self._look_up(principal, client_id)
+
+    def _look_up(self, principal: str, client_id: str | None) -> ClientMeters:
+        found = self._found(principal, client_id)
+        if client_id is not None and len(client_id) > CLIENT_ID_KEPT_CHARACTERS:
+            return found
+        if self._of_generation != self.generation or len(self._of) >= REMEMBERED_MAX:
+            self._of.clear()
+            self._of_generation = self.generation
+        self._of[principal, client_id] = found
+        return found
+
+    def _found(self, principal: str, client_id: str | None) -> ClientMeters:
         user = principal.partition(":")[2]
         client_id = client_id or ""
         for meters in self._all:

@@ -15,7 +15,6 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.wire.messages.fetch import FetchRequest, ReplicaState
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.offset_fetch import (
@@ -92,12 +91,6 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), [(describe, GROUP, "g")]),
         (OffsetFetchRequest(topics=[OffsetFetchRequestTopic(name="t")]), fetched),
         (OffsetFetchRequest(groups=[in_group]), [(describe, GROUP, "g"), (describe, TOPIC, b"id")]),
-        (FetchRequest(replica_id=-1), []),
-        (FetchRequest(replica_id=2), [(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")]),
-        (
-            FetchRequest(replica_state=ReplicaState(replica_id=2)),
-            [(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")],
-        ),
         (InitProducerIdRequest(transactional_id="x"), [(write, TRANSACTIONAL_ID, "x")]),
         (
             InitProducerIdRequest(transactional_id=None),

@@ -239,3 +239,10 @@ def test_the_variable_of_first_users_is_none_of_a_cluster():
     environ = {"ODRADEK_ADD_SCRAM": "SCRAM-SHA-256=[name=a,password=b]"}
     with pytest.raises(ConfigError, match="kafka-storage"):
         load(sets=[*IN_CLUSTER, PROTOCOLS.format("PLAINTEXT", "PLAINTEXT")], environ=environ)
+
+
+@pytest.mark.parametrize("text", ["a-password required;", "a.pass-word;", "'two words' required;", "pass;"])
+def test_what_is_no_class_may_be_a_password_and_is_not_shown(text):
+    with pytest.raises(ConfigError, match="the login module of no class") as error:
+        parse_one(text, "sasl.jaas.config")
+    assert "pass" not in str(error.value)

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.config import options
-from odradek.config.option import DOUBLE, INT, LIST, LONG, PASSWORD, REFUSED, Option
+from odradek.config.option import (
+    DOUBLE,
+    HONOURED,
+    INT,
+    LIST,
+    LONG,
+    PASSWORD,
+    READ_ONLY,
+    REFUSED,
+    Option,
+)
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -481,3 +491,15 @@ def test_a_text_is_told_as_it_was_set_and_a_value_as_kafka_writes_it():
     assert (entry.value, entry.synonyms[0].value) == ("compact,delete", " compact ,delete")
     (entry,) = options.describe_all_brokers(layers)
     assert entry.value == " compact ,delete"
+
+
+def test_no_client_names_an_address_that_the_broker_asks_or_a_class():
+    """CVE-2025-27817: an address of a token server that a client may set reads files and asks other machines.
+    Those that Kafka lets clients change have no effect here."""
+    of_addresses = [name for name in BROKER_OPTIONS if "oauthbearer" in name and name.endswith(".url")]
+    assert len(of_addresses) >= 2
+    assert all(BROKER_OPTIONS[name].dynamic == READ_ONLY for name in of_addresses)
+    of_classes = [name for name in BROKER_OPTIONS if name.endswith((".class", ".class.name", ".classes"))]
+    assert len(of_classes) > 5
+    changeable = {name for name in of_classes if BROKER_OPTIONS[name].dynamic != READ_ONLY}
+    assert {name for name in changeable if BROKER_OPTIONS[name].standing == HONOURED} == set()

@@ -4,6 +4,7 @@ import tracemalloc
 
 import pytest
 
+from odradek.coordinator.security import client_meters
 from odradek.coordinator.security.client_meters import (
     IDLE_MS_MAX,
     METERS_MAX,
@@ -213,6 +214,30 @@ def test_an_old_request_is_always_done_and_waits_afterwards(meters):
     assert charge.throttle_ms() == 9_000
     charge(10)
     assert charge.throttle_ms() == 19_000
+
+
+def test_meters_are_found_without_a_search_until_any_is_another(meters):
+    rate = {"consumer_byte_rate": 5.0}
+    meters.follow({user("alice"): rate})
+    assert meters.of(ALICE, "c") is meters.of(ALICE, "c")
+    assert meters.of(BOB, "c").fetch is None
+    before = meters.of(ALICE, "c").fetch
+    meters.follow({user("alice"): rate, user("bob"): rate})
+    assert meters.of(ALICE, "c").fetch is before
+    assert meters.of(BOB, "c").fetch is not None
+    meters.follow({user("bob"): rate})
+    assert meters.of(ALICE, "c").fetch is None
+
+
+def test_a_bounded_number_of_clients_is_remembered(meters, monkeypatch):
+    monkeypatch.setattr(client_meters, "REMEMBERED_MAX", 10)
+    meters.follow({user("alice"): {"consumer_byte_rate": 5.0}})
+    for number in range(100):
+        meters.of(ALICE, f"client {number}")
+        assert len(meters._of) <= 10
+    long = "x" * 30_000
+    assert meters.of(ALICE, long).fetch is meters.of(ALICE, "c").fetch
+    assert all(len(client_id) < 200 for _, client_id in meters._of)
 
 
 def test_windows_are_options(clock):

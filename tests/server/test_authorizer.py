@@ -43,9 +43,14 @@ class Scene:
 
     def may(self, client, operation, name, kind=TOPIC):
         wanted = (operation, kind, name)
+        was_known = self.authorizer.is_known_to_allow(client, operation, kind, (name,))
         refused = self.authorizer.refused_of(client, [wanted])
         assert refused in (NOTHING_REFUSED, {wanted})
         assert refused == self.authorizer.left_out(client, [wanted])
+        assert not (was_known and refused), "what was known before is still so"
+        if isinstance(name, str):
+            is_known = self.authorizer.is_known_to_allow(client, operation, kind, (name, name))
+            assert is_known is not bool(refused)
         return not refused
 
 
@@ -101,6 +106,19 @@ def test_a_topic_is_known_by_its_id_and_an_unknown_id_is_no_refusal():
     assert scene.may(alice, READ, TOPIC_ID)
     scene.view = ClusterView(acls=scene.view.acls, topic_names={bytes(16): "secret"})
     assert not scene.may(alice, READ, bytes(16))  # the topic was created meanwhile
+
+
+def test_what_was_not_asked_is_not_known_and_one_refusal_is_enough():
+    scene, alice = Scene(), Client()
+    scene.set(rule("a"), rule("b"))
+    assert not scene.authorizer.is_known_to_allow(alice, READ, TOPIC, ("a",))
+    assert scene.may(alice, READ, "a")
+    assert scene.authorizer.is_known_to_allow(alice, READ, TOPIC, ("a",))
+    assert not scene.authorizer.is_known_to_allow(alice, READ, TOPIC, ("a", "b"))
+    assert not scene.authorizer.is_known_to_allow(alice, WRITE, TOPIC, ("a",))
+    assert not scene.may(alice, READ, "c")
+    assert not scene.authorizer.is_known_to_allow(alice, READ, TOPIC, ("a", "c"))
+    assert scene.authorizer.is_known_to_allow(alice, READ, TOPIC, ())
 
 
 def test_the_needs_of_a_request_are_judged_one_by_one():

@@ -547,6 +547,23 @@ def test_a_lying_length_costs_only_what_was_sent(play):
     play(story)
 
 
+def test_a_client_that_leaves_in_the_middle_of_a_frame_leaves_no_buffer_behind(play):
+    """Also as long as nothing collects the objects of its connection."""
+
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "x"))
+        await client.answer()
+        connection = stage_.broker.contexts[0].connection
+        client.send(struct.pack(">i", 1_000_000) + bytes(500_000))
+        await stage_.until(lambda: connection.unserved_bytes == 500_004)
+        assert connection.receive_buffer_bytes > 500_000
+        client.close()
+        await stage_.until(lambda: connection.receive_buffer_bytes == 0)
+
+    play(story)
+
+
 def test_a_large_buffer_is_given_back(play):
     async def story(stage_):
         client = await stage_.client()

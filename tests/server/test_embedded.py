@@ -16,6 +16,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 import odradek
+from odradek.server.free_port import free_port
 from odradek.server.health import check
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -92,6 +93,21 @@ def test_a_taken_port_is_told_in_a_sentence(in_process):
             broker.start()
     with broker:
         assert check(broker.bootstrap_servers) is None
+
+
+def test_listeners_in_the_options_are_those_of_the_broker(in_process):
+    """Not one without TLS and SASL in their place."""
+    ports = [free_port(), free_port()]
+    listeners = ",".join(f"L{port}://127.0.0.1:{port}" for port in ports)
+    protocols = ",".join(f"L{port}:PLAINTEXT" for port in ports)
+    options = {
+        "listeners": listeners,
+        "listener.security.protocol.map": protocols,
+        "inter.broker.listener.name": f"L{ports[0]}",
+    }
+    with odradek.Broker(process=in_process, options=options) as broker:
+        assert broker.port == ports[0]
+        assert [check(f"127.0.0.1:{port}") for port in ports] == [None, None]
 
 
 def test_what_was_acknowledged_survives_a_kill():

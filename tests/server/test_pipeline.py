@@ -201,6 +201,9 @@ class Recording:
 
     left_out = refused_of
 
+    def is_known_to_allow(self, connection, operation, resource_type, names):
+        return False
+
     def may_on_any(self, connection, operation, resource_type):
         return True
 

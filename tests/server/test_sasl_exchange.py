@@ -1,6 +1,7 @@
 """The exchange as a machine: every row of its table, with PLAIN and SCRAM, without a socket."""
 
 import base64
+import random
 import re
 import struct
 
@@ -8,6 +9,8 @@ import pytest
 
 from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers, credential_of
 from odradek.server.security.sasl.exchange import (
+    API_VERSIONS,
+    SASL_HANDSHAKE,
     Authenticated,
     Close,
     Compute,
@@ -26,6 +29,7 @@ from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.scram import ScramClient, ScramError, keys_of, salted_password, sasl_name, user_of_sasl_name
+from tests.tiers import examples
 
 PASSWORD = "pw-of-ann"
 DELAY_MS = 100
@@ -608,3 +612,69 @@ def test_a_computed_failure_is_answered_late_or_not_at_all():
 def test_a_bound_of_the_session_comes_before_a_later_end_of_the_credential():
     effect = run(token(shaken("SLOW", max_reauth_ms={"SLOW": 3000}), b"right"))
     assert effect.session_ends_ms == NOW_MS + 3000
+
+
+# Everything in every state
+
+
+def in_state(state, again):
+    """An exchange that waits for it, of a client that is new, or of one that authenticates again."""
+    if again:
+        one, _ = complete()
+        version = 0 if state is State.TOKEN else 1
+        mechanism = "SCRAM-SHA-256" if state is State.OTHER_MECHANISM else "PLAIN"
+        one.begin_again(mechanism, version, NOW_MS)
+    elif state in (State.AUTHENTICATE, State.TOKEN):
+        one = shaken(version=0 if state is State.TOKEN else 1)
+    else:
+        one = exchange()
+        if state is State.HANDSHAKE:
+            ask(one, versions_request(), 3)
+    assert one.state is state
+    return one
+
+
+STATES = [
+    *((state, False) for state in (State.FIRST, State.HANDSHAKE, State.AUTHENTICATE, State.TOKEN)),
+    *((state, True) for state in (State.AUTHENTICATE, State.TOKEN, State.OTHER_MECHANISM)),
+]
+
+
+@pytest.mark.parametrize(("state", "again"), STATES)
+def test_no_api_in_any_version_authenticates_or_breaks_the_machine(state, again):
+    tails = (b"", b"\0", bytes(64), b"\xff" * 64, b"\0\5PLAIN", b"\0\0\0\5" + RIGHT[:5])
+    for key in range(-2, 100):
+        for version in (*range(-1, 8), 32767):
+            for tail in tails:
+                one = in_state(state, again)
+                effect = one.receive(struct.pack(">hhih", key, version, 7, -1) + tail, NOW_MS)
+                assert isinstance(effect, Send | Close), (key, version, tail)
+                if isinstance(effect, Close):
+                    assert one.state is State.CLOSED
+                else:
+                    assert key in (API_VERSIONS, SASL_HANDSHAKE), (key, version, tail)
+                    assert state in (State.FIRST, State.HANDSHAKE)
+
+
+@pytest.mark.parametrize(("state", "again"), STATES)
+def test_damaged_frames_authenticate_nobody_without_the_password(state, again):
+    """Bits of the right frames are flipped; whoever is let in has sent the right password all the same."""
+    chance = random.Random(f"{state} {again}")
+    right = [
+        frame(versions_request(), 3),
+        frame(SaslHandshakeRequest(mechanism="PLAIN"), 1),
+        frame(SaslAuthenticateRequest(auth_bytes=RIGHT), 2),
+        RIGHT,
+    ]
+    for _ in range(examples(3_000)):
+        one = in_state(state, again)
+        while one.state not in (State.CLOSED, State.COMPLETE):
+            sent = bytearray(chance.choice(right))
+            for _ in range(chance.randrange(3)):
+                sent[chance.randrange(len(sent))] ^= 1 << chance.randrange(8)
+            effect = one.receive(
+                bytes(sent[: chance.choice([len(sent), chance.randrange(len(sent) + 1)])]), 0
+            )
+            if isinstance(effect, Authenticated):
+                assert RIGHT in sent
+                assert effect.principal == "User:ann"

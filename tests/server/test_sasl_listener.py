@@ -382,6 +382,26 @@ def test_flipped_bytes_end_no_broker(broker, state):
     assert survives(broker)
 
 
+def test_frames_may_be_cut_at_any_byte(broker):
+    """Two requests and a third one behind them, in two pieces that come one after the other."""
+    frames = [
+        request_frame(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, "c"),
+        request_frame(SaslAuthenticateRequest(auth_bytes=RIGHT), 2, 2, "c"),
+        request_frame(MetadataRequest(topics=[]), 9, 3, "c"),
+    ]
+    whole = b"".join(frames)
+    for cut in range(1, len(whole)):
+        with RawClient(broker.port, timeout_s=PATIENCE_S) as client:
+            client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.send(whole[:cut])
+            answered = sum(cut >= len(b"".join(frames[:count])) for count in (1, 2, 3))
+            for number in range(1, answered + 1):
+                assert client.receive_frame()[:4] == struct.pack(">i", number)
+            client.send(whole[cut:])
+            for number in range(answered + 1, 4):
+                assert client.receive_frame()[:4] == struct.pack(">i", number)
+
+
 def test_a_length_over_the_limit_ends_the_connection_at_once(broker):
     for length in (524_289, 2**31 - 1, -1):
         with RawClient(broker.port) as client:

@@ -1,6 +1,7 @@
 """A broker with OAUTHBEARER, met over sockets: its answers, its log, and its settings."""
 
 import logging
+import sys
 import time
 
 import pytest
@@ -155,5 +156,17 @@ def test_without_keys_there_is_no_start(tmp_path):
     with (
         pytest.raises(BrokerStartError, match="cannot be used"),
         Broker(options={**OPTIONS, URL: missing}),
+    ):
+        pass
+
+
+def test_without_its_packages_there_is_no_start_but_a_hint(keys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    for name in ("odradek.server.security.jwks", "odradek.server.security.signed_tokens"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    hint = r"pip install 'odradek\[security\]'"
+    with (
+        pytest.raises(BrokerStartError, match=hint),
+        Broker(options={**OPTIONS, URL: keys.as_uri()}),
     ):
         pass

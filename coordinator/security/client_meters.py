@@ -317,6 +317,11 @@ class QuotaMeters:
         for meters in self._all:
             self.generation += meters.drop_idle(now_ms)
 
+    @property
+    def remembered(self) -> int:
+        """Clients whose meters are found without a search."""
+        return len(self._of)
+
     def __len__(self) -> int:
         """All meters that there are."""
         return sum(len(meters) for meters in self._all)

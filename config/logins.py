@@ -10,7 +10,6 @@ from typing import Any
 
 from odradek.config.config_error import ConfigError
 from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
-from odradek.config.kerberos import GSSAPI, service_of
 from odradek.config.listener_security import ListenerSecurity, listener_prefix
 from odradek.config.oauthbearer import OAUTHBEARER, oauth_settings
 from odradek.config.oauthbearer import warnings_of as oauth_warnings_of
@@ -83,7 +82,9 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, Login
         login = login_of(security, mechanism, contexts)
         if login is not None:
             logins[mechanism] = login
-        if mechanism == GSSAPI:
+        if mechanism == "GSSAPI":
+            from odradek.config.kerberos import service_of
+
             service_of(security, login)
         if mechanism in _NEED_USERS and not any(
             option.startswith("user_") for option in (login.options if login else ())

@@ -61,6 +61,7 @@ def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
         # Kafka's controller is asked without a login.
         "super.users": "User:admin;User:ANONYMOUS",
         "auto.create.topics.enable": "false",
+        "delegation.token.secret.key": "a-secret",
     }
     files = {}
     for user in PASSWORDS:
@@ -68,7 +69,7 @@ def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
         lines = (f"{name}={value}\n" for name, value in client_options(authority, user).items())
         files[user].write_text("".join(lines))
     with (
-        SecuredKafka({**options, "delegation.token.secret.key": "a-secret"}, listener=LISTENER) as kafka,
+        SecuredKafka(options, listener=LISTENER) as kafka,
         secured_odradek(directory / "data", options, listener=LISTENER) as ours,
     ):
         brokers = (
@@ -226,9 +227,10 @@ def settings_of(side: Side, options: dict[str, str]) -> ClientSettings:
     return ClientSettings.from_options({**named, "kafka.bootstrap.servers": side.address})
 
 
-def test_our_client_logs_in_to_kafka_with_a_delegation_token(admin: Pair, authority: Authority) -> None:
-    kafka, options = admin.sides[0], client_options(authority, "admin")
-    with Cluster(settings_of(kafka, options)) as cluster:
+@pytest.mark.parametrize("number", [0, 1], ids=["Kafka", "Odradek"])
+def test_our_client_logs_in_with_a_delegation_token(admin: Pair, authority: Authority, number: int) -> None:
+    side, options = admin.sides[number], client_options(authority, "admin")
+    with Cluster(settings_of(side, options)) as cluster:
         request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
         token = cluster.ask(ANY_NODE, request)
     assert token.error_code == 0
@@ -237,7 +239,7 @@ def test_our_client_logs_in_to_kafka_with_a_delegation_token(admin: Pair, author
     def answers(password: str) -> bool:
         try:
             given = {**options, "sasl.jaas.config": login % password}
-            with Cluster(settings_of(kafka, given)) as cluster:
+            with Cluster(settings_of(side, given)) as cluster:
                 return isinstance(cluster.topics(), list)
         except ClientError as error:
             if "refuses the delegation token" not in str(error):

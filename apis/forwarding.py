@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.wire.schema import Message
 
-__all__ = ["FORWARDED", "Forward", "Forwarded"]
+__all__ = ["FORWARDED", "FORWARDED_AFTER_CHECKS", "Forward", "Forwarded"]
 
 logger = logging.getLogger("odradek.apis")
 
@@ -39,7 +39,9 @@ Forward = Callable[[EnvelopeRequest, Answered], None]
 """Sends an envelope and calls back once: with None when no controller has answered in time."""
 
 FORWARDED = frozenset({19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81})
-"""API keys of what Kafka 4.3 forwards from a listener without authentication: tokens are not among it."""
+"""API keys of what Kafka 4.3 forwards as it comes."""
+FORWARDED_AFTER_CHECKS = frozenset({38, 39, 40})
+"""Delegation tokens: whether the connection may ask for them is a matter of this node."""
 
 
 class Forwarded:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.quotas import ClientQuotas
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
+from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -135,5 +136,9 @@ class ApiSettings:
     """`telemetry.max.bytes`"""
     changes_log_levels: bool = False
     """Whether the broker owns its process: then clients may change the levels of loggers."""
+    token_rules: TokenRules = field(default_factory=lambda: TokenRules(None))
+    """Of delegation tokens."""
+    security_protocols: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a listener; those that are PLAINTEXT may be missing."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""

@@ -21,6 +21,7 @@ from odradek.wire.messages import find
 
 if TYPE_CHECKING:
     from odradek.apis.client_metrics import ClientMetricsApis
+    from odradek.apis.delegation_tokens import TokenParts
     from odradek.apis.describe_configs import Settings
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
@@ -106,17 +107,17 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_transactions(node, settings),
         **_of_the_cluster(node, settings, topics),
         **_of_nodes(node, settings),
-        **_of_security(node),
+        **_of_security(node, settings),
         **_of_client_metrics(node, settings),
         18: (4, lambda: api_versions),
     }
     forwarded: Collection[int] = ()
     if node.forward is not None:
-        from odradek.apis.forwarding import FORWARDED
+        from odradek.apis.forwarding import FORWARDED, FORWARDED_AFTER_CHECKS
 
-        forwarded = FORWARDED
-        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in forwarded}
+        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in FORWARDED}
         rows |= _changing_configs(node, settings)
+        forwarded = FORWARDED | FORWARDED_AFTER_CHECKS
     apis = Apis(rows, [make(node, settings) for make in more], forwarded)
     access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
@@ -237,8 +238,16 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
     }
 
 
-def _of_security(node: NodeParts) -> Rows:
-    """ACLs, quotas and users; and tokens, which a node does not have."""
+def _of_security(node: NodeParts, settings: ApiSettings) -> Rows:
+    """ACLs, quotas, users and tokens."""
+
+    @cache
+    def tokens() -> TokenParts:
+        return _token_parts(node, settings)
+
+    def of_tokens(name: str) -> MakeHandler:
+        return lambda: _later(f"delegation_tokens.{name}", tokens())()
+
     current_view = node.leadership.current_view
     has_acls = node.authorizer is not access.ALLOW_ALL
     machine = node.plane if has_acls else None
@@ -249,10 +258,10 @@ def _of_security(node: NodeParts) -> Rows:
         30: (3, _later("acls.CreateAcls", machine, node.changes)),
         31: (3, _later("acls.DeleteAcls", machine, node.changes)),
         36: (2, _function("sasl.sasl_authenticate")),
-        38: (3, _function("delegation_tokens.create_delegation_token")),
-        39: (2, _function("delegation_tokens.renew_delegation_token")),
-        40: (2, _function("delegation_tokens.expire_delegation_token")),
-        41: (3, _function("delegation_tokens.describe_delegation_token")),
+        38: (3, of_tokens("CreateDelegationToken")),
+        39: (2, of_tokens("RenewDelegationToken")),
+        40: (2, of_tokens("ExpireDelegationToken")),
+        41: (3, of_tokens("DescribeDelegationToken")),
         48: (1, _later("client_quotas.DescribeClientQuotas", current_view)),
         49: (1, _later("client_quotas.AlterClientQuotas", node.plane, *altering, node.is_host)),
         50: (0, _later("scram_credentials.DescribeUserScramCredentials", current_view)),
@@ -302,6 +311,28 @@ def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:
     sessions = FetchSessionCache(settings.fetch_session_slots)
     max_bytes = settings.fetch_max_bytes
     return Fetch(node.leadership, node.timers, node.reads, sessions, max_bytes, node.quotas)
+
+
+def _token_parts(node: NodeParts, settings: ApiSettings) -> TokenParts:
+    from odradek.apis.delegation_tokens import TokenParts
+    from odradek.coordinator.cluster.machine import ClusterMachine
+
+    def forwarded(api_key: int) -> Handler:
+        from odradek.apis.forwarding import Forwarded
+
+        assert node.forward is not None
+        return Forwarded(api_key, node.forward)
+
+    machine = node.plane if node.forward is None else None
+    assert machine is None or isinstance(machine, ClusterMachine)
+    return TokenParts(
+        rules=settings.token_rules,
+        protocols=settings.security_protocols,
+        current_view=node.leadership.current_view,
+        machine=machine,
+        work=node.changes,
+        forwarded=None if node.forward is None else forwarded,
+    )
 
 
 def _write_txn_markers(node: NodeParts) -> Handler:

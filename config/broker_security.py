@@ -60,14 +60,17 @@ def read(
     controllers = None if cluster is None else _of_controllers(layers, cluster)
     contexts = logins.read_contexts(values)
     with_sasl = [one for one in listeners.values() if one.has_sasl]
+    logins_of = {one.name: logins.logins_of(one, contexts) for one in with_sasl}
     return BrokerSecurity(
         listeners,
-        {one.name: logins.logins_of(one, contexts) for one in with_sasl},
+        logins_of,
         None if cluster is None else _inter_broker(values, listeners, cluster, contexts),
         controllers,
         None if controllers is None else _login_to_controllers(values, controllers, contexts),
         listener_security.settings_without_use(layers.start, protocols),
-        tuple(warning for one in with_sasl for warning in logins.warnings_of(one, values)),
+        tuple(
+            warning for one in with_sasl for warning in logins.warnings_of(one, logins_of[one.name], values)
+        ),
     )
 
 

@@ -26,7 +26,6 @@ from odradek.config.options import OF_MECHANISMS, BrokerLayers, BrokerOptions, n
 from odradek.config.secret import Secret
 
 __all__ = [
-    "BUILT_MECHANISMS",
     "MECHANISMS",
     "ListenerSecurity",
     "check_names",
@@ -37,13 +36,13 @@ __all__ = [
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """Kafka's mechanisms; of others it has no login modules."""
-BUILT_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",
     "sasl.login.callback.handler.class",
 )
-"""They decide in Kafka who may log in; here nothing would call them."""
+"""They decide in Kafka who may log in; here nothing would call them. Those of OAUTHBEARER are judged with its
+other settings (`config/oauthbearer.py`)."""
 _FOR_LISTENERS: Final = (
     "connections.max.reauth.ms",
     "principal.builder.class",
@@ -57,6 +56,12 @@ _NAME = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<rest>.*)")
 
 def _is_of_security(option: str) -> bool:
     return option.startswith(("ssl.", "sasl.")) or option in _FOR_LISTENERS
+
+
+def _is_of_start(name: str) -> bool:
+    """Whether only the start says it: how tokens are checked. A client that may change settings could have
+    the broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
+    return ".sasl.oauthbearer." in f".{name}" or name.endswith("sasl.server.callback.handler.class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,8 @@ def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool =
     of_mechanisms: dict[str, dict[str, str]] = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for key, text in layer.items():
+            if layer is not layers.start and _is_of_start(key):
+                continue
             if _is_of_security(key) and key in layers.options:
                 values[key] = _hidden(key, text, layers)
             elif key.startswith(prefix):
@@ -212,14 +219,9 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
             f"sasl.enabled.mechanisms of listener {security.name} has {', '.join(unknown)}: "
             f"the mechanisms are {', '.join(MECHANISMS)}."
         )
-    if unbuilt := [one for one in enabled if one not in BUILT_MECHANISMS]:
-        raise ConfigError(
-            f"Listener {security.name} offers {', '.join(unbuilt)}, which is not built yet: "
-            f"set sasl.enabled.mechanisms to some of {', '.join(BUILT_MECHANISMS)}."
-        )
     for option in _JAVA_CLASSES:
-        for mechanism in (None, *enabled):
-            if security.text(option, mechanism):
+        for mechanism in enabled:
+            if mechanism != "OAUTHBEARER" and security.text(option, mechanism):
                 raise ConfigError(
                     f"{option} of listener {security.name} is a Java class, and none can decide here who may "
                     "log in: remove the option."

@@ -11,6 +11,8 @@ from typing import Any
 from odradek.config.config_error import ConfigError
 from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
 from odradek.config.listener_security import ListenerSecurity, listener_prefix
+from odradek.config.oauthbearer import OAUTHBEARER, oauth_settings
+from odradek.config.oauthbearer import warnings_of as oauth_warnings_of
 from odradek.config.secret import Secret
 
 __all__ = [
@@ -26,10 +28,10 @@ __all__ = [
 
 JAAS_PATH = "odradek.jaas.config.path"
 _JAAS = "sasl.jaas.config"
-_OF_NODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Mechanisms with which this node authenticates to others."""
 _NEED_USERS = ("PLAIN",)
 """Mechanisms whose users are in the login module."""
+_OF_CLIENTS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms with which this node logs in to others."""
 
 Contexts = Mapping[str, Sequence[LoginModule]]
 
@@ -88,16 +90,22 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, Login
                 f"Listener {security.name} offers {mechanism} and has no users: give them as options "
                 f"user_NAME in {listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}."
             )
+    if OAUTHBEARER in security.mechanisms:
+        oauth_settings(security, logins.get(OAUTHBEARER))
     return logins
 
 
-def warnings_of(security: ListenerSecurity, values: Mapping[str, Any]) -> list[str]:
+def warnings_of(
+    security: ListenerSecurity, logins: Mapping[str, LoginModule], values: Mapping[str, Any]
+) -> list[str]:
     """Sentences for the log at the start."""
     warnings = []
     if "PLAIN" in security.mechanisms and not security.has_tls:
         warnings.append(
             f"Listener {security.name} offers PLAIN without TLS: passwords cross the network as they are."
         )
+    if OAUTHBEARER in security.mechanisms:
+        warnings += oauth_warnings_of(security, oauth_settings(security, logins.get(OAUTHBEARER)))
     path = values[JAAS_PATH]
     if path is not None and os.stat(path).st_mode & 0o077:
         warnings.append(
@@ -111,8 +119,10 @@ def credentials_of(
 ) -> Credentials:
     """With which this node logs in to the listeners of this name at other nodes: `username` and `password` of
     the login module, as in Kafka. `option` has named the mechanism. ConfigError: one sentence."""
-    if mechanism not in _OF_NODES:
-        raise ConfigError(f"{option}={mechanism} is not built yet: set it to one of {', '.join(_OF_NODES)}.")
+    if mechanism not in _OF_CLIENTS:
+        raise ConfigError(
+            f"{option}={mechanism} is not built yet: set it to one of {', '.join(_OF_CLIENTS)}."
+        )
     login = login_of(security, mechanism, contexts)
     options = {} if login is None else login.options
     if not options.get("username") or not options.get("password"):

@@ -131,6 +131,7 @@ OF_MECHANISMS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
+    *(option.name for option in option_list.BROKER if option.name.startswith("sasl.oauthbearer.")),
 )
 _OF_LISTENERS_OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 _HONOURED_OF_LISTENERS = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")

@@ -18,6 +18,7 @@ from odradek.coordinator.cluster.topics import (
     TRANSACTIONS_TOPIC_CONFIGS,
     NewTopic,
 )
+from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.server.busy_poll import BusyPoll
 from odradek.server.connections import Connections, counts_by_address
 from odradek.server.routes import Routes
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
+    from odradek.coordinator.security.delegation_tokens import TokenSecret
     from odradek.server.bound import Node
     from odradek.server.coordinators import Coordinators
     from odradek.server.opened import Opened
@@ -122,7 +124,8 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
-    apis = build_apis(parts, _api_settings(node, live), node.extensions.apis)
+    settings = _api_settings(node, live)
+    apis = build_apis(parts, settings, node.extensions.apis)
     connections = Connections(
         Routes(apis),
         opened.schedule.turn,
@@ -139,7 +142,7 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
 
     reconfiguration.register(follow)
     if any(security.has_sasl for security in node.config.security.values()):
-        _open_secured_listeners(opened, connections, ending)
+        _open_secured_listeners(opened, settings.token_rules.secret, connections, ending)
     return connections
 
 
@@ -152,18 +155,22 @@ def _authorizer(opened: Opened) -> Authorizer:
     return new_authorizer(node.config, lambda: publisher.view, node.now_ms)
 
 
-def _open_secured_listeners(opened: Opened, connections: Connections, ending: AsyncExitStack) -> None:
+def _open_secured_listeners(
+    opened: Opened, secret: TokenSecret | None, connections: Connections, ending: AsyncExitStack
+) -> None:
     from odradek.server.security.sasl.listeners import open_listeners
+    from odradek.server.security.tokens import TokenLogins
 
     publisher, bound = opened.plane.publisher, opened.bound
-    workers = open_listeners(
+    end = open_listeners(
         bound.node.config,
         bound.ports.listeners,
         connections,
         opened.schedule,
         lambda: publisher.view.scram_users,
+        None if secret is None else TokenLogins(secret, lambda: publisher.view.delegation_tokens),
     )
-    ending.callback(workers.close)
+    ending.callback(end)
 
 
 def _node_parts(
@@ -224,8 +231,18 @@ def _api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
         check_broker_configs=live.check_broker,
         telemetry_max_bytes=config["telemetry.max.bytes"],
         changes_log_levels=node.owns_process,
+        token_rules=_token_rules(config),
+        security_protocols={one.name: one.protocol for one in config.listeners},
         option_value=live.__getitem__,
     )
+
+
+def _token_rules(config: BrokerConfig) -> TokenRules:
+    if not config["delegation.token.secret.key"]:
+        return TokenRules(None)
+    from odradek.server.security.tokens import token_rules
+
+    return token_rules(config)
 
 
 def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
@@ -276,6 +293,8 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
         ending.callback(end)
     ending.callback(connections.start_sweeping(schedule.timers))
     _watch_disks(opened, ending)
+    if config["delegation.token.secret.key"] and opened.deciding.forward is None:
+        _sweep_tokens(opened, ending)
     if opened.bound.ports.tls_acceptors:
         _follow_tls(opened, ending)
     loading = schedule.timers.after(COORDINATORS_DELAY_MS, serving.coordinators.load)
@@ -289,6 +308,18 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
             opened.bound.store, schedule, opened.bound.reconfiguration, opened.bound.node.now_ms
         )
         ending.callback(compaction.start())
+
+
+def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
+    """In a cluster the controllers do it."""
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.server.security.tokens import TokenSweep
+
+    node, schedule = opened.bound.node, opened.schedule
+    assert isinstance(opened.plane, ClusterMachine)
+    interval_ms = node.config["delegation.token.expiry.check.interval.ms"]
+    sweep = TokenSweep(opened.plane, schedule.changes, schedule.timers, node.now_ms, interval_ms)
+    ending.callback(sweep.stop)
 
 
 def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:

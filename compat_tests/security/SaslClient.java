@@ -11,7 +11,10 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Kafka's Java client: `connect MECHANISM USER PASSWORD`, `produce MECHANISM USER PASSWORD TOPIC SECONDS`. */
+/**
+ * Kafka's Java client: `connect MECHANISM USER PASSWORD`, `produce MECHANISM USER PASSWORD TOPIC SECONDS`,
+ * `connect-with NAME=VALUE ...` with properties, those that begin with `-D` of the virtual machine.
+ */
 public final class SaslClient {
     private static final String MODULES = "org.apache.kafka.common.security.";
 
@@ -32,11 +35,12 @@ public final class SaslClient {
     }
 
     private static List<String> answer(String bootstrap, String[] command) throws Exception {
+        if (command[0].equals("connect-with")) {
+            return connect(given(bootstrap, command));
+        }
         Properties properties = properties(bootstrap, command[1], command[2], command[3]);
         if (command[0].equals("connect")) {
-            try (Admin admin = Admin.create(properties)) {
-                return List.of(admin.describeCluster().clusterId().get(30, TimeUnit.SECONDS));
-            }
+            return connect(properties);
         }
         properties.put("key.serializer", StringSerializer.class.getName());
         properties.put("value.serializer", StringSerializer.class.getName());
@@ -50,6 +54,27 @@ public final class SaslClient {
             }
         }
         return List.of(Long.toString(last + 1));
+    }
+
+    private static List<String> connect(Properties properties) throws Exception {
+        try (Admin admin = Admin.create(properties)) {
+            return List.of(admin.describeCluster().clusterId().get(30, TimeUnit.SECONDS));
+        }
+    }
+
+    private static Properties given(String bootstrap, String[] command) {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", bootstrap);
+        properties.put("security.protocol", "SASL_PLAINTEXT");
+        for (int i = 1; i < command.length; i++) {
+            String[] pair = command[i].split("=", 2);
+            if (pair[0].startsWith("-D")) {
+                System.setProperty(pair[0].substring(2), pair[1]);
+            } else {
+                properties.put(pair[0], pair[1]);
+            }
+        }
+        return properties;
     }
 
     private static Properties properties(String bootstrap, String mechanism, String user, String password) {

@@ -7,7 +7,7 @@ before the view has them, deleted ones removed after all subscribers have the ne
 to the logs of all partitions. Topics, configuration overrides, producer ids, feature levels, quotas and ACLs
 live here.
 
-Users for SCRAM are rows and part of the view, too (`coordinator/security/scram_users.py`).
+Users for SCRAM and delegation tokens are rows and part of the view, too (`coordinator/security`).
 
 Not here: electing leaders, ISR changes, reassignment.
 """
@@ -26,6 +26,7 @@ from odradek.coordinator.cluster.features import (
     ELIGIBLE_LEADERS_VERSION,
     METADATA_VERSION,
     SCRAM_SINCE,
+    TOKENS_SINCE,
 )
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
@@ -49,7 +50,8 @@ from odradek.coordinator.cluster.view import (
     TopicView,
     quota_entity,
 )
-from odradek.coordinator.security import scram_users
+from odradek.coordinator.security import delegation_tokens, scram_users
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, DelegationToken, DelegationTokens
 from odradek.coordinator.security.scram_users import (
     NO_USERS,
     Deletion,
@@ -263,6 +265,7 @@ class ClusterMachine:
             client_quotas=loaded.quotas,
             acls=loaded.acl_rules(),
             scram_users=loaded.scram_users(),
+            delegation_tokens=DelegationTokens(loaded.tokens) if loaded.tokens else NO_TOKENS,
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -498,6 +501,7 @@ class ClusterMachine:
             view.client_quotas,
             view.acls,
             view.scram_users,
+            view.delegation_tokens,
         )
 
     def _commit(self, draft: Draft) -> Work[None]:
@@ -661,14 +665,14 @@ def at_once(edit: Callable[[Draft], R]) -> Callable[[Draft], Work[R]]:
 # group_config: key/group -> value. client-metrics: key/subscription -> value. No part before a "/" can hold
 # one; a group's id and the name of a subscription can.
 # log_directory: node/directory id -> path. acl: id as hex -> the rule, see `acl_text`.
-# scram: mechanism/user -> iterations, salt and keys.
+# scram: mechanism/user -> iterations, salt and keys. token: id -> owner, renewers and times as JSON.
 # quota: pairs of type and name (null: the default) as JSON -> values by the names of quotas as JSON.
 # cluster: among others acl_count and scram_count, how many there are of what may not get lost.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
 DELETION, LOG_DIRECTORY, QUOTA, CLIENT_METRICS = "deletion", "log_directory", "quota", "client-metrics"
-ACL, SCRAM = "acl", "scram"
+ACL, SCRAM, TOKEN = "acl", "scram", "token"
 GUARDING = (ACL, SCRAM)
 """Rows without which more might be allowed than was said. Each kind has its number in a row of `CLUSTER`, and
 no start goes on when one of them may be lost."""
@@ -693,6 +697,7 @@ class Draft:
     client_quotas: Quotas
     acls: AclRules | None
     scram_users: ScramUsers
+    tokens: DelegationTokens
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -715,6 +720,7 @@ class Draft:
             client_quotas=self.client_quotas,
             acls=self.acls,
             scram_users=self.scram_users,
+            delegation_tokens=self.tokens,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -823,6 +829,22 @@ class Draft:
                 [Row(CLUSTER, count_key(SCRAM), str(len(self.scram_users.credentials)))],
             )
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the metadata.version has delegation tokens."""
+        return self.features.get(METADATA_VERSION, 0) >= TOKENS_SINCE
+
+    def change_tokens(self, changes: Mapping[str, DelegationToken | None]) -> None:
+        """By id; None: removed."""
+        if changes:
+            self.tokens = self.tokens.with_changes(changes)
+            self.rows.append(
+                [
+                    Row(TOKEN, token_id, None if one is None else delegation_tokens.row_text(one))
+                    for token_id, one in changes.items()
+                ]
+            )
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -844,6 +866,7 @@ class _Loaded:
     acl_count: int = 0
     scram_credentials: dict[ScramKey, ScramCredential] = field(default_factory=dict)
     scram_count: int = 0
+    tokens: dict[str, DelegationToken] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -879,6 +902,8 @@ class _Loaded:
         elif table == SCRAM:
             user, credential = scram_users.from_row(key, value)
             self.scram_credentials[user] = credential
+        elif table == TOKEN:
+            self.tokens[key] = delegation_tokens.from_row(key, value)
         elif (table, key) == (CLUSTER, count_key(SCRAM)):
             self.scram_count = int(value)
         elif (table, key) == (CLUSTER, "features_epoch"):

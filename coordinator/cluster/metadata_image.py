@@ -9,9 +9,9 @@ transaction are held back; they count as a whole, or not at all. A snapshot repl
 Views share what did not change: where one of 10,000 partitions is other, a new view is one new partition, one
 new topic and one copied mapping of topics.
 
-Quotas and users for SCRAM are in the view, and ACLs become its rules. They and delegation tokens, which this
-node does not enforce, are kept (`MetadataImage.kept`). `ClusterView.unenforced` says whether there are any
-of the latter, for a node to name them.
+Quotas, users for SCRAM and delegation tokens are in the view, and ACLs become its rules. All of them are kept
+(`MetadataImage.kept`). `ClusterView.unenforced` says whether there are ACLs, for a node without an
+authorizer.
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
 """
@@ -39,6 +39,7 @@ from odradek.coordinator.cluster.view import (
     Quotas,
     quota_entity,
 )
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, DelegationToken, DelegationTokens
 from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
@@ -112,17 +113,13 @@ class KeptRecords:
         """By id."""
         self.touched_acls: set[bytes] = set()
         """Ids of what may be other than in the last view."""
-        self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
-        """By id."""
+        self._tokens: dict[str, DelegationToken] = {}
+        self._delegation_tokens: DelegationTokens | None = NO_TOKENS
         self._quotas_are_new = True
 
     def present(self) -> frozenset[str]:
-        """Names, for people, of the kinds of which there is any."""
-        kinds = {
-            ACLS: self.access_control_entries,
-            "delegation tokens": self.delegation_tokens,
-        }
-        return frozenset(name for name, kept in kinds.items() if kept)
+        """Names, for people, of the kinds that a node may not enforce and of which there is any."""
+        return frozenset({ACLS} if self.access_control_entries else ())
 
     @property
     def scram_users(self) -> ScramUsers:
@@ -189,10 +186,27 @@ class KeptRecords:
             raise InconsistentMetadata(str(error)) from None
 
     def set_token(self, record: DelegationTokenRecord) -> None:
-        self.delegation_tokens[record.token_id] = record
+        self._delegation_tokens = None
+        self._tokens[record.token_id] = DelegationToken(
+            record.token_id,
+            record.owner,
+            record.requester,
+            tuple(record.renewers),
+            record.issue_timestamp,
+            record.max_timestamp,
+            record.expiration_timestamp,
+        )
 
     def remove_token(self, record: RemoveDelegationTokenRecord) -> None:
-        self.delegation_tokens.pop(record.token_id, None)
+        self._delegation_tokens = None
+        self._tokens.pop(record.token_id, None)
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens:
+        """Another table after each change."""
+        if self._delegation_tokens is None:
+            self._delegation_tokens = DelegationTokens(dict(self._tokens))
+        return self._delegation_tokens
 
 
 class _Brokers:
@@ -447,6 +461,7 @@ class MetadataImage:
             client_quotas=contents.kept.quotas_taken(before.client_quotas),
             acls=contents.kept.acl_rules(before.acls),
             scram_users=contents.kept.scram_users,
+            delegation_tokens=contents.kept.delegation_tokens,
             unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
@@ -497,6 +512,7 @@ def _is_same(before: ClusterView, after: ClusterView) -> bool:
         for name in (
             *("topics", "registrations", "features", "acls"),
             *("broker_configs", "group_configs", "client_metrics_configs", "client_quotas", "scram_users"),
+            "delegation_tokens",
         )
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, DelegationTokens
 from odradek.coordinator.security.scram_users import NO_USERS, ScramUsers
 from odradek.wire.schema import ZERO_UUID
 
@@ -167,8 +168,9 @@ class ClusterView:
     """Who may do what; None: there never were ACLs. They count where an authorizer is configured."""
     scram_users: ScramUsers = NO_USERS
     """Users with passwords for SCRAM."""
+    delegation_tokens: DelegationTokens = NO_TOKENS
     unenforced: frozenset[str] = frozenset()
-    """What the cluster's metadata have and this node does not enforce, for people: ACLs, tokens and such."""
+    """What the cluster's metadata have and this node does not enforce, for people: ACLs."""
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics.get(name)

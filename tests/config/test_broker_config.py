@@ -565,6 +565,7 @@ def test_an_honoured_broker_option_is_read_somewhere():
         "listeners.py",
         "live.py",
         "logins.py",
+        "oauthbearer.py",
     )
     paths = [root / "config" / name for name in names]
     paths += [path for folder in ("server", "apis") for path in (root / folder).rglob("*.py")]

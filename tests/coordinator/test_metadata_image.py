@@ -8,6 +8,7 @@ import pytest
 from odradek.coordinator.cluster.metadata_image import ACLS, InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
 from odradek.coordinator.security.acls import Acl, AclFilter, requester
+from odradek.coordinator.security.delegation_tokens import DelegationToken
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
     CONTROL_RECORDS,
@@ -18,6 +19,7 @@ from odradek.wire.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     KRaftVersionRecord,
@@ -28,6 +30,7 @@ from odradek.wire.messages.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -235,6 +238,32 @@ def test_what_is_not_enforced_is_kept_and_named(image):
     assert view.unenforced == {ACLS}
     view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(2).id))
     assert view.unenforced == frozenset()
+
+
+def test_delegation_tokens_are_in_the_view(image):
+    def record(token_id, expiry_ms):
+        return DelegationTokenRecord(
+            owner="User:ann",
+            requester="User:bob",
+            renewers=["User:carl"],
+            issue_timestamp=1,
+            max_timestamp=9,
+            expiration_timestamp=expiry_ms,
+            token_id=token_id,
+        )
+
+    view, changed = played(image, record("t", 5), record("u", 5))
+    assert changed is not None
+    assert view.unenforced == frozenset()
+    assert view.delegation_tokens.get("t") == DelegationToken(
+        "t", "User:ann", "User:bob", ("User:carl",), 1, 9, 5
+    )
+    after, _ = played(image, record("t", 7), RemoveDelegationTokenRecord(token_id="u"))
+    assert [(one.token_id, one.expiry_ms) for one in after.delegation_tokens.by_id.values()] == [("t", 7)]
+    assert len(view.delegation_tokens) == 2
+    assert played(image, NoOpRecord())[0].delegation_tokens is after.delegation_tokens
+    image.begin_snapshot()
+    assert len(played(image)[0].delegation_tokens) == 0
 
 
 def test_quotas_are_in_the_view_by_entity(image):

@@ -1,5 +1,6 @@
 // franz-go: arguments are broker, mechanism, user and password; exit status 1 when one gets in that must not.
 // With CA in the environment, the file of an authority, it speaks TLS.
+// With a fifth argument, "token", user and password are those of a delegation token.
 package main
 
 import (
@@ -17,14 +18,16 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
+var isToken = len(os.Args) > 5 && os.Args[5] == "token"
+
 func mechanism(name, user, password string) sasl.Mechanism {
 	switch name {
 	case "PLAIN":
 		return plain.Auth{User: user, Pass: password}.AsMechanism()
 	case "SCRAM-SHA-256":
-		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+		return scram.Auth{User: user, Pass: password, IsToken: isToken}.AsSha256Mechanism()
 	default:
-		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+		return scram.Auth{User: user, Pass: password, IsToken: isToken}.AsSha512Mechanism()
 	}
 }
 

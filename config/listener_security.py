@@ -26,7 +26,6 @@ from odradek.config.options import OF_MECHANISMS, BrokerLayers, BrokerOptions, n
 from odradek.config.secret import Secret
 
 __all__ = [
-    "BUILT_MECHANISMS",
     "MECHANISMS",
     "ListenerSecurity",
     "check_names",
@@ -37,7 +36,6 @@ __all__ = [
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """Kafka's mechanisms; of others it has no login modules."""
-BUILT_MECHANISMS: Final = MECHANISMS
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",
@@ -220,11 +218,6 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
         raise ConfigError(
             f"sasl.enabled.mechanisms of listener {security.name} has {', '.join(unknown)}: "
             f"the mechanisms are {', '.join(MECHANISMS)}."
-        )
-    if unbuilt := [one for one in enabled if one not in BUILT_MECHANISMS]:
-        raise ConfigError(
-            f"Listener {security.name} offers {', '.join(unbuilt)}, which is not built yet: "
-            f"set sasl.enabled.mechanisms to some of {', '.join(BUILT_MECHANISMS)}."
         )
     for option in _JAVA_CLASSES:
         for mechanism in enabled:

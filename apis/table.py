@@ -112,14 +112,16 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         18: (4, lambda: api_versions),
     }
     forwarded: Collection[int] = ()
+    decided_elsewhere: Collection[int] = ()
     if node.forward is not None:
         from odradek.apis.forwarding import FORWARDED, FORWARDED_AFTER_CHECKS
 
         rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in FORWARDED}
         rows |= _changing_configs(node, settings)
         forwarded = FORWARDED | FORWARDED_AFTER_CHECKS
-    # Of settings the controllers see all but the loggers of this node.
-    apis = Apis(rows, [make(node, settings) for make in more], set(forwarded) - {33, 44})
+        # Of settings the controllers see all but the loggers of this node.
+        decided_elsewhere = FORWARDED - {33, 44}
+    apis = Apis(rows, [make(node, settings) for make in more], decided_elsewhere)
     access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
     return apis

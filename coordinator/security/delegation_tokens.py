@@ -123,7 +123,7 @@ class TokenSecret:
 
         return digest(self._key, token_id.encode(), "sha512")
 
-    def find(self, hmac: bytes, tokens: DelegationTokens) -> DelegationToken | None:
+    def token_of(self, hmac: bytes, tokens: DelegationTokens) -> DelegationToken | None:
         """The token with this HMAC."""
         from hmac import compare_digest
 
@@ -229,7 +229,7 @@ class TokenRules:
         return self.secret
 
     def _found(self, hmac: bytes, tokens: DelegationTokens, are_supported: bool) -> DelegationToken:
-        token = self._checked(are_supported).find(hmac, tokens)
+        token = self._checked(are_supported).token_of(hmac, tokens)
         if token is None:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such token.")
         return token

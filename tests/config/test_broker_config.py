@@ -568,7 +568,7 @@ def test_an_honoured_broker_option_is_read_somewhere():
         "oauthbearer.py",
     )
     paths = [root / "config" / name for name in names]
-    paths += [path for folder in ("server", "apis") for path in (root / folder).rglob("*.py")]
+    paths += [path for folder in ("server", "apis", "security") for path in (root / folder).rglob("*.py")]
     source = "".join(path.read_text() for path in paths)
     of_topics = {synonym for option in TOPIC_OPTIONS.values() for synonym in option.synonyms}
     of_groups = {field.name.replace("_", ".") for field in dataclasses.fields(GroupSettings)}

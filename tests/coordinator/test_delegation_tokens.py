@@ -128,12 +128,12 @@ def test_a_period_is_from_now_on_and_within_the_life():
 def test_an_hmac_finds_its_token_after_each_change_of_the_table():
     secret = TokenSecret(SECRET)
     one, two = created(), created(token_id="u")
-    assert secret.find(hmac_of("t"), tokens(one)) == one
-    assert secret.find(hmac_of("u"), tokens(one)) is None
-    assert secret.find(hmac_of("u"), tokens(one, two)) == two
-    assert secret.find(hmac_of("t"), tokens(two)) is None
+    assert secret.token_of(hmac_of("t"), tokens(one)) == one
+    assert secret.token_of(hmac_of("u"), tokens(one)) is None
+    assert secret.token_of(hmac_of("u"), tokens(one, two)) == two
+    assert secret.token_of(hmac_of("t"), tokens(two)) is None
     renewed = one._replace(expiry_ms=7)
-    assert secret.find(hmac_of("t"), tokens(renewed, two)) == renewed
+    assert secret.token_of(hmac_of("t"), tokens(renewed, two)) == renewed
 
 
 def test_a_secret_does_not_print():

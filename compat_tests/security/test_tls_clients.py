@@ -346,11 +346,17 @@ def test_half_open_clients_count_as_connections(authority: Authority, tmp_path: 
     options = LISTENERS | authority.key_store("PEM", "limited", authority.server())
     options |= authority.trust_store("PEM") | {"listener.name.open.max.connections": "5"}
     with Served(tmp_path, options) as served, contextlib.ExitStack() as ending:
-        for _ in range(5):
-            ending.enter_context(socket.create_connection(("127.0.0.1", served.port("OPEN"))))
-        wait_until(lambda: len(served.call(lambda: list(served.server.connections))) == 5, "five are there")
-        with socket.create_connection(("127.0.0.1", served.port("OPEN")), 30) as more:
-            assert ended(more)
+        address = "127.0.0.1", served.port("OPEN")
+
+        def ports() -> set[int]:
+            return served.call(lambda: {one.peer_port for one in served.server.connections})
+
+        held = [ending.enter_context(socket.create_connection(address)) for _ in range(5)]
+        wait_until(lambda: len(ports()) == 5, "five are there")
+        more = ending.enter_context(socket.create_connection(address))
+        assert more.getsockname()[1] not in ports()
+        held[0].close()
+        wait_until(lambda: more.getsockname()[1] in ports(), "one has left, and the next one is let in")
 
 
 def ended(client: socket.socket) -> bool:

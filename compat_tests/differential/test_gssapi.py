@@ -54,6 +54,7 @@ class KerberizedKafka(SecuredKafka):
             "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
         )
         reference.Kafka.__init__(self, properties=options(keytab), jvm=jvm)
+        self._listener = LISTENER
 
 
 @pytest.fixture(scope="module")

@@ -324,7 +324,7 @@ class _FetcherLoop:
             try:
                 peer = self._peer
                 if peer is None or not peer.is_open:
-                    peer = await self._connected()
+                    peer = await self._connect()
                 settings = following.settings
                 timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
                 response = await peer.ask_within(request, following.version_of(request), timeout_ms)
@@ -356,7 +356,7 @@ class _FetcherLoop:
         except TimeoutError:
             pass
 
-    async def _connected(self) -> Peer:
+    async def _connect(self) -> Peer:
         """Kafka's brokers do not ask each other for versions: the cluster has agreed on them."""
         following = self._following
         address = following.endpoint_of(self._leader_id)

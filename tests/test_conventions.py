@@ -60,12 +60,16 @@ def private_attributes(path: pathlib.Path) -> Iterator[str]:
 
 def _defined(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield from _name_defined_by(node)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield from [node.attr] if ast.unparse(node.value) in OWNERS else []
+
+
+def _name_defined_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
 
 
 def test_no_more_tests_reach_into_private_attributes_than_are_listed() -> None:
@@ -98,11 +102,8 @@ def names_of(file: str) -> set[str]:
     path = CHECKOUT / file
     names = {module.stem for module in path.parent.glob("*")} if path.name == "__init__.py" else set()
     for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+        names.update(_name_defined_by(node))
+        if isinstance(node, ast.Import | ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
     return names
 

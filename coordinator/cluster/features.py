@@ -232,6 +232,7 @@ _STABLE_LEADER_EPOCH_SINCE = 12
 @lru_cache
 def broker_gates(metadata_version: int) -> BrokerGates:
     """`metadata_version` is the finalized level, 7 or more."""
+    # Kept, as each fetch of a follower asks for it.
     return BrokerGates(
         fetch_version=_since(_FETCH_SINCE, metadata_version),
         list_offsets_version=_since(_LIST_OFFSETS_SINCE, metadata_version),

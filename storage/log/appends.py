@@ -133,12 +133,12 @@ class Appends:
         """In the compiled module up to where the log has to roll; all of it here if some batch is not
         ordinary."""
         appender, base_offset = self._appender, self.log.next_offset
-        staged_bytes = appender.stage_leaders(records, leader_epoch_max)
-        rest = leaders_batches(records[max(staged_bytes, 0) :], leader_epoch_max)
-        if rest or staged_bytes <= 0:
-            appended = self._check_and_stage(rest, now_ms, Origin.REPLICATION, None)
-            if staged_bytes <= 0:
-                return appended
+        staged_bytes = max(appender.stage_leaders(records, leader_epoch_max), 0)
+        rest = leaders_batches(records[staged_bytes:], leader_epoch_max)
+        if not staged_bytes:
+            return self._check_and_stage(rest, now_ms, Origin.REPLICATION, None)
+        if rest:
+            self._check_and_stage(rest, now_ms, Origin.REPLICATION, None)
         return appender.appended(base_offset, -1)
 
     def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], list[Batch]]:

@@ -116,8 +116,11 @@ SUITES = {
     ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "dist": Suite([pytest("compat_tests/dist")]),
-    "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
-    "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
+    # Two files at once, as in `reference`: half of the time is waiting, and a file's tests share its broker.
+    "compat": Suite([pytest("-n", "2", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
+    "compat-on-kafka": Suite(
+        [pytest("-n", "2", "--dist", "loadfile", *CLIENTS, "--broker=kafka")], jars=CLIENT_JARS
+    ),
     "reference": Suite(
         # Two processes: half of the time is waiting, and each pair of brokers is started once.
         [pytest("-n", "2", "--dist", "loadgroup", "compat_tests/differential")],

@@ -85,13 +85,20 @@ SYSTEM_TOOLS = [
     ("mvn", "Maven", "maven"),
     ("Python.h", "the headers of Python", "python3-dev"),
     ("taskset", "taskset", "util-linux"),
+]
+"""Program, what it is, Debian package."""
+NIGHTLY_TOOLS = [
     ("krb5-config", "the headers of Kerberos", "libkrb5-dev"),
     ("krb5kdc", "the server of Kerberos", "krb5-kdc"),
     ("kadmin.local", "the administration of Kerberos", "krb5-admin-server"),
     ("kinit", "the client of Kerberos", "krb5-user"),
     ("kcat", "kcat with the GSSAPI of Cyrus SASL", "kcat libsasl2-modules-gssapi-mit"),
+    ("go", "Go", "golang-go"),
+    ("node", "Node", "nodejs"),
+    ("npm", "npm", "npm"),
+    ("cargo", "Rust", "cargo"),
 ]
-"""Program, what it is, Debian package."""
+"""What `make nightly` needs besides."""
 
 
 def _say(text: str) -> None:
@@ -359,9 +366,13 @@ def system_program(name: str) -> str | None:
 
 
 def missing_tools() -> list[tuple[str, str]]:
-    """What `make test` needs of the system and does not find: (what it is, Debian package)."""
+    """What the suites need of the system and do not find: (what it is, Debian package). Those of `make test`,
+    with ODRADEK_NIGHTLY those of `make nightly`."""
     missing = []
-    for program, what, package in SYSTEM_TOOLS:
+    for program, what, package in [
+        *SYSTEM_TOOLS,
+        *(NIGHTLY_TOOLS if os.environ.get("ODRADEK_NIGHTLY") else []),
+    ]:
         if program == "javac":
             there = _java_major() >= 17
         elif program == "Python.h":

@@ -8,6 +8,10 @@ import pytest
 
 from compat_tests.secured import secured_odradek
 from odradek import Broker
+from tests.tiers import NIGHTLY
+
+# It needs a Kerberos of the system; by its own name it runs at any time.
+collect_ignore = [] if NIGHTLY else ["test_kerberos.py"]
 
 
 @pytest.fixture(scope="module")

@@ -266,6 +266,7 @@ def tell(command: list[str], **variables: str) -> None:
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr[-3000:]}"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_kafkajs_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
@@ -274,6 +275,7 @@ def test_kafkajs_gets_in_with_the_right_password_only(secured: Broker, mechanism
     tell(["node", program, secured.bootstrap_servers, mechanism, "ann", PASSWORD], NODE_PATH=str(modules))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_franz_go_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
@@ -281,6 +283,7 @@ def test_franz_go_gets_in_with_the_right_password_only(secured: Broker, mechanis
     tell([str(program), secured.bootstrap_servers, mechanism, "ann", PASSWORD])
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_sarama_gets_in_with_the_right_password_only(secured: Broker) -> None:
     program = environment.go_programs(HERE.parent / "polyglot" / "go") / "sarama_sasl"

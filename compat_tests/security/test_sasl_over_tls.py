@@ -18,6 +18,7 @@ from odradek.server.free_port import free_port
 from odradek.server.security.users import add
 from tools import environment
 
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 POLYGLOT = pathlib.Path(__file__).parents[1] / "polyglot"
 
 
@@ -43,7 +44,6 @@ def sealed(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
         yield f"localhost:{port}"
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("client", ["franz", "segmentio"])
 def test_a_client_of_go_gets_in_over_tls_with_the_right_password_only(
@@ -53,7 +53,6 @@ def test_a_client_of_go_gets_in_over_tls_with_the_right_password_only(
     tell([str(program), sealed, mechanism, "ann", PASSWORD], CA=str(authority.pem))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("handshake", ["0", "1"])
 def test_sarama_gets_in_over_tls_with_the_right_password_only(
     sealed: str, authority: Authority, handshake: str
@@ -62,7 +61,6 @@ def test_sarama_gets_in_over_tls_with_the_right_password_only(
     tell([str(program), sealed, handshake, "ann", PASSWORD], CA=str(authority.pem))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_kafkajs_gets_in_over_tls_with_the_right_password_only(
     sealed: str, authority: Authority, mechanism: str
@@ -73,7 +71,6 @@ def test_kafkajs_gets_in_over_tls_with_the_right_password_only(
     tell(["node", program, sealed, mechanism, "ann", PASSWORD], **variables)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_kafka_go_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
     program = environment.go_programs(POLYGLOT / "go") / "segmentio_sasl"

@@ -124,6 +124,7 @@ def test_a_library_is_served_with_and_without_a_certificate(
     assert library(broker.address("MUTUAL"), f"{name}-mutual", authority.pem, alice) == VALUES
 
 
+@pytest.mark.nightly
 def test_kafkajs_is_served_with_and_without_a_certificate(
     authority: Authority, broker: Served, alice: pathlib.Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_client_that_cannot_say_that_it_has_a_token_does_not_get_in(
         assert not connect(tokens, SCRAM[0], made.token_id, made.hmac), connect.__name__
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", SCRAM)
 def test_franz_go_gets_in_with_a_token(tokens: Broker, tmp_path: pathlib.Path, mechanism: str) -> None:

@@ -24,7 +24,6 @@ import trustme
 
 from benchmarks.wire_client import PRODUCE_VERSION, WireClient, produce_request
 from odradek.server import ports
-from odradek.server.connection import Connection
 from odradek.server.free_port import free_port
 from odradek.wire.records import Record, build_batch
 
@@ -172,7 +171,7 @@ def serve(way: str, port: str, directory: str) -> None:
     from odradek.server.cli import main
 
     if way == "uvloop":
-        ports.accept = _accept_with_uvloop
+        ports.accept = _UvloopAcceptor  # type: ignore[assignment]
     protocol = "PLAINTEXT" if way == "none" else "SSL"
     options = [f"listeners={protocol}://127.0.0.1:{port}", "log.retention.check.interval.ms=1000"]
     options.append("log.segment.delete.delay.ms=100")
@@ -182,15 +181,31 @@ def serve(way: str, port: str, directory: str) -> None:
     sys.exit(main(["serve", "--data-dir", f"{directory}/data", *sets]))
 
 
-async def _accept_with_uvloop(listener: Any, sockets: Sequence[Any], connections: Any) -> list[Any]:
-    """As `odradek.server.listeners.accept`."""
-    loop = asyncio.get_running_loop()
-    return [
-        await loop.create_server(
-            lambda: Connection(connections, listener), sock=bound, ssl=listener.tls.context
-        )
-        for bound in sockets
-    ]
+class _UvloopAcceptor:
+    """In place of `server.security.admission.Acceptor`: the event loop accepts, and does the TLS."""
+
+    def __init__(self, listener: Any, sockets: Sequence[Any], connections: Any) -> None:
+        self._listener = listener
+        self._sockets = sockets
+        self._connections = connections
+        self._servers: list[asyncio.Server] = []
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        for bound in self._sockets:
+            self._servers.append(
+                await loop.create_server(self._connect, sock=bound, ssl=self._listener.tls.context)
+            )
+
+    def _connect(self) -> Any:
+        self._connections.admission.enter(self._listener.name, "127.0.0.1")
+        return self._connections.connect(self._listener, "127.0.0.1")
+
+    def close(self) -> None:
+        self._task.cancel()
+        for server in self._servers:
+            server.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -85,6 +85,7 @@ SYSTEM_TOOLS = [
     ("mvn", "Maven", "maven"),
     ("Python.h", "the headers of Python", "python3-dev"),
     ("taskset", "taskset", "util-linux"),
+    ("openssl", "the command of OpenSSL", "openssl"),
 ]
 """Program, what it is, Debian package."""
 NIGHTLY_TOOLS = [

@@ -12,6 +12,7 @@ TOLD = {
     "javac": "missing: a JDK, 17 or later (Debian: apt-get install openjdk-17-jdk-headless)",
     "mvn": "missing: Maven (Debian: apt-get install maven)",
     "taskset": "missing: taskset (Debian: apt-get install util-linux)",
+    "openssl": "missing: the command of OpenSSL (Debian: apt-get install openssl)",
 }
 TOLD_BY_NIGHT = {
     "krb5-config": "missing: the headers of Kerberos (Debian: apt-get install libkrb5-dev)",
@@ -53,7 +54,7 @@ def run(tmp_path):
 
 def test_everything_that_is_missing_is_named_with_its_package(run):
     assert run("check") == (1, "", list(TOLD.values()))
-    assert run("missing-packages") == (0, "openjdk-17-jdk-headless maven util-linux\n", [])
+    assert run("missing-packages") == (0, "openjdk-17-jdk-headless maven util-linux openssl\n", [])
 
 
 def test_the_night_needs_more(run):

@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster soak spark spark-3.5
+	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster security soak spark spark-3.5
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
@@ -34,10 +34,11 @@ coverage: links ## per cent of lines and branches that tests/ runs in its own pr
 check-transactions: tools-present links ## histories of clients under crashes, judged; bugs that are planted have to be found
 	@$(SUITES) check-transactions
 
+nightly: export ODRADEK_NIGHTLY = 1
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@ODRADEK_NIGHTLY=1 $(SUITES) check coverage log dist compat compat-on-kafka reference kafka-python \
+	@$(SUITES) check coverage log dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
-		cluster benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
+		cluster security benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \
@@ -55,7 +56,7 @@ clean: ## removes what was built inside the checkout (not ./data, not the cache)
 
 links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=build/links)
 	@mkdir -p build/links/odradek
-	@for f in wire config storage coordinator apis server offline; do ln -sfn ../../../$$f build/links/odradek/$$f; done
+	@for f in wire config storage coordinator apis security server offline; do ln -sfn ../../../$$f build/links/odradek/$$f; done
 	@ln -sfn ../../../spark_integration build/links/odradek/spark
 	@ln -sfn ../../spark_integration/_formats/odradek build/links/pyspark_odradek
 	@ln -sfn ../../spark_integration/_formats/odradek_log build/links/pyspark_odradek_log

@@ -1,17 +1,25 @@
 """DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 0 to 3: who may do what.
 
-There is no authorizer. The responses are those of a Kafka without one: SECURITY_DISABLED for each ACL of the
-request. MirrorMaker then sends no such request again. A request with a code 0, which stands for "unknown" and
-which no client sends, closes the connection, as in Kafka.
+Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka; MirrorMaker
+then sends no such request again. A request with a code 0, which stands for "unknown" and which no client
+sends, closes the connection, as in Kafka. Other unknown codes are refused line by line, and a code that only
+filters have refuses the whole request. Version 0 knows
+literal patterns only.
 
-Source: AclApis.scala and the requests' own classes of Kafka 4.3.
+A node of a cluster sends 30 and 31 on to its controllers (`apis/forwarding.py`).
+
+Source: AclApis.scala, AclControlManager and the requests' own classes of Kafka 4.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.apis.api import WorkAnswer
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage, error_message
 from odradek.wire.messages.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -21,45 +29,223 @@ from odradek.wire.messages.create_acls import (
 from odradek.wire.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from odradek.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from odradek.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster.machine import ClusterMachine, Draft
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.security.acls import Acl, AclFilter, AclRules
+    from odradek.wire.work import Work
 
 UNKNOWN = 0
 WITHOUT_AUTHORIZER = "No Authorizer is configured."
 """Kafka's tools show this text, and scripts look for it."""
 
 
-def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """The handler."""
-    _check_filter(request)
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED,
-        error_message="No Authorizer is configured on the broker",
-        resources=[],
+class DescribeAcls:
+    """The handler. `searches` is None without an authorizer."""
+
+    def __init__(self, current_view: Callable[[], ClusterView], searches: WorkQueue | None) -> None:
+        self._current_view = current_view
+        self._searches = searches
+
+    def __call__(
+        self, request: DescribeAclsRequest, context: RequestContext
+    ) -> DescribeAclsResponse | WorkAnswer:
+        _check_filter(request)
+        if (Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME) in context.refused:
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return _undescribed(code, error_message(code))
+        if self._searches is None:
+            return _undescribed(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+        return WorkAnswer(self._searches, self._find(_filter_of(request)), context)
+
+    def _find(self, wanted: AclFilter) -> Work[DescribeAclsResponse]:
+        rules = self._current_view().acls
+        found = [] if rules is None else (yield from rules.finding(wanted))
+        return DescribeAclsResponse(
+            error_code=ErrorCode.NONE,
+            error_message="",
+            resources=[
+                DescribeAclsResource(
+                    resource_type=resource_type,
+                    resource_name=name,
+                    pattern_type=pattern_type,
+                    acls=[_described(acl) for acl in acls],
+                )
+                # Sorted by these three first.
+                for (resource_type, name, pattern_type), acls in groupby(found, lambda acl: acl[:3])
+            ],
+        )
+
+
+class CreateAcls:
+    """The handler of a node that decides itself. `machine` is None without an authorizer."""
+
+    def __init__(self, machine: ClusterMachine | None, changes: WorkQueue) -> None:
+        self._machine = machine
+        self._changes = changes
+
+    def __call__(
+        self, request: CreateAclsRequest, context: RequestContext
+    ) -> CreateAclsResponse | WorkAnswer:
+        for creation in request.creations:
+            _check_creation(creation)
+        refusal = _refusal_to_change(context, self._machine)
+        if refusal is None and any(map(_is_filter, request.creations)):
+            # Kafka trips over it, and does none of the others either.
+            refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if refusal is not None:
+            return CreateAclsResponse(results=[_created(refusal)] * len(request.creations))
+        assert self._machine is not None
+        return WorkAnswer(self._changes, self._create(self._machine, request.creations), context)
+
+    def _create(self, machine: ClusterMachine, creations: list[AclCreation]) -> Work[CreateAclsResponse]:
+        def edit(draft: Draft) -> Work[list[KafkaError | None]]:
+            rules, wanted = _rules_of(draft), (_acl_of(one) for one in creations)
+            refusals, added = yield from rules.creating(wanted, machine.new_id)
+            draft.change_acls(added)
+            return refusals
+
+        try:
+            refusals = yield from machine.changing(edit)
+        except KafkaError as error:
+            refusals = [error] * len(creations)
+        return CreateAclsResponse(results=[_created(one) for one in refusals])
+
+
+class DeleteAcls:
+    """The handler of a node that decides itself. `machine` is None without an authorizer."""
+
+    def __init__(self, machine: ClusterMachine | None, changes: WorkQueue) -> None:
+        self._machine = machine
+        self._changes = changes
+
+    def __call__(
+        self, request: DeleteAclsRequest, context: RequestContext
+    ) -> DeleteAclsResponse | WorkAnswer:
+        for requested in request.filters:
+            _check_filter(requested)
+        refusal = _refusal_to_change(context, self._machine)
+        if refusal is not None:
+            return DeleteAclsResponse(filter_results=[_deleted(refusal)] * len(request.filters))
+        assert self._machine is not None
+        return WorkAnswer(self._changes, self._delete(self._machine, request.filters), context)
+
+    def _delete(self, machine: ClusterMachine, filters: list[DeleteAclsFilter]) -> Work[DeleteAclsResponse]:
+        def edit(draft: Draft) -> Work[list[list[Acl] | KafkaError]]:
+            results, removed = yield from _rules_of(draft).deleting(map(_filter_of, filters))
+            draft.change_acls({}, removed)
+            return results
+
+        try:
+            results = yield from machine.changing(edit)
+        except KafkaError as error:
+            results = [error] * len(filters)
+        return DeleteAclsResponse(filter_results=[_deleted(one) for one in results])
+
+
+def _refusal_to_change(context: RequestContext, machine: ClusterMachine | None) -> KafkaError | None:
+    """Of all lines."""
+    if (Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) in context.refused:
+        return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if machine is None:
+        return KafkaError(ErrorCode.SECURITY_DISABLED, WITHOUT_AUTHORIZER)
+    return None
+
+
+def _rules_of(draft: Draft) -> AclRules:
+    from odradek.coordinator.security.acls import AclRules
+
+    return AclRules() if draft.acls is None else draft.acls
+
+
+# Fields
+
+
+def _acl_of(creation: AclCreation) -> Acl:
+    from odradek.coordinator.security.acls import Acl
+
+    return Acl(
+        ResourceType(creation.resource_type),
+        creation.resource_name,
+        PatternType(creation.resource_pattern_type),
+        creation.principal,
+        creation.host,
+        Operation(creation.operation),
+        Permission(creation.permission_type),
     )
 
 
-def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """The handler."""
-    for creation in request.creations:
-        _check_creation(creation)
-    refusal = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=WITHOUT_AUTHORIZER)
-    return CreateAclsResponse(results=[refusal] * len(request.creations))
+def _filter_of(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    from odradek.coordinator.security.acls import AclFilter
 
-
-def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    """The handler."""
-    for requested in request.filters:
-        _check_filter(requested)
-    refusal = DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=WITHOUT_AUTHORIZER, matching_acls=[]
+    return AclFilter(
+        ResourceType(requested.resource_type_filter),
+        requested.resource_name_filter,
+        PatternType(requested.pattern_type_filter),
+        requested.principal_filter,
+        requested.host_filter,
+        Operation(requested.operation),
+        Permission(requested.permission_type),
     )
-    return DeleteAclsResponse(filter_results=[refusal] * len(request.filters))
+
+
+def _undescribed(code: ErrorCode, message: str) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=code, error_message=message, resources=[])
+
+
+def _described(acl: Acl) -> AclDescription:
+    return AclDescription(
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _created(refusal: KafkaError | None) -> AclCreationResult:
+    if refusal is None:
+        return AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+    message = None if refusal.code is ErrorCode.UNKNOWN_SERVER_ERROR else refusal.message
+    return AclCreationResult(error_code=refusal.code, error_message=message)
+
+
+def _deleted(found: Iterable[Acl] | KafkaError) -> DeleteAclsFilterResult:
+    if isinstance(found, KafkaError):
+        return DeleteAclsFilterResult(error_code=found.code, error_message=found.message, matching_acls=[])
+    return DeleteAclsFilterResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        matching_acls=[
+            DeleteAclsMatchingAcl(
+                error_code=ErrorCode.NONE,
+                error_message=None,
+                resource_type=acl.resource_type,
+                resource_name=acl.name,
+                pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in found
+        ],
+    )
+
+
+# Codes
 
 
 def _check_filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> None:
@@ -77,6 +263,16 @@ def _check_creation(requested: AclCreation) -> None:
         requested.resource_pattern_type,
         requested.operation,
         requested.permission_type,
+    )
+
+
+def _is_filter(requested: AclCreation) -> bool:
+    """Whether it stands for several rules."""
+    return (
+        requested.resource_type == ResourceType.ANY
+        or requested.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or requested.operation == Operation.ANY
+        or requested.permission_type == Permission.ANY
     )
 
 

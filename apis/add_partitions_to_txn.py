@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (key 24, versions 0 to 5): partitions join a transaction.
 
 It has two forms: clients send versions 0 to 3, with one transaction; brokers send version 4 and later, with
-several transactions, and may only check whether the partitions were added (`verify_only`).
+several transactions, and may only check whether the partitions were added (`verify_only`). Clients need the
+permission to write with the transactional id and to each topic, brokers for the cluster.
 
 Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what a sender of a
 version supports.
@@ -17,6 +18,7 @@ from odradek.apis.coordinators import Gathering
 from odradek.apis.transaction_requests import add_patiently, error_for_version
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.transactions import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -66,7 +68,7 @@ class AddPartitionsToTxn:
         added = {transaction.transactional_id: transaction.topics for transaction in requested}
         for number, transaction in enumerate(requested):
             name = transaction.transactional_id
-            self._ask(transaction, added[name], response_topics[name], version, gathering.ticket(number))
+            self._ask(transaction, added[name], response_topics[name], context, gathering.ticket(number))
         return gathering.waiting
 
     def _ask(
@@ -74,12 +76,13 @@ class AddPartitionsToTxn:
         transaction: AddPartitionsToTxnTransaction,
         topics: list[AddPartitionsToTxnTopic],
         response_topics: list[AddPartitionsToTxnTopic],
-        version: int,
+        context: RequestContext,
         answer: Callable[[AddPartitionsToTxnResult], None],
     ) -> None:
+        version = context.api_version
         named = ((topic.name, index) for topic in topics for index in topic.partitions)
         partitions = list(dict.fromkeys(named))
-        refused = self._refused(partitions, version)
+        refused = self._refused(partitions, context)
         if refused:
             not_attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
             answer(_result_by_partition(transaction.transactional_id, {**not_attempted, **refused}))
@@ -107,13 +110,18 @@ class AddPartitionsToTxn:
         else:
             add_patiently(self._transactions, self._timers, commands.AddPartitions(added, *fields))
 
-    def _refused(self, partitions: Sequence[Partition], version: int) -> dict[Partition, ErrorCode]:
+    def _refused(
+        self, partitions: Sequence[Partition], context: RequestContext
+    ) -> dict[Partition, ErrorCode]:
         """The partitions that cannot be in a transaction. A client may not write to internal topics; it adds
         its offsets with AddOffsetsToTxn."""
         view = self._current_view()
+        is_of_client = context.api_version < FIRST_VERSION_OF_BROKERS
         refused = {}
         for topic, index in partitions:
-            if version < FIRST_VERSION_OF_BROKERS and topic in INTERNAL_TOPICS:
+            if is_of_client and (
+                topic in INTERNAL_TOPICS or context.refuses(Operation.WRITE, ResourceType.TOPIC, topic)
+            ):
                 refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif view.partition(topic, index) is None:
                 refused[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,9 +5,9 @@ topics, groups, this broker, and under the empty name all brokers. The changes a
 when the answer is sent, logs, connections and groups follow them. One bad setting refuses all changes of its
 resource; the other resources of the request are changed.
 
-A group need not exist to have settings, and keeps them when it is deleted. Changes of loggers and of client
-metrics (KIP-714), which Kafka allows, are refused with INVALID_REQUEST: logging may belong to a program that
-embeds the broker, and the broker collects no metrics from clients.
+A group need not exist to have settings, and keeps them when it is deleted. A subscription to client metrics
+(KIP-714) exists while it has a setting. IncrementalAlterConfigs also changes the levels of this node's
+loggers, which are not stored, if the broker is a process of its own (`apis/log_levels.py`).
 
 Source: ConfigAdminManager, ControllerApis and ConfigurationControlManager of Kafka 4.3.
 """
@@ -19,13 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.describe_configs import BROKER, GROUP, TOPIC
+from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, refusal_of
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
 from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerOptions
 from odradek.coordinator.cluster.machine import (
+    ClientMetricsOwner,
     ConfigChange,
     GroupOwner,
+    Owner,
 )
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 
@@ -48,28 +51,55 @@ class Altering:
     result: type[Any]
 
     def __init__(
-        self, node_id: int, machine: ClusterMachine, work: WorkQueue, broker_options: BrokerOptions
+        self,
+        node_id: int,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        broker_options: BrokerOptions,
+        *,
+        changes_log_levels: bool = False,
     ) -> None:
         self._node_id = node_id
         self._machine = machine
         self._work = work
-        self._options = {TOPIC: TOPIC_OPTIONS, BROKER: broker_options, GROUP: GROUP_OPTIONS}
+        self._changes_log_levels = changes_log_levels
+        # Kafka takes no setting of client metrics for a list that can be appended to.
+        self._options = {
+            TOPIC: TOPIC_OPTIONS,
+            BROKER: broker_options,
+            GROUP: GROUP_OPTIONS,
+            CLIENT_METRICS: {},
+        }
 
     def __call__(self, request: Any, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._altering(request), context)
+        return WorkAnswer(self._work, self._altering(request, context), context)
 
-    def _altering(self, request: Any) -> Work[Any]:
+    def _altering(self, request: Any, context: RequestContext) -> Work[Any]:
         resources: Sequence[Resource] = request.resources
         counts = Counter((one.resource_type, one.resource_name) for one in resources)
         refusals: dict[int, KafkaError] = {}
         changes: dict[int, ConfigChange] = {}
+        unauthorized: dict[int, tuple[ConfigChange, ErrorCode]] = {}
         for number, resource in enumerate(resources):
             try:
                 if counts[resource.resource_type, resource.resource_name] > 1:
                     raise _bad("A resource may be named once in a request.")
-                changes[number] = self.change_of(resource)
+                code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+                if code is not None and not _is_of_one_broker(resource):
+                    raise KafkaError(code)
+                if resource.resource_type == BROKER_LOGGER:
+                    self.change_log_levels(resource, validate_only=request.validate_only)
+                    continue
+                change = self.change_of(resource)
             except KafkaError as error:
                 refusals[number] = error
+            else:
+                if code is None:
+                    changes[number] = change
+                else:
+                    unauthorized[number] = change, code
+        if unauthorized:
+            refusals |= yield from self._refusing(unauthorized)
         try:
             done = yield from self._machine.changing_configs(
                 list(changes.values()), validate_only=request.validate_only
@@ -84,6 +114,21 @@ class Altering:
                 self.result_of(resource, refusals.get(number)) for number, resource in enumerate(resources)
             ]
         )
+
+    def _refusing(
+        self, unauthorized: Mapping[int, tuple[ConfigChange, ErrorCode]]
+    ) -> Work[dict[int, KafkaError]]:
+        """As in Kafka, what is wrong with the settings of one broker counts before the permission."""
+        changes = [change for change, _ in unauthorized.values()]
+        judged: Sequence[KafkaError | None]
+        try:
+            judged = yield from self._machine.changing_configs(changes, validate_only=True)
+        except KafkaError:
+            judged = [None] * len(changes)
+        return {
+            number: refusal or KafkaError(code)
+            for (number, (_, code)), refusal in zip(unauthorized.items(), judged, strict=True)
+        }
 
     def change_of(self, resource: Resource) -> ConfigChange:
         """What is wanted of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
@@ -100,15 +145,20 @@ class Altering:
         ]:
             raise _bad(f"A value of null is none: {', '.join(missing)}.")
 
-    def _owner(self, resource: Resource) -> str | GroupOwner | int | None:
-        """As `ConfigChange` names it."""
+    def change_log_levels(self, resource: Resource, *, validate_only: bool) -> None:
+        """Changes all named loggers. Refuses with KafkaError: none is changed."""
+        raise _unknown_type(resource)
+
+    def _owner(self, resource: Resource) -> Owner:
         kind, name = resource.resource_type, resource.resource_name
         if kind == TOPIC:
             return name
         if kind == GROUP:
             return GroupOwner(name)
+        if kind == CLIENT_METRICS:
+            return ClientMetricsOwner(name)
         if kind != BROKER:
-            raise _bad(f"Resources of the type {kind} cannot be changed here.")
+            raise _unknown_type(resource)
         if name == "":
             return None
         if name != str(self._node_id):
@@ -155,13 +205,39 @@ class IncrementalAlterConfigs(Altering):
         return config.config_operation != DELETE
 
     def _change(self, resource: incremental_alter_configs.AlterConfigsResource) -> Change:
-        operations = []
-        for config in resource.configs:
-            if not 0 <= config.config_operation <= SUBTRACT:
-                raise _bad(f"There is no operation {config.config_operation}.")
-            operations.append(ConfigOperation(config.name, config.config_operation, config.value))
+        operations = _operations(resource)
         options = self._options[resource.resource_type]
         return lambda configs: changed(configs, operations, options)
+
+    def change_log_levels(self, resource: Any, *, validate_only: bool) -> None:
+        from odradek.apis.log_levels import change_levels, check_levels
+
+        if not self._changes_log_levels:
+            raise _bad("This broker is part of a program, to which the levels of loggers belong.")
+        if resource.resource_name != str(self._node_id):
+            raise _bad(f"This is broker {self._node_id}, not {resource.resource_name!r}.")
+        self._check_settings(resource.configs)
+        operations = _operations(resource)
+        check_levels(operations)
+        if not validate_only:
+            change_levels(operations)
+
+
+def _operations(resource: incremental_alter_configs.AlterConfigsResource) -> list[ConfigOperation]:
+    operations = []
+    for config in resource.configs:
+        if not 0 <= config.config_operation <= SUBTRACT:
+            raise _bad(f"There is no operation {config.config_operation}.")
+        operations.append(ConfigOperation(config.name, config.config_operation, config.value))
+    return operations
+
+
+def _unknown_type(resource: Resource) -> KafkaError:
+    return _bad(f"Resources of the type {resource.resource_type} cannot be changed here.")
+
+
+def _is_of_one_broker(resource: Resource) -> bool:
+    return resource.resource_type == BROKER and resource.resource_name != ""
 
 
 def _bad(why: str) -> KafkaError:

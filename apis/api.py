@@ -9,18 +9,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from odradek.apis.access import NOTHING_REFUSED, Needs, Refused
+from odradek.apis.access import (
+    ALLOW_ALL,
+    NOTHING_REFUSED,
+    Authorizer,
+    Needs,
+    Refused,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from odradek.apis.prefixes import Prefix
     from odradek.apis.turn import WorkQueue
+    from odradek.wire.acl_types import Operation, ResourceType
+    from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
 
 logger = logging.getLogger("odradek.apis")
+Item = TypeVar("Item")
 
 
 class ConnectionInfo(Protocol):
@@ -28,6 +39,7 @@ class ConnectionInfo(Protocol):
 
     peer_host: str
     """Address of the client, without the port."""
+    peer_port: int
     local_host: str
     """Address at which the client reached us (getsockname)."""
     local_port: int
@@ -38,9 +50,19 @@ class ConnectionInfo(Protocol):
     listener_name: str
     principal: str
     """`User:ANONYMOUS` until a client has authenticated."""
+    granted: Any
+    """For the authorizer alone (`apis/access.py`)."""
+    is_token: bool
+    """Whether it has authenticated with a delegation token of `principal`."""
     client_software_name: str
     """Written by the ApiVersions handler from version 3 on (KIP-511); `unknown` before."""
     client_software_version: str
+
+    def begin_reauthentication(
+        self, mechanism: str, version: int, now_ms: int
+    ) -> SaslHandshakeResponse | None:
+        """A handshake of a client that has authenticated: the answer, behind which SASL frames come; None
+        where it cannot authenticate again."""
 
     def close(self, reason: str) -> None:
         """Closes the connection after one log line with the reason; Produce with acks=0 has no other way to
@@ -60,6 +82,37 @@ class RequestContext:
     """The clock when the request was read, milliseconds since 1970."""
     refused: Refused = NOTHING_REFUSED
     """The needed resources that the client's principal is not allowed."""
+    authorizer: Authorizer = ALLOW_ALL
+    """For resources that the request does not name."""
+
+    def refuses(self, operation: Operation, resource_type: ResourceType, name: Any) -> bool:
+        """Whether the client may not do this. Only for names that the API's row takes from the request; for a
+        topic that it names by id, the id."""
+        return bool(self.refused) and (operation, resource_type, name) in self.refused
+
+    def refused_names(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+    ) -> Collection[str]:
+        """Those of the names with which the client may not do this, whatever the request names."""
+        if self.authorizer is ALLOW_ALL:
+            return ()
+        names = tuple(names)
+        if self.authorizer.is_known_to_allow(self.connection, operation, resource_type, names):
+            return ()
+        wanted = [(operation, resource_type, name) for name in dict.fromkeys(names)]
+        return {name for _, _, name in self.authorizer.refused_of(self.connection, wanted)}
+
+    def left_out(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+    ) -> Collection[str]:
+        """As `refused_names`, for names that the client has not told: a list omits them."""
+        if self.authorizer is ALLOW_ALL:
+            return ()
+        names = tuple(names)
+        if self.authorizer.is_known_to_allow(self.connection, operation, resource_type, names):
+            return ()
+        wanted = [(operation, resource_type, name) for name in dict.fromkeys(names)]
+        return {name for _, _, name in self.authorizer.left_out(self.connection, wanted)}
 
 
 class Waiting:
@@ -190,6 +243,19 @@ class LatePart:
 
 
 Handler = Callable[[Any, RequestContext], Any]
+
+
+def split(
+    context: RequestContext, items: Iterable[Item], is_refused: Callable[[Item], bool]
+) -> tuple[list[Item], list[Item]]:
+    """The refused items and the others, each in their order."""
+    refused: list[Item] = []
+    if not context.refused:
+        return refused, list(items)
+    allowed: list[Item] = []
+    for item in items:
+        (refused if is_refused(item) else allowed).append(item)
+    return refused, allowed
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 A node of a cluster serves `NODE_FEATURES`, and of the APIs that its controllers carry out (`forwarding.py`)
 the versions that they serve as well; as long as it knows none of them, all of its own.
 
+Client metrics (71, 72) are listed while there is a subscription: clients then ask which metrics are wanted.
+Kafka lists them if it was started with a reporter that takes them.
+
 A request of an unknown version is answered in version 0 with error 35 and the entry of ApiVersions, so that
 the client can choose another version; the connection does that, since the body cannot be decoded.
 
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
+CLIENT_METRICS = frozenset({71, 72})
+"""The keys of GetTelemetrySubscriptions and PushTelemetry."""
 
 ControllerVersions = Callable[[], Mapping[int, tuple[int, int]]]
 """First and last version by API key that the controllers serve; empty as long as none has answered."""
@@ -50,6 +55,7 @@ class ApiVersions:
         self._current_view = current_view
         self._controller_versions = controller_versions
         self._served: list[ApiVersion] = []
+        self._served_without_client_metrics: list[ApiVersion] = []
         self._forwarded: frozenset[int] = frozenset()
 
     def describe(self, served: Iterable[tuple[int, range]], forwarded: Iterable[int] = ()) -> None:
@@ -58,6 +64,9 @@ class ApiVersions:
         self._served = [
             ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
             for key, versions in sorted(served, key=lambda pair: pair[0])
+        ]
+        self._served_without_client_metrics = [
+            one for one in self._served if one.api_key not in CLIENT_METRICS
         ]
         self._forwarded = frozenset(forwarded)
 
@@ -71,7 +80,7 @@ class ApiVersions:
             context.connection.client_software_version = software_version
         view = self._current_view()
         return ApiVersionsResponse(
-            api_keys=self._api_keys(),
+            api_keys=self._api_keys(with_client_metrics=bool(view.client_metrics_configs)),
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
                 for name, (lowest, highest) in sorted(self._features().items())
@@ -91,13 +100,14 @@ class ApiVersions:
             return NODE_FEATURES
         return {name: (one.lowest, one.highest) for name, one in FEATURES.items()}
 
-    def _api_keys(self) -> list[ApiVersion]:
+    def _api_keys(self, *, with_client_metrics: bool) -> list[ApiVersion]:
+        served = self._served if with_client_metrics else self._served_without_client_metrics
         controllers = {} if self._controller_versions is None else self._controller_versions()
         if not controllers:
-            return self._served
+            return served
         return [
             common
-            for one in self._served
+            for one in served
             if (common := _common(one, controllers) if one.api_key in self._forwarded else one) is not None
         ]
 

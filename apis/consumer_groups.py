@@ -3,7 +3,9 @@ ConsumerGroupDescribe (69, 0 and 1).
 
 A request becomes a command for the group's coordinator, and the coordinator's reply becomes the response; the
 coordinator decides. Where such groups are switched off (feature `group.version`, option
-`group.coordinator.rebalance.protocols`) every request is refused with UNSUPPORTED_VERSION before that.
+`group.coordinator.rebalance.protocols`) every request is refused with UNSUPPORTED_VERSION before that, and
+before permissions. A topic that the client may not describe refuses the whole heartbeat that names it, and
+the whole description of a group that has it; a pattern does not find it.
 
 Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe of Kafka 4.3.
 """
@@ -11,13 +13,16 @@ Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
-from odradek.apis.api import Waiting
+from odradek.apis.access import ALLOW_ALL, CODES
+from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import consumer_commands as commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
 from odradek.wire.messages.consumer_group_describe import (
@@ -32,7 +37,7 @@ from odradek.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
     from odradek.coordinator.cluster.view import ClusterView
 
@@ -53,9 +58,8 @@ class ConsumerGroupHeartbeat:
         return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn, is_of_connection=True)
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
-        version = context.api_version
-        command = _heartbeat(request, None, context.client_id or "", context.connection, version)
-        ask = RememberedResponse(self._groups.ask, command, _heartbeat_response, version)
+        command = _heartbeat(request, None, context)
+        ask = RememberedResponse(self._groups.ask, command, _heartbeat_response, context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
@@ -64,26 +68,24 @@ class ConsumerGroupHeartbeat:
     ) -> ConsumerGroupHeartbeatResponse | Waiting:
         if not self._groups.serves_consumer_groups:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if context.refused:
+            is_of_group = context.refuses(Operation.READ, ResourceType.GROUP, request.group_id)
+            return ConsumerGroupHeartbeatResponse(
+                error_code=CODES[ResourceType.GROUP if is_of_group else ResourceType.TOPIC]
+            )
         waiting = Waiting()
-        command = _heartbeat(
-            request,
-            lambda reply: waiting.complete(_heartbeat_response(reply)),
-            context.client_id or "",
-            context.connection,
-            context.api_version,
-        )
+        command = _heartbeat(request, lambda reply: waiting.complete(_heartbeat_response(reply)), context)
         self._groups.submit(request.group_id, command)
         return waiting
 
 
 def _heartbeat(
-    request: ConsumerGroupHeartbeatRequest,
-    ticket: Callable[[Any], None] | None,
-    client_id: str,
-    connection: ConnectionInfo,
-    version: int,
+    request: ConsumerGroupHeartbeatRequest, ticket: Callable[[Any], None] | None, context: RequestContext
 ) -> commands.ConsumerHeartbeat:
     owned = request.topic_partitions
+    left_out = None
+    if context.authorizer is not ALLOW_ALL:
+        left_out = partial(context.left_out, Operation.DESCRIBE, ResourceType.TOPIC)
     return commands.ConsumerHeartbeat(
         ticket=ticket,
         group_id=request.group_id,
@@ -96,9 +98,10 @@ def _heartbeat(
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned],
-        client_id=client_id,
-        client_host=client_host(connection),
-        version=version,
+        client_id=context.client_id or "",
+        client_host=client_host(context.connection),
+        version=context.api_version,
+        left_out=left_out,
     )
 
 
@@ -137,24 +140,50 @@ class ConsumerGroupDescribe:
                 groups=[DescribedGroup(error_code=code, group_id=group_id) for group_id in request.group_ids]
             )
         wants_operations = request.include_authorized_operations
-        gathering = Gathering(
-            len(request.group_ids),
-            lambda replies: ConsumerGroupDescribeResponse(
-                groups=[_described(reply, wants_operations, self._current_view()) for reply in replies]
-            ),
+        # As in Kafka, refused groups come first.
+        refused, allowed = split(
+            context,
+            request.group_ids,
+            lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one),
         )
-        for index, group_id in enumerate(request.group_ids):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        groups = [DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]
+
+        def respond(replies: list[commands.ConsumerGroupDescription]) -> ConsumerGroupDescribeResponse:
+            for reply in replies:
+                group = _described(reply, self._current_view())
+                if wants_operations and reply.error_code is ErrorCode.NONE:
+                    group.authorized_operations = operations.on_group(context, group.group_id)
+                groups.append(_visible(group, context))
+            return ConsumerGroupDescribeResponse(groups=groups)
+
+        gathering = Gathering(len(allowed), respond)
+        for index, group_id in enumerate(allowed):
             command = commands.DescribeConsumerGroup(gathering.ticket(index), group_id)
             self._groups.submit(group_id, command)
         return gathering.waiting
 
 
-def _described(
-    reply: commands.ConsumerGroupDescription, wants_operations: bool, view: ClusterView
-) -> DescribedGroup:
-    code = reply.error_code
-    group = DescribedGroup(
-        error_code=code,
+def _visible(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
+    """The group, or its refusal if it has topics that the client may not describe."""
+    topics = {
+        partitions.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for partitions in assignment.topic_partitions
+    }
+    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
+        return group
+    return DescribedGroup(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="The group has topics that the client may not describe.",
+        group_id=group.group_id,
+    )
+
+
+def _described(reply: commands.ConsumerGroupDescription, view: ClusterView) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=reply.error_code,
         error_message=reply.error_message,
         group_id=reply.group_id,
         group_state=reply.state,
@@ -163,9 +192,6 @@ def _described(
         assignor_name=reply.assignor_name,
         members=[_member(member, view) for member in reply.members],
     )
-    if wants_operations and code is ErrorCode.NONE:
-        group.authorized_operations = operations.ON_GROUP
-    return group
 
 
 def _member(member: commands.DescribedConsumer, view: ClusterView) -> Member:

@@ -4,7 +4,10 @@ The cluster's machine checks and creates; this module reads requests, refuses du
 Everything is done when the answer is sent, however long that takes; other clients are served meanwhile. The
 request's time-out has no effect; for a client that did not wait the topics are created all the same.
 
-Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
+Duplicates are refused first, then topics that the client may not create, neither in the cluster nor by name.
+The settings of a new topic are told to those who may describe them.
+
+Not done yet: policies (`create.topic.policy.class.name`).
 
 Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for the settings in the answer.
 """
@@ -16,10 +19,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
+from odradek.apis.quotas import ClientQuotas, free
 from odradek.coordinator.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     NewTopic,
 )
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
@@ -34,9 +39,13 @@ if TYPE_CHECKING:
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.coordinator.cluster.view import TopicView
+    from odradek.coordinator.security.client_meters import MutationCharge
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_STRICT_VERSION = 6
+"""From then on topics are refused when the client's quota of partitions is used up (KIP-599)."""
+CREATE, TOPIC = Operation.CREATE, ResourceType.TOPIC
 Overrides = tuple[tuple[str, str], ...]
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list[Any]]
 """A topic's overrides -> every topic setting with value and source, as `config.options.describe_topic` gives
@@ -48,28 +57,38 @@ class CreateTopics:
     """The handler."""
 
     def __init__(
-        self, machine: ClusterMachine, work: WorkQueue, describe_configs: DescribeTopicConfigs
+        self,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        describe_configs: DescribeTopicConfigs,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = quotas or ClientQuotas()
         self._machine = machine
         self._work = work
         self._describe_configs = describe_configs
 
     def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._creating(request, context.api_version), context)
+        charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
+        return WorkAnswer(self._work, self._creating(request, context, charge), context)
 
-    def _creating(self, request: CreateTopicsRequest, version: int) -> Work[CreateTopicsResponse]:
+    def _creating(
+        self, request: CreateTopicsRequest, context: RequestContext, charge: MutationCharge | None
+    ) -> Work[CreateTopicsResponse]:
         counts = Counter(topic.name for topic in request.topics)
         refusals: dict[str, KafkaError] = {}
         wanted = []
         for topic in request.topics:
             try:
-                _check_creatable(topic, counts[topic.name])
+                _check_creatable(topic, counts[topic.name], context)
             except KafkaError as error:
                 refusals[topic.name] = error
             else:
                 wanted.append(_new_topic(topic))
         try:
-            results = yield from self._machine.creating_topics(wanted, validate_only=request.validate_only)
+            results = yield from self._machine.creating_topics(
+                wanted, validate_only=request.validate_only, charge=charge or free
+            )
         except KafkaError as error:
             refusals.update((topic.name, error) for topic in wanted)
             results = []
@@ -86,8 +105,13 @@ class CreateTopics:
                 continue
             assert result is not None, name
             assert result.topic is not None, name
-            response.topics.append(self._created(result.topic, version, described))
+            if context.refuses(Operation.DESCRIBE_CONFIGS, TOPIC, name):
+                response.topics.append(_created_unseen(result.topic))
+            else:
+                response.topics.append(self._created(result.topic, context.api_version, described))
             yield None
+        if charge is not None:
+            response.throttle_time_ms = charge.throttle_ms()
         return response
 
     def _created(
@@ -123,11 +147,29 @@ class CreateTopics:
         ]
 
 
-def _check_creatable(topic: CreatableTopic, count: int) -> None:
+def _created_unseen(topic: TopicView) -> CreatableTopicResult:
+    """For who may not describe the settings of the topic."""
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=0,
+        error_message=None,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
+    )
+
+
+def _check_creatable(topic: CreatableTopic, count: int, context: RequestContext) -> None:
     if count > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
+    if context.refuses(CREATE, ResourceType.CLUSTER, CLUSTER_NAME) and context.refuses(
+        CREATE, TOPIC, topic.name
+    ):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

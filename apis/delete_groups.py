@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -29,13 +31,21 @@ class DeleteGroups:
 
     def __call__(self, request: DeleteGroupsRequest, context: RequestContext) -> Waiting:
         # A group that is named twice gets one result.
-        names = list(dict.fromkeys(request.groups_names))
+        refused, names = split(
+            context,
+            dict.fromkeys(request.groups_names),
+            lambda one: context.refuses(Operation.DELETE, ResourceType.GROUP, one),
+        )
         gathering = Gathering(
             len(names),
             lambda replies: DeleteGroupsResponse(
                 results=[
                     DeletableGroupResult(group_id=name, error_code=reply.error_code)
                     for name, reply in zip(names, replies, strict=True)
+                ]
+                + [
+                    DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                    for name in refused
                 ]
             ),
         )

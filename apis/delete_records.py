@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -64,6 +65,8 @@ class DeleteRecords:
         results = {}
         for key, offset in wanted.items():
             try:
+                if context.refuses(Operation.DELETE, ResourceType.TOPIC, key[0]):
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 partition = self._partition(*key)
                 results[key] = _result(key, partition.retention.delete_records(offset))
                 # Also when the start did not change: another request may still wait for its flush.

@@ -3,7 +3,9 @@
 The cluster's machine deletes; this module reads requests, refuses duplicates and fills in answers. Everything
 is done when the answer is sent, as with CreateTopics.
 
-Not done yet: quotas on the rate of changes.
+A client learns nothing about a topic that it may not describe: one that it names is refused whether it exists
+or not, and an id is refused without the name. Results are shuffled if there was anything to refuse, as their
+order would tell which topics exist. Who may delete in the cluster may delete every topic.
 
 Source: ControllerApis and ReplicationControlManager of Kafka 4.3.
 """
@@ -12,10 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from random import shuffle
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.apis.quotas import ClientQuotas, free
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
+from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -30,7 +35,10 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_STRICT_VERSION = 5
+"""From then on topics are refused when the client's quota of partitions is used up (KIP-599)."""
 FIRST_VERSION_OF_DELETION_BY_ID = 6
+DELETE, TOPIC = Operation.DELETE, ResourceType.TOPIC
 
 
 class DeleteTopics:
@@ -43,7 +51,9 @@ class DeleteTopics:
         announce: Callable[[Iterable[str]], None],
         *,
         is_enabled: bool = True,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = quotas or ClientQuotas()
         self._machine = machine
         self._work = work
         self._announce = announce
@@ -65,10 +75,15 @@ class DeleteTopics:
             return DeleteTopicsResponse(
                 responses=[_deleted(name, topic_id, code) for name, topic_id in requested]
             )
+        requested, unauthorized = self._authorized(requested, context)
         names, responses = self._names(requested)
+        if unauthorized:
+            responses += unauthorized
+            shuffle(responses)
         self._announce(names)
+        charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
         try:
-            results = yield from self._machine.deleting_topics(list(names))
+            results = yield from self._machine.deleting_topics(list(names), charge or free)
         except KafkaError as error:
             responses += [_deleted(name, names[name], error.code, error.message) for name in names]
             return DeleteTopicsResponse(responses=responses)
@@ -79,7 +94,35 @@ class DeleteTopics:
                 refusal = result.error
                 assert refusal is not None, result
                 responses.append(_deleted(result.name, ZERO_UUID, refusal.code, refusal.message))
-        return DeleteTopicsResponse(responses=responses)
+        wait_ms = 0 if charge is None else charge.throttle_ms()
+        return DeleteTopicsResponse(responses=responses, throttle_time_ms=wait_ms)
+
+    def _authorized(
+        self, requested: list[tuple[str | None, bytes]], context: RequestContext
+    ) -> tuple[list[tuple[str | None, bytes]], list[DeletableTopicResult]]:
+        """The entries that are left to look at, and the refusals for topics that the client may not delete.
+        Invalid entries and unknown ids are refused later, and so are topics that do not exist."""
+        if not context.refuses(DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
+            return requested, []
+        view = self._machine.view
+        topic_of: dict[tuple[str | None, bytes], str] = {}
+        for entry, count in Counter(requested).items():
+            name, topic_id = entry
+            known = view.topic_by_id(topic_id) if name is None else None
+            if count == 1 and known is not None:
+                topic_of[entry] = known.name
+            elif count == 1 and name is not None and topic_id == ZERO_UUID:
+                topic_of[entry] = name
+        unseen = context.refused_names(Operation.DESCRIBE, TOPIC, topic_of.values())
+        undeletable = context.refused_names(DELETE, TOPIC, topic_of.values())
+        refusals = {}
+        for entry, topic in topic_of.items():
+            name, topic_id = entry
+            if name is None and topic in undeletable:
+                refusals[entry] = _unauthorized(None if topic in unseen else topic, topic_id)
+            elif name is not None and (topic in unseen or (topic in undeletable and topic in view.topics)):
+                refusals[entry] = _unauthorized(name, ZERO_UUID)
+        return [entry for entry in requested if entry not in refusals], list(refusals.values())
 
     def _names(
         self, requested: list[tuple[str | None, bytes]]
@@ -124,6 +167,11 @@ class DeleteTopics:
             else:
                 names[topic] = topic_id
         return names, refused
+
+
+def _unauthorized(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return _deleted(name, topic_id, code, error_message(code))
 
 
 def _deleted(

@@ -1,19 +1,21 @@
 """DescribeConfigs (key 32, versions 0 to 4): the settings of a topic, a group or this broker, and their
 sources.
 
-A group is described whether it exists or not. A subscription to client metrics, of which there are none, is
-described with the defaults. Loggers are Python's, with Kafka's names of levels. `apis/alter_configs.py`
-changes settings.
+A group is described whether it exists or not, and so is a subscription to client metrics. Loggers are
+Python's, with Kafka's names of levels (`apis/log_levels.py`). `apis/alter_configs.py` changes settings.
+
+Resources that the client may not describe come last in an answer.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `config.options`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import CODES
+from odradek.apis.api import split
 from odradek.config.options import (
     BrokerLayers,
     BrokerOptions,
@@ -26,6 +28,7 @@ from odradek.config.options import (
     describe_topic,
 )
 from odradek.coordinator.cluster.topics import check_name
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = KINDS = 2, 4, 8, 16, 32
+DESCRIBE = Operation.DESCRIBE_CONFIGS
+_RESOURCE_OF = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}
+"""The settings of brokers, loggers and client metrics belong to the cluster."""
 FIRST_VERSION_WITH_SOURCE = 1
 FIRST_VERSION_WITH_TYPE = 3
 
@@ -90,7 +96,10 @@ class DescribeConfigs:
         if any(one.resource_type not in KINDS for one in request.resources):
             return _refused(request)
         results = []
-        for resource in request.resources:
+        refused, allowed = split(
+            context, request.resources, lambda one: refusal_of(one, DESCRIBE, context) is not None
+        )
+        for resource in allowed:
             result = DescribeConfigsResult(
                 error_code=0,
                 error_message="",  # not null, as in Kafka
@@ -105,6 +114,7 @@ class DescribeConfigs:
             else:
                 result.configs = [_config(entry, request, context.api_version) for entry in entries]
             results.append(result)
+        results += [_unauthorized(one, refusal_of(one, DESCRIBE, context)) for one in refused]
         return DescribeConfigsResponse(results=results)
 
     def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
@@ -127,7 +137,7 @@ class DescribeConfigs:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
                 )
-            return describe_client_metrics(names)
+            return describe_client_metrics(self._settings.view.client_metrics_configs.get(name, {}), names)
         layers = self._settings.layers()
         if name == "" and resource.resource_type == BROKER:
             return describe_all_brokers(layers, names)
@@ -137,8 +147,28 @@ class DescribeConfigs:
                 f"This is broker {self._settings.node_id}, not {name!r}; an empty name asks for all brokers.",
             )
         if resource.resource_type == BROKER_LOGGER:
-            return describe_loggers(_levels(), names)
+            from odradek.apis.log_levels import levels
+
+            return describe_loggers(levels(), names)
         return describe_broker(layers, names)
+
+
+def refusal_of(resource: Any, operation: Operation, context: RequestContext) -> ErrorCode | None:
+    """The code for a resource of a request about settings, if the client may not do this with it."""
+    resource_type = _RESOURCE_OF.get(resource.resource_type, ResourceType.CLUSTER)
+    name = CLUSTER_NAME if resource_type == ResourceType.CLUSTER else resource.resource_name
+    return CODES[resource_type] if context.refuses(operation, resource_type, name) else None
+
+
+def _unauthorized(resource: DescribeConfigsResource, code: ErrorCode | None) -> DescribeConfigsResult:
+    assert code is not None
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=error_message(code),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
 
 
 def _refused(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -156,14 +186,6 @@ def _refused(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
             for resource in request.resources
         ]
     )
-
-
-def _levels() -> dict[str, int]:
-    """The effective level of each logger of this process, by name."""
-    loggers = [
-        one for one in list(logging.root.manager.loggerDict.values()) if isinstance(one, logging.Logger)
-    ]
-    return {one.name: one.getEffectiveLevel() for one in [logging.root, *loggers]}
 
 
 def _config(

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_groups import (
     DescribedGroup,
@@ -36,18 +37,30 @@ class DescribeGroups:
     def __call__(self, request: DescribeGroupsRequest, context: RequestContext) -> Waiting:
         version = context.api_version
         wants_operations = version >= FIRST_VERSION_WITH_OPERATIONS and request.include_authorized_operations
+        operations_for = context if wants_operations else None
+        # As in Kafka, refused groups come first.
+        refused, allowed = split(
+            context, request.groups, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
+        )
         gathering = Gathering(
-            len(request.groups),
+            len(allowed),
             lambda replies: DescribeGroupsResponse(
-                groups=[_described(reply, version, wants_operations) for reply in replies]
+                groups=[_unauthorized(group_id) for group_id in refused]
+                + [_described(reply, version, operations_for) for reply in replies]
             ),
         )
-        for index, group_id in enumerate(request.groups):
+        for index, group_id in enumerate(allowed):
             self._groups.submit(group_id, commands.DescribeGroup(gathering.ticket(index), group_id))
         return gathering.waiting
 
 
-def _described(reply: commands.GroupDescription, version: int, wants_operations: bool) -> DescribedGroup:
+def _unauthorized(group_id: str) -> DescribedGroup:
+    return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
+
+
+def _described(
+    reply: commands.GroupDescription, version: int, operations_for: RequestContext | None
+) -> DescribedGroup:
     group = DescribedGroup(
         error_code=reply.error_code,
         group_id=reply.group_id,
@@ -71,6 +84,6 @@ def _described(reply: commands.GroupDescription, version: int, wants_operations:
     elif reply.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
         # Before KIP-1043 a group that does not exist was described as dead.
         group.error_code = ErrorCode.NONE
-    if wants_operations and group.error_code is ErrorCode.NONE:
-        group.authorized_operations = operations.ON_GROUP
+    if operations_for is not None and group.error_code is ErrorCode.NONE:
+        group.authorized_operations = operations.on_group(operations_for, group.group_id)
     return group

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster.topics import check_name
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -36,7 +37,7 @@ class DescribeProducers:
     ) -> DescribeProducersResponse:
         response = DescribeProducersResponse(topics=[])
         for topic in request.topics:
-            refusal = self._refusal_of_topic(topic.name)
+            refusal = self._refusal_of_topic(topic.name, context)
             response.topics.append(
                 TopicResponse(
                     name=topic.name,
@@ -48,11 +49,13 @@ class DescribeProducers:
             )
         return response
 
-    def _refusal_of_topic(self, name: str) -> KafkaError | None:
+    def _refusal_of_topic(self, name: str, context: RequestContext) -> KafkaError | None:
         try:
             check_name(name)
         except KafkaError as error:
             return error
+        if context.refuses(Operation.READ, ResourceType.TOPIC, name):
+            return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if self._leadership.view.topic(name) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import Gathering
 from odradek.coordinator.transactions import commands
+from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import describe_transactions
 from odradek.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -33,22 +35,30 @@ class DescribeTransactions:
         gathering = Gathering(
             len(requested),
             lambda replies: DescribeTransactionsResponse(
-                transaction_states=[_described(*pair) for pair in zip(requested, replies, strict=True)]
+                transaction_states=[
+                    _described(*pair, context) for pair in zip(requested, replies, strict=True)
+                ]
             ),
         )
         for number, transactional_id in enumerate(requested):
             command = commands.DescribeTransaction(
                 ticket=gathering.ticket(number), transactional_id=transactional_id
             )
+            if context.refuses(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+                command.ticket(command.refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+                continue
             self._transactions.submit(transactional_id, command)
         return gathering.waiting
 
 
 def _described(
-    transactional_id: str, reply: commands.TransactionDescription
+    transactional_id: str, reply: commands.TransactionDescription, context: RequestContext
 ) -> describe_transactions.TransactionState:
+    """Without the topics that the client may not describe."""
     topics: dict[str, TopicData] = {}
-    for topic, index in sorted(reply.partitions):
+    names = (topic for topic, _ in reply.partitions)
+    unseen = context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, names)
+    for topic, index in sorted(one for one in reply.partitions if one[0] not in unseen):
         topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)
     return describe_transactions.TransactionState(
         error_code=reply.error_code,

@@ -10,6 +10,8 @@ A request with a replica id is a follower's: it reads to the end of the log, and
 has (`apis/replicas.py`). From version 11 on a consumer may read what is committed from a follower, and a
 leader may name one in the consumer's rack (KIP-392). Snapshots of the metadata are the controllers'.
 
+A client is authorized when its request comes, for all partitions of its session; a replica for the cluster.
+
 Source: KafkaApis.handleFetchRequest of Kafka 4.3.
 """
 
@@ -20,9 +22,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.fetch_plan import FetchAttempt, FetchPlan
-from odradek.apis.fetch_response import FIRST_VERSION_WITH_IDS, FetchAnswer, failure
+from odradek.apis.fetch_response import (
+    FIRST_VERSION_FROM_FOLLOWERS,
+    FIRST_VERSION_WITH_IDS,
+    FIRST_VERSION_WITH_SESSIONS,
+    FetchAnswer,
+    failure,
+)
 from odradek.apis.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -34,8 +43,10 @@ from odradek.apis.fetch_sessions import (
 )
 from odradek.apis.leadership import Leadership
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
+from odradek.apis.quotas import ClientQuotas
 from odradek.apis.replicas import FetchingReplica
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -47,21 +58,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.fetch")
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
-FIRST_VERSION_WITH_SESSIONS = 7
-FIRST_VERSION_FROM_FOLLOWERS = 11
-"""A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 CONSUMER_ID = -1
 """Lower ids are of readers that compare replicas, as kafka-replica-verification does: they read to the end of
 a log."""
 
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
+_CLUSTER_ACTION, _CLUSTER = Operation.CLUSTER_ACTION, ResourceType.CLUSTER
 _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 class Fetch:
     """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one answer."""
 
-    __slots__ = ("_leadership", "_max_bytes", "_reads", "_sessions", "_timers")
+    __slots__ = ("_leadership", "_max_bytes", "_quotas", "_reads", "_sessions", "_timers")
 
     def __init__(
         self,
@@ -70,8 +80,10 @@ class Fetch:
         reads: WorkQueue,
         sessions: FetchSessionCache,
         max_bytes: int,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._leadership = leadership
+        self._quotas = quotas or ClientQuotas()
         self._timers = timers
         self._reads = reads
         self._sessions = sessions
@@ -103,7 +115,7 @@ class Fetch:
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
         attempt = FetchAttempt(self._leadership, plan)
-        outcomes = attempt.run(is_first=True)
+        outcomes = answer.measured(partial(attempt.run, is_first=True))
         if outcomes is None:
             fail = partial(failure, request, context.api_version)
             is_of_replica = plan.replica is not None
@@ -145,6 +157,7 @@ class Fetch:
             session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
             is_incremental = session is not None
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
+        charge = self._quotas.fetch_charge(context) if replica is None else None
         replicas = self._leadership.replicas
         compares = reader_id < CONSUMER_ID
         may_follow = (
@@ -154,9 +167,16 @@ class Fetch:
         max_bytes, min_bytes = request.max_bytes, request.min_bytes
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
+        if charge is not None:
+            # A longer answer would have to wait each time, and never come.
+            max_bytes = int(min(max_bytes, charge.bytes_max))
+        # A copy: while this request waits, a later one may change the session.
+        planned = list(partitions.values())
+        refused: list[FetchedPartition] = []
+        if context.authorizer is not ALLOW_ALL:
+            planned, refused = self._authorized(planned, replica is not None, uses_topic_ids, context)
         plan = FetchPlan(
-            # A copy: while this request waits, a later one may change the session.
-            list(partitions.values()),
+            planned,
             max_bytes,
             min_bytes if min_bytes < max_bytes else max_bytes,
             request.max_wait_ms,
@@ -166,8 +186,39 @@ class Fetch:
             replica,
             may_follow,
             request.rack_id if selects_by_rack else "",
+            refused,
         )
-        return plan, FetchAnswer(self._leadership, self._reads, context, session, is_incremental)
+        answer = FetchAnswer(
+            *(self._leadership, self._reads, context, session, is_incremental, replica is not None),
+            self._sessions,
+            charge,
+        )
+        return plan, answer
+
+    def _authorized(
+        self,
+        partitions: list[FetchedPartition],
+        is_replica: bool,
+        uses_topic_ids: bool,
+        context: RequestContext,
+    ) -> tuple[list[FetchedPartition], list[FetchedPartition]]:
+        """The partitions that the client may read, and the others."""
+        if is_replica:
+            is_refused = context.refused_names(_CLUSTER_ACTION, _CLUSTER, (CLUSTER_NAME,))
+            return ([], partitions) if is_refused else (partitions, [])
+        names: list[str | None] = [one.topic for one in partitions]
+        if uses_topic_ids:
+            known = self._leadership.view.topic_names
+            names = [known.get(one.topic_id, one.name) for one in partitions]
+        # An unknown id is told as such, without a permission.
+        refused = context.refused_names(_READ, _TOPIC, [name for name in names if name is not None])
+        if not refused:
+            return partitions, []
+        pairs = list(zip(partitions, names, strict=True))
+        return (
+            [one for one, name in pairs if name not in refused],
+            [one for one, name in pairs if name in refused],
+        )
 
 
 def _reader(request: FetchRequest, version: int) -> tuple[int, int]:
@@ -248,7 +299,7 @@ class PendingFetch(Waiting):
         if self.settled:
             return
         try:
-            outcomes = self._attempt.run(is_last=is_last)
+            outcomes = self._answer.measured(partial(self._attempt.run, is_last=is_last))
             if outcomes is None:
                 self._watch_others()
                 return

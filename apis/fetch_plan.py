@@ -108,6 +108,8 @@ class FetchPlan(Generic[P]):
     """Whether a partition that this node follows is read, too (KIP-392)."""
     rack: str = ""
     """The rack in which the consumer looks for a replica; empty: it reads here."""
+    refused: Sequence[P] = ()
+    """Partitions that the reader may not read."""
 
 
 class Diverging(NamedTuple):
@@ -135,9 +137,12 @@ class Elsewhere(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """The partition did not exist at the first attempt; later attempts skip it."""
+    """The partition is refused, or did not exist at the first attempt; later attempts skip it."""
 
     error: KafkaError
+
+
+UNAUTHORIZED = Missing(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 class Unread:
@@ -214,8 +219,10 @@ class FetchAttempt(Generic[P]):
         self._plan = plan
         self._partitions = plan.partitions
         self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
-        # Partitions that did not exist at the first attempt.
+        # Partitions that are refused, or did not exist at the first attempt.
         self._unknown: list[tuple[P, Outcome]] = []
+        if plan.refused:
+            self._unknown += [(one, UNAUTHORIZED) for one in plan.refused]
         # Partitions of a replica whose leader epoch was not on the disk at the last attempt.
         self._unsaved: set[PlannedPartition] | None = None
         self.watchable: list[Partition]
@@ -269,7 +276,7 @@ class FetchAttempt(Generic[P]):
             return None
         if plan.replica is not None:
             self._note_sent(outcomes)
-        # Kafka lists unknown partitions last.
+        # Kafka lists refused and unknown partitions last.
         return outcomes + unknown if unknown else outcomes
 
     def _note_sent(self, outcomes: list[tuple[P, Outcome]]) -> None:

@@ -11,8 +11,10 @@ Source: KafkaApis.handleFetchRequest of Kafka 4.3, of 3.9 for versions 0 to 3.
 from __future__ import annotations
 
 import logging
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.apis.api import LatePart
 from odradek.apis.fetch_plan import (
@@ -25,7 +27,7 @@ from odradek.apis.fetch_plan import (
     Unread,
     name_of,
 )
-from odradek.apis.fetch_sessions import NO_SESSION, FetchedPartition, FetchSession
+from odradek.apis.fetch_sessions import NO_SESSION, FetchedPartition, FetchSession, FetchSessionCache
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
 from odradek.storage.log.partition import ReadResult
 from odradek.storage.log.slices import MAP_AT_LEAST_BYTES
@@ -45,15 +47,22 @@ from odradek.wire.messages.fetch import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.security.client_meters import FetchCharge
     from odradek.storage.log.partition import Partition
     from odradek.storage.log.slices import Slice
     from odradek.wire.work import Work
 
+T = TypeVar("T")
 logger = logging.getLogger("odradek.fetch")
 
 FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_OF_V2 = 4
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_FROM_FOLLOWERS = 11
+"""A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
+FIRST_FLEXIBLE_VERSION = 12
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ENDPOINTS = 16
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
@@ -73,12 +82,15 @@ class FetchAnswer:
     any."""
 
     __slots__ = (
+        "_charge",
         "_connection",
         "_converted_bytes",
         "_is_incremental",
+        "_is_of_replica",
         "_leadership",
         "_reads",
         "_session",
+        "_sessions",
         "_version",
         "unready",
     )
@@ -90,7 +102,13 @@ class FetchAnswer:
         context: RequestContext,
         session: FetchSession | None,
         is_incremental: bool,
+        is_of_replica: bool,
+        sessions: FetchSessionCache | None = None,
+        charge: FetchCharge | None = None,
     ) -> None:
+        """`charge` is of the client's quotas; None: there are none for it."""
+        self._charge = charge
+        self._sessions = sessions
         self._leadership = leadership
         self._reads = reads
         self._converted_bytes = 0
@@ -98,13 +116,27 @@ class FetchAnswer:
         self._version = context.api_version
         self._session = session
         self._is_incremental = is_incremental
+        self._is_of_replica = is_of_replica  # it knows the addresses of all brokers
         self.unready: list[tuple[FetchedPartition, list[PartitionData], int]]
         """Set by `response` for `finishing`: partitions and their indexes in the lists of their topics."""
 
+    def measured(self, run: Callable[[], T]) -> T:
+        """What `run()` returns; its time is charged."""
+        if self._charge is None:
+            return run()
+        began_ns = perf_counter_ns()
+        result = run()
+        self._charge.add(perf_counter_ns() - began_ns)
+        return result
+
     def response(self, outcomes: list[tuple[FetchedPartition, Outcome]]) -> FetchResponse:
         """The response, in a session only with changed partitions; the session remembers the client's new
-        state."""
+        state. If the client has to wait, the response is empty, and the session stays as it was."""
         session, version = self._session, self._version
+        if self._charge is not None:
+            wait_ms = self._charge.throttle_ms(response_bytes(outcomes, version, self._is_incremental))
+            if wait_ms:
+                return self._empty_response(wait_ms)
         response = FetchResponse(session_id=NO_SESSION if session is None else session.id)
         topics = response.responses
         current_name: str | None = None
@@ -144,6 +176,16 @@ class FetchAnswer:
         if session is not None and served:
             session.serve_later(served)
         return response
+
+    def _empty_response(self, wait_ms: int) -> FetchResponse:
+        """A session that would begin with it does not, as in Kafka."""
+        self.unready = []
+        session_id, session = NO_SESSION, self._session
+        if session is not None and self._is_incremental:
+            session_id = session.id
+        elif session is not None and self._sessions is not None:
+            self._sessions.remove(session.id)
+        return FetchResponse(session_id=session_id, throttle_time_ms=wait_ms)
 
     def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
         """Loads records from disk, and converts them for old versions."""
@@ -185,7 +227,10 @@ class FetchAnswer:
 
     def _finishing_one(self, partition: PlannedPartition, answer: PartitionData) -> Work[PartitionData]:
         if isinstance(answer.records, Unread):
+            charged_bytes = len(answer.records)
             result = yield from answer.records.reading()
+            if self._charge is not None:
+                self._charge.take_back(charged_bytes - len(result.records))
             answer = _data_of(partition, result, result.records, result.aborted)
         records = answer.records
         if not records:
@@ -270,7 +315,51 @@ class FetchAnswer:
         hint = leader_hint(self._leadership, name, partition.index, self._connection)
         if hint is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
-            add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+            if not self._is_of_replica:
+                add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+
+
+def response_bytes(
+    outcomes: Iterable[tuple[PlannedPartition, Outcome]], version: int, is_incremental: bool
+) -> int:
+    """Size of the response in bytes, as Kafka counts it for quotas (`FetchResponse.sizeOf`): without its
+    header, and with all records in the format of the log. Of an incremental one only partitions with records
+    count; those with other news do not."""
+    size_bytes, topic_bytes, partition_bytes = _fixed_bytes(version)
+    topic = None
+    for partition, outcome in outcomes:
+        records_bytes = len(getattr(outcome, "records", _NO_RECORDS))
+        if is_incremental and not records_bytes:
+            continue
+        one = (partition.topic, partition.topic_id)
+        if one != topic:
+            topic = one
+            size_bytes += topic_bytes
+            if version < FIRST_VERSION_WITH_IDS:
+                size_bytes += len(partition.topic.encode())
+        size_bytes += partition_bytes + records_bytes
+    return size_bytes
+
+
+@cache
+def _fixed_bytes(version: int) -> tuple[int, int, int]:
+    """Of a response, of each topic without its name, and of each partition without its records."""
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    length_bytes, name_bytes, tags_bytes = (1, 1, 1) if is_flexible else (4, 2, 0)
+    partition_bytes = 14 + (4 if not is_flexible else 3) + tags_bytes
+    if version >= FIRST_VERSION_OF_V2:
+        partition_bytes += 8 + length_bytes
+    if version >= FIRST_VERSION_WITH_LOG_START:
+        partition_bytes += 8
+    if version >= FIRST_VERSION_FROM_FOLLOWERS:
+        partition_bytes += 4
+    size_bytes = 4 + length_bytes + tags_bytes
+    if version >= 1:
+        size_bytes += 4
+    if version >= FIRST_VERSION_WITH_SESSIONS:
+        size_bytes += 6
+    topic_bytes = (16 if version >= FIRST_VERSION_WITH_IDS else name_bytes) + length_bytes + tags_bytes
+    return size_bytes, topic_bytes, partition_bytes
 
 
 def _load(records: Slice, start: int, size_bytes: int) -> None:

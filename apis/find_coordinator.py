@@ -1,5 +1,7 @@
 """FindCoordinator (key 10, versions 0 to 6): the coordinators of groups and of transactions.
 
+A key is refused before anything is created for it.
+
 Not done yet: coordinators of share groups. INVALID_REQUEST for them makes clients give up at once.
 
 Source: KafkaApis of Kafka 4.3.
@@ -9,9 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import CODES
 from odradek.apis.addresses import address_of
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.find_coordinator import (
     Coordinator,
@@ -28,13 +32,37 @@ if TYPE_CHECKING:
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
+SHARE_KEY = 2
 FIRST_VERSION_WITH_KEY_BATCH = 4
+FIRST_VERSION_OF_SHARE_KEYS = 6
 MAX_COORDINATOR_KEYS = 100_000
 """The limit of keys in one request; beyond it each key gets INVALID_REQUEST."""
 _TOPIC_OF = {GROUP_KEY: OFFSETS_TOPIC, TRANSACTION_KEY: TRANSACTIONS_TOPIC}
 """The topics whose partition leaders are the coordinators, by type of key."""
+_RESOURCE_OF = {GROUP_KEY: ResourceType.GROUP, TRANSACTION_KEY: ResourceType.TRANSACTIONAL_ID}
+_CODE_OF = {key_type: CODES[resource_type] for key_type, resource_type in _RESOURCE_OF.items()}
 _NOWHERE = (-1, "", -1)
 """Node id, host and port of an unknown coordinator."""
+
+
+def _is_refused(key_type: int, key: str, context: RequestContext) -> bool:
+    if not context.refused:
+        return False
+    resource_type = _RESOURCE_OF.get(key_type)
+    return resource_type is not None and context.refuses(Operation.DESCRIBE, resource_type, key)
+
+
+def _has_allowed(request: FindCoordinatorRequest, context: RequestContext) -> bool:
+    """Whether the client may have the coordinator of any of the keys."""
+    keys = request.coordinator_keys
+    if context.api_version < FIRST_VERSION_WITH_KEY_BATCH:
+        keys = [request.key]
+    return not context.refused or any(not _is_refused(request.key_type, key, context) for key in keys)
+
+
+def _refused(key: str, code: ErrorCode) -> Coordinator:
+    node_id, host, port = _NOWHERE
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code)
 
 
 class FindCoordinator:
@@ -59,8 +87,14 @@ class FindCoordinator:
     def __call__(
         self, request: FindCoordinatorRequest, context: RequestContext
     ) -> FindCoordinatorResponse | WorkAnswer:
+        is_of_share = request.key_type == SHARE_KEY and context.api_version >= FIRST_VERSION_OF_SHARE_KEYS
+        if is_of_share and context.refuses(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return FindCoordinatorResponse(
+                coordinators=[_refused(key, code) for key in request.coordinator_keys]
+            )
         topic = _TOPIC_OF.get(request.key_type)
-        if topic is not None and self._topics.lacks([topic]):
+        if topic is not None and self._topics.lacks([topic]) and _has_allowed(request, context):
             return WorkAnswer(self._work, self._creating(topic, request, context), context)
         return self._response(request, context)
 
@@ -74,7 +108,11 @@ class FindCoordinator:
     def _response(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         connection = context.connection
         if context.api_version < FIRST_VERSION_WITH_KEY_BATCH:
-            code, (node_id, host, port) = self._find(request.key_type, request.key, connection)
+            code, (node_id, host, port) = (
+                (_CODE_OF[request.key_type], _NOWHERE)
+                if _is_refused(request.key_type, request.key, context)
+                else self._find(request.key_type, request.key, connection)
+            )
             # Kafka writes the text "NONE" where there is no error.
             message = "NONE" if code is ErrorCode.NONE else error_message(code)
             return FindCoordinatorResponse(
@@ -83,6 +121,9 @@ class FindCoordinator:
         is_too_much = len(request.coordinator_keys) > MAX_COORDINATOR_KEYS
         coordinators = []
         for key in request.coordinator_keys:
+            if not is_too_much and _is_refused(request.key_type, key, context):
+                coordinators.append(_refused(key, _CODE_OF[request.key_type]))
+                continue
             code, (node_id, host, port) = (
                 (ErrorCode.INVALID_REQUEST, _NOWHERE)
                 if is_too_much

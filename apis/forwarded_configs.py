@@ -4,7 +4,7 @@ Controllers store what they are told for brokers and do not look at the values. 
 or any of them for all brokers, checks a change before it forwards it; resources that it refuses do not reach
 the controllers. For all brokers a setting is forwarded that this node does not know or that is not built
 here: others may honour it, and this node says in its log that it does not. Loggers are no matter of the
-controllers, and are refused (`apis/alter_configs.py`).
+controllers: this node changes them itself (`apis/alter_configs.py`).
 
 Source: ConfigAdminManager.preprocess and reassembleIncrementalResponse of Kafka 4.3.
 """
@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.describe_configs import BROKER, BROKER_LOGGER
+from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, refusal_of
 from odradek.apis.forwarding import Forward, Forwarded
 from odradek.config.options import REFUSED, BrokerOptions, honoured
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -54,29 +55,40 @@ class ForwardedConfigs(Forwarded):
 
     def __call__(self, request: Any, context: RequestContext) -> Waiting | Message:
         resources = list(request.resources)
-        refusals = {
-            number: refusal for number, one in enumerate(resources) if (refusal := self._refusal(one))
-        }
-        if not refusals:
+        own: dict[int, KafkaError | None] = {}
+        """What is decided here; None: it is done."""
+        for number, one in enumerate(resources):
+            refusal = self._refusal(one, context, validate_only=request.validate_only)
+            if refusal is not None or one.resource_type == BROKER_LOGGER:
+                own[number] = refusal
+        if not own:
             return super().__call__(request, context)
 
         def with_refusals(answer: Any) -> Any:
             forwarded = iter(answer.responses)
             answer.responses = [
-                self._altering.result_of(one, refusals[number]) if number in refusals else next(forwarded)
+                self._altering.result_of(one, own[number]) if number in own else next(forwarded)
                 for number, one in enumerate(resources)
             ]
             return answer
 
-        request.resources = [one for number, one in enumerate(resources) if number not in refusals]
+        request.resources = [one for number, one in enumerate(resources) if number not in own]
         if not request.resources:
             return with_refusals(self._altering.answer(responses=[]))  # type: ignore[no-any-return]
         return self.send(request, context, with_refusals)
 
-    def _refusal(self, resource: Any) -> KafkaError | None:
+    def _refusal(self, resource: Any, context: RequestContext, *, validate_only: bool) -> KafkaError | None:
         if resource.resource_type not in (BROKER, BROKER_LOGGER):
             return None
+        if resource.resource_type == BROKER_LOGGER:
+            # No controller sees it, so this node authorizes it.
+            code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+            if code is not None:
+                return KafkaError(code)
         try:
+            if resource.resource_type == BROKER_LOGGER:
+                self._altering.change_log_levels(resource, validate_only=validate_only)
+                return None
             wanted = self._altering.change_of(resource)
             owner = wanted.owner
             assert owner is None or isinstance(owner, int)

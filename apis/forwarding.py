@@ -10,12 +10,13 @@ Source: KIP-590, KIP-631; KafkaApis and ForwardingManager of Kafka 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.wire.errors import ErrorCode, MalformedMessage, error_message
+from odradek.apis.refusals import refuse
+from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import find
 from odradek.wire.messages.envelope import (
@@ -24,12 +25,12 @@ from odradek.wire.messages.envelope import (
     EnvelopeResponse,
     encode_principal,
 )
-from odradek.wire.schema import Message, fields_of
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.wire.schema import Message
 
-__all__ = ["FORWARDED", "Forward", "Forwarded"]
+__all__ = ["FORWARDED", "FORWARDED_AFTER_CHECKS", "Forward", "Forwarded"]
 
 logger = logging.getLogger("odradek.apis")
 
@@ -38,7 +39,9 @@ Forward = Callable[[EnvelopeRequest, Answered], None]
 """Sends an envelope and calls back once: with None when no controller has answered in time."""
 
 FORWARDED = frozenset({19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81})
-"""API keys of what Kafka 4.3 forwards from a listener without authentication: tokens are not among it."""
+"""API keys of what Kafka 4.3 forwards as it comes."""
+FORWARDED_AFTER_CHECKS = frozenset({38, 39, 40})
+"""Delegation tokens: whether the connection may ask for them is a matter of this node."""
 
 
 class Forwarded:
@@ -61,7 +64,7 @@ class Forwarded:
         frame = request_frame(request, version, correlation_id, context.client_id)
         envelope = EnvelopeRequest(
             request_data=frame[4:],
-            request_principal=_principal_data(context.connection.principal),
+            request_principal=_principal_data(context.connection),
             client_host_address=_address_bytes(context.connection.peer_host),
         )
         waiting = Waiting()
@@ -72,83 +75,30 @@ class Forwarded:
         self._forward(envelope, answered)
         return waiting
 
-    def _answer(self, request: Message, version: int, response: EnvelopeResponse | None) -> Message:
+    def _answer(self, request: Message, version: int, response: EnvelopeResponse | None) -> Any:
         if response is None:
-            return self.refusal(request, ErrorCode.REQUEST_TIMED_OUT)
+            return refuse(request, version, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code != ErrorCode.NONE or response.response_data is None:
             code = ErrorCode(response.error_code)
             if code is ErrorCode.UNSUPPORTED_VERSION:
                 # Another controller leads than the one that ApiVersions has spoken of. Kafka closes the
                 # connection, and an old client does not know why.
-                return self.refusal(request, code)
+                return refuse(request, version, code)
             logger.error("the controller refuses a forwarded %s: %s", self._request.__name__, code.name)
-            return self.refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             answer: Message = read_response(response.response_data, self._request, version)[1]
         except MalformedMessage as error:
             logger.error("the answer to a forwarded %s makes no sense: %s", self._request.__name__, error)
-            return self.refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         return answer
 
-    def refusal(self, request: Message, code: ErrorCode) -> Message:
-        """The response that refuses everything that `request` names."""
-        fields: dict[str, Any] = {}
-        known = {field.name for field in fields_of(self._response)}
-        if "error_code" in known:
-            fields["error_code"] = code
-        if "error_message" in known:
-            fields["error_message"] = error_message(code)
-        results = _RESULTS.get(request.api_key)
-        if results is not None:
-            name, items = results
-            fields[name] = [_result(self._response, name, item, code) for item in items(request)]
-        refused: Message = self._response(**fields)
-        return refused
 
-
-Items = Callable[[Any], list[dict[str, Any]]]
-
-
-def _of(name: str, *copied: str) -> Items:
-    """For each item of the request's list `name` what of it a result repeats."""
-    return lambda request: [
-        {field: getattr(item, field) for field in copied} for item in getattr(request, name)
-    ]
-
-
-def _deleted_topics(request: Any) -> list[dict[str, Any]]:
-    named = [{"name": name} for name in request.topic_names]
-    return named + [{"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics]
-
-
-def _scram_users(request: Any) -> list[dict[str, Any]]:
-    users = dict.fromkeys(one.name for one in [*request.deletions, *request.upsertions])
-    return [{"user": user} for user in users]
-
-
-_RESULTS: Mapping[int, tuple[str, Items]] = {
-    19: ("topics", _of("topics", "name")),
-    20: ("responses", _deleted_topics),
-    30: ("results", _of("creations")),
-    31: ("filter_results", _of("filters")),
-    33: ("responses", _of("resources", "resource_type", "resource_name")),
-    37: ("results", _of("topics", "name")),
-    44: ("responses", _of("resources", "resource_type", "resource_name")),
-    49: ("entries", _of("entries", "entity")),
-    51: ("results", _scram_users),
-}
-"""By API key: the list of results in the response, and the beginnings of its items. The responses to other
-requests have one error."""
-
-
-def _result(response: Any, name: str, start: dict[str, Any], code: ErrorCode) -> Any:
-    (field,) = [field for field in fields_of(response) if field.name == name]
-    return field.type.item(**start, error_code=code, error_message=error_message(code))
-
-
-def _principal_data(principal: str) -> bytes:
-    kind, _, name = principal.partition(":")
-    return encode_principal(DefaultPrincipalData(type=kind, name=name, token_authenticated=False))
+def _principal_data(connection: ConnectionInfo) -> bytes:
+    kind, _, name = connection.principal.partition(":")
+    return encode_principal(
+        DefaultPrincipalData(type=kind, name=name, token_authenticated=connection.is_token)
+    )
 
 
 def _address_bytes(host: str) -> bytes:

@@ -4,6 +4,9 @@ An idempotent producer gets a new id, also when it sends the request again (KIP-
 the coordinator decides: the id, the epoch, and whether an open transaction of the previous producer has to be
 aborted first. Versions below 4 get INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
 
+A client needs the permission to write with the transactional id; without one, to write to any topic, or
+IDEMPOTENT_WRITE on the cluster.
+
 Not done: two-phase commit (version 6, KIP-939), which Kafka does not call stable either.
 
 Source: KafkaApis.handleInitProducerIdRequest and TransactionCoordinator.handleInitProducerId of Kafka 4.3.
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.coordinator.transactions import commands
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -38,6 +42,8 @@ class InitProducerId:
     def __call__(
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | Waiting:
+        if _may_not_be_idempotent(context):
+            return _refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if (request.producer_id == NONE) != (request.producer_epoch == NONE):
             return _refusal(ErrorCode.INVALID_REQUEST)
         if request.transactional_id is not None:
@@ -73,6 +79,13 @@ class InitProducerId:
         )
         self._transactions.submit(transactional_id, command)
         return waiting
+
+
+def _may_not_be_idempotent(context: RequestContext) -> bool:
+    """False for a request with a transactional id, whose row asks for nothing on the cluster."""
+    if not context.refuses(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return False
+    return not context.authorizer.may_on_any(context.connection, Operation.WRITE, ResourceType.TOPIC)
 
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:

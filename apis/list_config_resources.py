@@ -1,8 +1,7 @@
 """ListConfigResources (key 74, versions 0 and 1): the names of resources that can have settings.
 
-Topics, brokers, and all groups with settings of their own, whether they exist or not. Client metrics, the
-only type that version 0 lists, are not built (KIP-714), so there are none. The loggers of a broker are listed
-under its name, as in Kafka; this API neither reads nor changes their levels.
+Topics, brokers, subscriptions to client metrics, which are the only type that version 0 lists, and all groups
+with settings of their own, whether they exist or not. The loggers of a broker are listed under its name.
 
 Source: KafkaApis.handleListConfigResources of Kafka 4.3; KIP-1142.
 """
@@ -58,7 +57,7 @@ class ListConfigResources:
         brokers = [str(node_id) for node_id in sorted(view.brokers)]
         return {
             GROUP: view.group_configs,
-            CLIENT_METRICS: (),
+            CLIENT_METRICS: view.client_metrics_configs,
             BROKER_LOGGER: brokers,
             BROKER: brokers,
             TOPIC: view.topics,

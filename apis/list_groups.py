@@ -5,8 +5,10 @@ Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -15,13 +17,18 @@ if TYPE_CHECKING:
 
 
 class ListGroups:
-    """The handler: lists the groups whose coordinator is this node."""
+    """The handler: lists the groups whose coordinator is this node, and that the client may describe: all, if
+    it may describe the cluster."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
     def __call__(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         reply = self._groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
+        unseen: Collection[str] = ()
+        if context.refuses(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            names = (group.group_id for group in reply.groups)
+            unseen = context.left_out(Operation.DESCRIBE, ResourceType.GROUP, names)
         return ListGroupsResponse(
             error_code=reply.error_code,
             groups=[
@@ -32,5 +39,6 @@ class ListGroups:
                     group_type=group.group_type,
                 )
                 for group in reply.groups
+                if group.group_id not in unseen
             ],
         )

@@ -24,6 +24,7 @@ from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.prefixes import Ask, Prefix
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import PLACEHOLDER_32, PLACEHOLDERS, response_template
 from odradek.wire.messages.list_offsets import (
@@ -37,7 +38,7 @@ from odradek.wire.work import Work, finish
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.wire.messages.list_offsets import ListOffsetsPartition
+    from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 
 LATEST = -1
 EARLIEST = -2
@@ -137,9 +138,13 @@ class ListOffsets:
         # Version 0 answers duplicates each time; later versions have each topic once, and no partition twice.
         twice = _named_twice(request) if version > 0 else {}
         topics: list[ListOffsetsTopicResponse] = []
+        unauthorized: list[ListOffsetsTopicResponse] = []
         known: dict[str, ListOffsetsTopicResponse] = {}
         for topic in request.topics:
             name = topic.name
+            if context.refused and context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                unauthorized.append(_unauthorized(topic))
+                continue
             answer = known.get(name) if version > 0 else None
             if answer is None:
                 answer = known[name] = ListOffsetsTopicResponse(name=name, partitions=[])
@@ -161,7 +166,7 @@ class ListOffsets:
                             partition_index=requested.partition_index, error_code=error.code
                         )
                     )
-        return ListOffsetsResponse(topics=topics)
+        return ListOffsetsResponse(topics=topics + unauthorized)
 
     def _find_for(self, request: ListOffsetsRequest) -> Callable[[str, int], LedPartition]:
         return self._leadership.hold if request.replica_id == DEBUGGING_ID else self._leadership.lead
@@ -225,6 +230,16 @@ class ListOffsets:
         return ListOffsetsPartitionResponse(
             partition_index=requested.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
         )
+
+
+def _unauthorized(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    """All partitions of a topic that the client may not describe."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    partitions = [
+        ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
+        for one in topic.partitions
+    ]
+    return ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
 
 
 def _isolation_of(request: ListOffsetsRequest) -> int:

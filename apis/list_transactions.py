@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.transactions import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import list_transactions
 from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -27,7 +28,8 @@ MATCHED_PER_STEP = 1_000
 
 
 class ListTransactions:
-    """The handler: the transactional ids whose coordinator is this node; `searches` runs pattern matching."""
+    """The handler: the transactional ids whose coordinator is this node, and that the client may describe;
+    `searches` runs pattern matching."""
 
     def __init__(self, transactions: Transactions, searches: WorkQueue) -> None:
         self._transactions = transactions
@@ -41,6 +43,10 @@ class ListTransactions:
             producer_ids=frozenset(request.producer_id_filters),
             duration_ms=request.duration_filter,
         )
+        ids = (one.transactional_id for one in reply.transactions)
+        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
+        if unseen:
+            reply.transactions = [one for one in reply.transactions if one.transactional_id not in unseen]
         pattern = request.transactional_id_pattern
         if reply.error_code is ErrorCode.NONE and pattern:
             return WorkAnswer(self._searches, self._selecting(pattern, reply), context)

@@ -6,6 +6,10 @@ the request's own flag) exists when the answer is sent, so that no client has to
 exception is a deleted topic: the first request gets the error for an unknown topic, and the topic is created
 after the answer, as Kafka does each time. So a client that waits for a deletion sees it once.
 
+A client learns nothing about a topic that it may not describe: one that it names is refused whether it exists
+or not, and a list of all topics omits it. A topic that it may not create is refused, too. The last two are
+the last in an answer of Metadata, and unknown ids the first.
+
 Not done: endpoints of controllers in DescribeCluster, which a broker of Kafka does not tell either.
 
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse
@@ -16,12 +20,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis import operations
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.addresses import reachable, reachable_brokers
 from odradek.apis.api import WorkAnswer
+from odradek.apis.quotas import ClientQuotas, free
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+ANY_VERSION = 0
 FIRST_VERSION_WITH_AUTO_CREATION_FLAG = 4
 FIRST_VERSION_WITH_LISTENER_ERROR = 6
 FIRST_VERSION_WITH_OPERATIONS = 8
@@ -65,17 +73,44 @@ FIRST_VERSION_BY_ID = 12
 
 logger = logging.getLogger("odradek.apis")
 
+DESCRIBE, CREATE = Operation.DESCRIBE, Operation.CREATE
+TOPIC = ResourceType.TOPIC
+NOT_AUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
+
+
+class RefusedNames(NamedTuple):
+    """Topics of a request that are refused by name."""
+
+    uncreatable: Collection[str]
+    """They do not exist, and the client may not create them."""
+    unseen: Collection[str]
+    """The client may not describe them."""
+
+
+def _names(requested: Iterable[MetadataRequestTopic], refused: RefusedNames | None = None) -> Iterable[str]:
+    """The requested names that are not refused."""
+    names = [topic.name or "" for topic in requested]
+    if refused is None:
+        return names
+    return [name for name in names if name not in refused.uncreatable and name not in refused.unseen]
 
 
 class Metadata:
     """The handler. Partition entries are kept per topic for as long as the topic's view stays the same."""
 
     def __init__(
-        self, node_id: int, topics: TopicCreation, work: WorkQueue, *, auto_creates_topics: bool
+        self,
+        node_id: int,
+        topics: TopicCreation,
+        work: WorkQueue,
+        *,
+        auto_creates_topics: bool,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._node_id = node_id
+        self._quotas = quotas or ClientQuotas()
         self._topics = topics
         self._work = work
         self._auto_creates_topics = auto_creates_topics
@@ -94,20 +129,43 @@ class Metadata:
         may_create = self._auto_creates_topics and (
             version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
         )
-        if may_create and not is_by_id and self._topics.lacks(topic.name or "" for topic in requested):
-            return WorkAnswer(self._work, self._creating(request, requested, context), context)
-        return self._response(request, requested, wants_all, context)
+        if is_by_id or wants_all:
+            return self._response(request, requested, wants_all, context)
+        refused = None
+        if context.authorizer is not ALLOW_ALL:
+            refused = self._refused(requested, may_create, context)
+        if may_create and self._topics.lacks(_names(requested, refused)):
+            return WorkAnswer(self._work, self._creating(request, requested, refused, context), context)
+        return self._response(request, requested, False, context, refused)
+
+    def _refused(
+        self, requested: Iterable[MetadataRequestTopic], may_create: bool, context: RequestContext
+    ) -> RefusedNames:
+        """A missing topic may be created by who may create topics in the cluster, or of its name."""
+        names = list(dict.fromkeys(_names(requested)))
+        unseen = context.refused_names(DESCRIBE, TOPIC, names)
+        missing = [name for name in names if name not in unseen and self._topics.lacks((name,))]
+        uncreatable: Collection[str] = ()
+        if may_create and missing and context.left_out(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+            uncreatable = context.refused_names(CREATE, TOPIC, missing)
+        return RefusedNames(uncreatable, unseen)
 
     def _creating(
-        self, request: MetadataRequest, requested: Sequence[MetadataRequestTopic], context: RequestContext
+        self,
+        request: MetadataRequest,
+        requested: Sequence[MetadataRequestTopic],
+        refused: RefusedNames | None,
+        context: RequestContext,
     ) -> Work[MetadataResponse]:
-        """The answer, after missing topics were created."""
-        names = dict.fromkeys(topic.name or "" for topic in requested)
+        """The answer, after missing topics were created. As in Kafka each counts for the client's quota of
+        partitions like one of CreateTopics, and the client does not have to wait."""
+        charge = self._quotas.mutation_charge(context, ANY_VERSION) or free
+        names = dict.fromkeys(_names(requested, refused))
         deleted = self._topics.take_deleted(names)
-        yield from self._topics.creating_missing(name for name in names if name not in deleted)
-        response = self._response(request, requested, False, context)
+        yield from self._topics.creating_missing((name for name in names if name not in deleted), charge)
+        response = self._response(request, requested, False, context, refused)
         if deleted:
-            self._work.run(self._topics.creating_missing(deleted), _nothing, _failed)
+            self._work.run(self._topics.creating_missing(deleted, charge), _nothing, _failed)
         return response
 
     def _response(
@@ -116,6 +174,7 @@ class Metadata:
         requested: Sequence[MetadataRequestTopic],
         wants_all: bool,
         context: RequestContext,
+        refused: RefusedNames | None = None,
     ) -> MetadataResponse:
         version = context.api_version
         alive = {
@@ -125,10 +184,10 @@ class Metadata:
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
         )
-        response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive))
+        response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive, refused))
         for topic in response.topics:
-            if wants_operations and not topic.error_code:
-                topic.topic_authorized_operations = operations.ON_TOPIC
+            if wants_operations and topic.name is not None and topic.error_code != NOT_AUTHORIZED:
+                topic.topic_authorized_operations = operations.on_topic(context, topic.name)
         view = self._topics.view
         response.brokers = [
             MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
@@ -140,7 +199,7 @@ class Metadata:
             FIRST_VERSION_WITH_OPERATIONS <= version <= LAST_VERSION_WITH_CLUSTER_OPERATIONS
             and request.include_cluster_authorized_operations
         ):
-            response.cluster_authorized_operations = operations.ON_CLUSTER
+            response.cluster_authorized_operations = operations.on_cluster(context)
         return response
 
     def _answers(
@@ -149,26 +208,40 @@ class Metadata:
         wants_all: bool,
         context: RequestContext,
         alive: Collection[int],
+        refused: RefusedNames | None,
     ) -> list[MetadataResponseTopic]:
-        view = self._topics.view
+        topics = self._topics.view.topics
         if wants_all:
-            return [self._topic(topic, context, alive) for topic in view.topics.values()]
+            unseen = context.left_out(DESCRIBE, TOPIC, topics)
+            return [
+                self._topic(topic, context, alive) for name, topic in topics.items() if name not in unseen
+            ]
         if any(topic.topic_id != ZERO_UUID for topic in requested):
             # Where there is an id the name is ignored, as in Kafka.
             wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
-            return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
-        names = dict.fromkeys(topic.name or "" for topic in requested)
-        return [self._topic_by_name(name, context, alive) for name in names]
+            return self._topics_by_id(wanted, context, alive)
+        allowed = dict.fromkeys(_names(requested, refused))
+        answers = [self._topic_by_name(name, context, alive) for name in allowed]
+        if refused is None:
+            return answers
+        names = dict.fromkeys(_names(requested))
+        answers += [_unauthorized(one, one in INTERNAL_TOPICS) for one in names if one in refused.uncreatable]
+        return answers + [_unauthorized(one) for one in names if one in refused.unseen]
 
-    def _topic_by_id(
-        self, topic_id: bytes, context: RequestContext, alive: Collection[int]
-    ) -> MetadataResponseTopic:
-        topic = self._topics.view.topic_by_id(topic_id)
-        if topic is None:
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
-            )
-        return self._topic(topic, context, alive)
+    def _topics_by_id(
+        self, topic_ids: Iterable[bytes], context: RequestContext, alive: Collection[int]
+    ) -> list[MetadataResponseTopic]:
+        """Unknown topics first; those that the client may not describe are told without a name."""
+        found = {topic_id: self._topics.view.topic_by_id(topic_id) for topic_id in topic_ids}
+        unseen = context.refused_names(
+            DESCRIBE, TOPIC, (topic.name for topic in found.values() if topic is not None)
+        )
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        unknown = [_nameless(topic_id, code) for topic_id, topic in found.items() if topic is None]
+        known = [topic for topic in found.values() if topic is not None]
+        answers = [self._topic(topic, context, alive) for topic in known if topic.name not in unseen]
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return unknown + answers + [_nameless(one.topic_id, code) for one in known if one.name in unseen]
 
     def _topic_by_name(
         self, name: str, context: RequestContext, alive: Collection[int]
@@ -211,6 +284,16 @@ class Metadata:
         ]
         self._entries[key] = topic, entries
         return entries
+
+
+def _nameless(topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id, partitions=[])
+
+
+def _unauthorized(name: str, is_internal: bool = False) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, is_internal=is_internal, partitions=[]
+    )
 
 
 def _nothing(result: None) -> None:
@@ -331,7 +414,7 @@ class DescribeCluster:
                 )
                 for broker, host, port in found
             ],
-            cluster_authorized_operations=operations.ON_CLUSTER
+            cluster_authorized_operations=operations.on_cluster(context)
             if request.include_cluster_authorized_operations
             else operations.NOT_ASKED,
         )
@@ -367,12 +450,18 @@ class DescribeTopicPartitions:
         wants_all = not request.topics
         cursor = request.cursor
         names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
+        unseen: set[str] = set()
+        if context.authorizer is not ALLOW_ALL:
+            unseen.update((context.left_out if wants_all else context.refused_names)(DESCRIBE, TOPIC, names))
         first_partition = 0
         if cursor is not None:
             if cursor.partition_index < 0 or not (wants_all or cursor.topic_name in names):
                 return _refusal_of_description(request)
             first_partition = cursor.partition_index
             names = {name for name in names if name >= cursor.topic_name}
+            unseen &= names
+        if unseen:
+            names -= unseen
         alive = {
             broker.node_id for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
         }
@@ -386,19 +475,25 @@ class DescribeTopicPartitions:
             topic = view.topics.get(name)
             if topic is None:
                 if not wants_all:
-                    response.topics.append(_unknown_described(name))
+                    response.topics.append(_unknown_described(name, context))
                 continue
             shown = topic.partitions[start : start + left]
-            response.topics.append(_described(topic, shown, alive, view))
+            response.topics.append(_described(topic, shown, alive, view, context))
             left -= len(shown)
             if start + len(shown) < len(topic.partitions):
                 response.next_cursor = Cursor(topic_name=name, partition_index=start + len(shown))
                 break
+        if not wants_all:
+            response.topics += [_unauthorized_description(name) for name in sorted(unseen)]
         return response
 
 
 def _described(
-    topic: TopicView, shown: Iterable[PartitionView], alive: set[int], view: ClusterView
+    topic: TopicView,
+    shown: Iterable[PartitionView],
+    alive: set[int],
+    view: ClusterView,
+    context: RequestContext,
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for partition in shown:
@@ -422,16 +517,22 @@ def _described(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=operations.ON_TOPIC,
+        topic_authorized_operations=operations.on_topic(context, topic.name),
     )
 
 
-def _unknown_described(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unauthorized_description(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, partitions=[]
+    )
+
+
+def _unknown_described(name: str, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=_unknown_name(name),
         name=name,
         partitions=[],
-        topic_authorized_operations=operations.ON_TOPIC,
+        topic_authorized_operations=operations.on_topic(context, name),
     )
 
 

@@ -6,30 +6,55 @@ handler gets all of them.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import ALLOW_ALL
+from odradek.apis.quotas import ClientQuotas
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
+from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Authorizer
     from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.storage.directories.store import LogStore
+
+logger = logging.getLogger("odradek.apis")
 
 
 def _accept_configs(owner: str, configs: Mapping[str, str]) -> None:
     """For tests without settings to check against."""
 
 
+def _one_for_all() -> Callable[[], ClientMetrics]:
+    @cache
+    def made() -> ClientMetrics:
+        from odradek.coordinator.client_metrics.clients import ClientMetrics
+
+        return ClientMetrics(lambda: os.urandom(16), logger.error)
+
+    return made
+
+
 def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
+
+
+def _any_host(name: str) -> bool:
+    """For tests that resolve nothing."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +91,15 @@ class NodeParts:
     """Sends requests that change the cluster to its controllers."""
     controller_versions: ControllerVersions | None = None
     """Which versions of APIs the controllers serve; None where `forward` is."""
+    is_host: Callable[[str], bool] = _any_host
+    """Whether a text is an address, or a name that has one here; it may block."""
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    client_metrics: Callable[[], ClientMetrics] = field(default_factory=lambda: _one_for_all())
+    """The metrics that clients push; made when they are first needed."""
     directory_id: bytes = ZERO_UUID
     """Id of the data directory with the cluster's metadata."""
+    authorizer: Authorizer = ALLOW_ALL
+    """For resources that only a handler knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,5 +132,13 @@ class ApiSettings:
     """The broker's options."""
     check_broker_configs: Callable[[str, Mapping[str, str]], None] = _accept_configs
     """Refuses settings that this broker, by its id, or all brokers ("") cannot have."""
+    telemetry_max_bytes: int = 1_048_576
+    """`telemetry.max.bytes`"""
+    changes_log_levels: bool = False
+    """Whether the broker owns its process: then clients may change the levels of loggers."""
+    token_rules: TokenRules = field(default_factory=lambda: TokenRules(None))
+    """Of delegation tokens."""
+    security_protocols: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a listener; those that are PLAINTEXT may be missing."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""

@@ -1,8 +1,9 @@
 """OffsetCommit (key 8, versions 0 to 10).
 
 Version 0, which stored in ZooKeeper, is served like the others. From version 10 on topics have ids instead of
-names. This module checks whether partitions exist, the group's coordinator checks the rest. As in Kafka,
-unknown topics and partitions come first in an answer, and a topic without partitions is left out.
+names. This module checks whether topic ids are known, then whether the client may read the topics, then
+whether partitions exist; the group's coordinator checks the rest. As in Kafka, refused topics and partitions
+come first in an answer, and a topic without partitions is left out.
 
 Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 """
@@ -15,6 +16,7 @@ from odradek.apis.api import Waiting
 from odradek.apis.prefixes import Prefix, Submit
 from odradek.apis.refused_topics import refused_first
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.offset_commit import (
@@ -88,7 +90,10 @@ class OffsetCommit:
         has_refused = False
         for topic in request.topics:
             found = _find(view, topic.name, topic.topic_id, version)
-            if found is not None and not topic.partitions:
+            is_refused = bool(context.refused) and context.refuses(
+                Operation.READ, ResourceType.TOPIC, topic.name or topic.topic_id
+            )
+            if found is not None and not topic.partitions and not is_refused:
                 continue
             partitions: list[OffsetCommitResponsePartition] = []
             response.topics.append(
@@ -99,7 +104,10 @@ class OffsetCommit:
                     partition_index=requested.partition_index, error_code=0
                 )
                 partitions.append(answer)
-                if found is None:
+                if is_refused:
+                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    has_refused = True
+                elif found is None:
                     answer.error_code = (
                         ErrorCode.UNKNOWN_TOPIC_ID
                         if version >= FIRST_VERSION_WITH_IDS

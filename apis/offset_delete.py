@@ -1,7 +1,8 @@
 """OffsetDelete (key 47, version 0): removes committed offsets of a group.
 
-This module checks whether partitions exist, the group's coordinator checks the rest. As in Kafka, unknown
-topics and partitions come first in an answer, and a topic without partitions is left out.
+This module checks whether the client may read the topics, then whether partitions exist; the group's
+coordinator checks the rest. As in Kafka, refused topics and partitions come first in an answer, and a topic
+without partitions is left out.
 
 Source: KafkaApis.handleOffsetDeleteRequest of Kafka 4.3.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from odradek.apis.api import Waiting
 from odradek.apis.refused_topics import refused_first
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -43,7 +45,8 @@ class OffsetDelete:
         wanted: list[tuple[str, int]] = []
         answers: list[OffsetDeleteResponsePartition] = []
         for topic in request.topics:
-            if topic.name in view.topics and not topic.partitions:
+            is_refused = context.refuses(Operation.READ, ResourceType.TOPIC, topic.name)
+            if topic.name in view.topics and not topic.partitions and not is_refused:
                 continue
             partitions: list[OffsetDeleteResponsePartition] = []
             response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
@@ -52,7 +55,10 @@ class OffsetDelete:
                     partition_index=requested.partition_index, error_code=0
                 )
                 partitions.append(answer)
-                if view.partition(topic.name, requested.partition_index) is None:
+                if is_refused:
+                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    has_refused = True
+                elif view.partition(topic.name, requested.partition_index) is None:
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     has_refused = True
                 else:

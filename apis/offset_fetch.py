@@ -1,7 +1,8 @@
 """OffsetFetch (key 9, versions 0 to 10): committed offsets of groups.
 
 Version 0, which read from ZooKeeper, is served like the others. From version 10 on topics have ids instead of
-names. As in Kafka, unknown topics and partitions come last in an answer.
+names. As in Kafka, unknown topics, and topics that the client may not describe, come last in an answer; where
+it asks for all topics, the latter are left out.
 
 Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 """
@@ -10,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_VERSION_WITH_GROUP_BATCH = 8
+DESCRIBE, TOPIC = Operation.DESCRIBE, ResourceType.TOPIC
+UNAUTHORIZED = commands.FetchOffsetsReply(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+"""In place of the coordinator's reply."""
+T = TypeVar("T", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 
 
 class OffsetFetch:
@@ -59,14 +65,14 @@ class OffsetFetch:
             command = _single_command(request, None)
 
             def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
-                return _single_group(request.topics, reply, version)
+                return _single_group(request.topics, reply, context)
 
         elif len(request.groups) == 1:
-            command = self._command(request.groups[0], request.require_stable, version, None)
+            command = self._command(request.groups[0], request.require_stable, context, None)
             groups = request.groups
 
             def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
-                return self._response(groups, version, [reply])
+                return self._response(groups, context, [reply])
 
         else:
             return None
@@ -74,33 +80,44 @@ class OffsetFetch:
             return None  # all partitions: their number is not known and may grow
         return Ask(RememberedResponse(self._groups.ask, command, respond, version))
 
-    def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
+    def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Waiting:
         version = context.api_version
         if version < FIRST_VERSION_WITH_GROUP_BATCH:
-            return self._fetch_one(request, version)
+            return self._fetch_one(request, context)
         gathering = Gathering(
-            len(request.groups), lambda replies: self._response(request.groups, version, replies)
+            len(request.groups), lambda replies: self._response(request.groups, context, replies)
         )
         for index, group in enumerate(request.groups):
-            command = self._command(group, request.require_stable, version, gathering.ticket(index))
+            ticket = gathering.ticket(index)
+            if context.refused and context.refuses(DESCRIBE, ResourceType.GROUP, group.group_id):
+                ticket(UNAUTHORIZED)
+                continue
+            command = self._command(group, request.require_stable, context, ticket)
             self._groups.submit(group.group_id, command)
         return gathering.waiting
 
-    def _fetch_one(self, request: OffsetFetchRequest, version: int) -> Waiting:
+    def _fetch_one(
+        self, request: OffsetFetchRequest, context: RequestContext
+    ) -> OffsetFetchResponse | Waiting:
+        if context.refused and context.refuses(DESCRIBE, ResourceType.GROUP, request.group_id):
+            return _single_group(request.topics, UNAUTHORIZED, context)
         waiting = Waiting()
         command = _single_command(request, None)
-        command.ticket = lambda reply: waiting.complete(_single_group(request.topics, reply, version))
+        allowed = _allowed(request.topics, context)
+        if allowed is not request.topics:
+            command.partitions = _partitions_of(allowed)
+        command.ticket = lambda reply: waiting.complete(_single_group(request.topics, reply, context))
         self._groups.submit(request.group_id, command)
         return waiting
 
     def _command(
-        self, group: OffsetFetchRequestGroup, require_stable: bool, version: int, ticket: Any
+        self, group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext, ticket: Any
     ) -> commands.FetchOffsets:
         return commands.FetchOffsets(
             ticket=ticket,
             group_id=group.group_id,
-            partitions=self._wanted(group, version),
-            topic_ids=self._ids(group, version),
+            partitions=self._wanted(group, context),
+            topic_ids=self._ids(group, context.api_version),
             member_id=group.member_id,
             member_epoch=group.member_epoch,
             require_stable=require_stable,
@@ -109,23 +126,26 @@ class OffsetFetch:
     def _response(
         self,
         groups: list[OffsetFetchRequestGroup],
-        version: int,
+        context: RequestContext,
         replies: Iterable[commands.FetchOffsetsReply],
     ) -> OffsetFetchResponse:
         return OffsetFetchResponse(
             groups=[
-                self._group(requested, reply, version)
+                self._group(requested, reply, context)
                 for requested, reply in zip(groups, replies, strict=True)
             ]
         )
 
-    def _wanted(self, group: OffsetFetchRequestGroup, version: int) -> list[tuple[str, int]] | None:
-        """The partitions for the command: all, or the partitions of topics with a known name."""
+    def _wanted(
+        self, group: OffsetFetchRequestGroup, context: RequestContext
+    ) -> list[tuple[str, int]] | None:
+        """The partitions for the command: all, or the partitions of topics with a known name that the client
+        may describe."""
         if group.topics is None:
             return None
         wanted = []
-        for topic in group.topics:
-            name = self._name_of(topic, version)
+        for topic in _allowed(group.topics, context) or ():
+            name = self._name_of(topic, context.api_version)
             if name is not None:
                 wanted += [(name, index) for index in topic.partition_indexes]
         return wanted
@@ -142,15 +162,22 @@ class OffsetFetch:
         return self._leadership.view.topic_names.get(topic.topic_id)
 
     def _group(
-        self, requested: OffsetFetchRequestGroup, reply: commands.FetchOffsetsReply, version: int
+        self,
+        requested: OffsetFetchRequestGroup,
+        reply: commands.FetchOffsetsReply,
+        context: RequestContext,
     ) -> OffsetFetchResponseGroup:
+        version = context.api_version
         group = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=reply.error_code)
         if reply.error_code is not ErrorCode.NONE:
             return group
         view = self._leadership.view
         by_topic = _by_topic(reply.offsets)
         if requested.topics is None:
+            unseen = context.left_out(DESCRIBE, TOPIC, by_topic)
             for name, offsets in by_topic.items():
+                if name in unseen:
+                    continue
                 topic = view.topics.get(name)
                 if topic is None and version >= FIRST_VERSION_WITH_IDS:
                     # A deleted topic has no id to put into the answer.
@@ -160,6 +187,11 @@ class OffsetFetch:
             return group
         unknown = []
         for wanted in requested.topics:
+            if context.refused and _is_refused(wanted, context):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                offsets = [_nothing("", index, code) for index in wanted.partition_indexes]
+                unknown.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
+                continue
             requested_name = self._name_of(wanted, version)
             if requested_name is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -174,6 +206,20 @@ class OffsetFetch:
             group.topics.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
         group.topics += unknown
         return group
+
+
+def _is_refused(topic: OffsetFetchRequestTopic | OffsetFetchRequestTopics, context: RequestContext) -> bool:
+    name: str | bytes = topic.name
+    if isinstance(topic, OffsetFetchRequestTopics) and not name:
+        name = topic.topic_id
+    return context.refuses(DESCRIBE, TOPIC, name)
+
+
+def _allowed(topics: list[T] | None, context: RequestContext) -> list[T] | None:
+    """The topics that the client may describe; the same list if it may describe all."""
+    if topics is None or not context.refused:
+        return topics
+    return [topic for topic in topics if not _is_refused(topic, context)]
 
 
 def _by_topic(offsets: Iterable[commands.FetchedOffset]) -> dict[str, list[commands.FetchedOffset]]:
@@ -208,29 +254,47 @@ def _fetched_topic(
 
 def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchOffsets:
     """The response in versions 0 to 7."""
-    wanted = None
-    if request.topics is not None:
-        wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     return commands.FetchOffsets(
-        ticket=ticket, group_id=request.group_id, partitions=wanted, require_stable=request.require_stable
+        ticket=ticket,
+        group_id=request.group_id,
+        partitions=_partitions_of(request.topics),
+        require_stable=request.require_stable,
     )
 
 
+def _partitions_of(topics: list[OffsetFetchRequestTopic] | None) -> list[tuple[str, int]] | None:
+    """None for all."""
+    if topics is None:
+        return None
+    return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
 def _single_group(
-    requested: list[OffsetFetchRequestTopic] | None, reply: commands.FetchOffsetsReply, version: int
+    requested: list[OffsetFetchRequestTopic] | None,
+    reply: commands.FetchOffsetsReply,
+    context: RequestContext,
 ) -> OffsetFetchResponse:
     """Versions 0 to 7. Versions 0 and 1 have an error of the group only in each partition."""
     code, offsets = reply.error_code, iter(reply.offsets)
+    refused: list[OffsetFetchRequestTopic] = []
     if code is not ErrorCode.NONE:
-        if version >= FIRST_VERSION_WITH_GROUP_ERROR:
+        if context.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=code)
-        wanted = [(topic.name, index) for topic in requested or () for index in topic.partition_indexes]
-        offsets = iter([_nothing(name, index, code) for name, index in wanted])
+        offsets = iter([_nothing(*partition, code) for partition in _partitions_of(requested) or ()])
+    elif requested is not None and context.refused:
+        refused, requested = split(context, requested, lambda topic: _is_refused(topic, context))
     if requested is None:
-        topics = list(_by_topic(offsets).items())
+        by_topic = _by_topic(offsets)
+        unseen = context.left_out(DESCRIBE, TOPIC, by_topic)
+        topics = [(name, of_topic) for name, of_topic in by_topic.items() if name not in unseen]
     else:
         # The reply is in the order of the command.
         topics = [(topic.name, list(islice(offsets, len(topic.partition_indexes)))) for topic in requested]
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topics += [
+        (topic.name, [_nothing(topic.name, index, code) for index in topic.partition_indexes])
+        for topic in refused
+    ]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis.leadership import Leadership, check_leader_epoch, end_offset_for_epoch
-from odradek.wire.errors import KafkaError
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
@@ -33,8 +35,12 @@ class OffsetForLeaderEpoch:
     def __call__(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochResponse:
-        topics = []
+        topics, unauthorized = [], []
+        is_replica = not context.refuses(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         for topic in request.topics:
+            if not is_replica and context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
+                unauthorized.append(_unauthorized(topic))
+                continue
             partitions = []
             for requested in topic.partitions:
                 answer = EpochEndOffset(partition=requested.partition, error_code=0)
@@ -46,4 +52,11 @@ class OffsetForLeaderEpoch:
                     answer.error_code = error.code
                 partitions.append(answer)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
-        return OffsetForLeaderEpochResponse(topics=topics)
+        return OffsetForLeaderEpochResponse(topics=topics + unauthorized)
+
+
+def _unauthorized(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    """All partitions of a topic that the client may not describe."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    partitions = [EpochEndOffset(partition=one.partition, error_code=code) for one in topic.partitions]
+    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)

@@ -1,15 +1,15 @@
 """Produce (key 0, versions 0 to 13): appends record batches to partitions.
 
-Each partition is accepted or refused separately; accepted batches are staged, and the answer waits for the
-commit at the end of the loop's turn. From version 3 on a partition has exactly one batch of format v2, stored
-unchanged unless the topic's settings need a conversion; versions 0 to 2 may have message sets of v0 and v1,
-which are converted. Long conversions run in a worker thread, and all later appends to the partition wait for
-them: see `produce_gates.py`.
+Each partition is accepted or refused separately: for its topic id, for permission, for all else. Accepted
+batches are staged, and the answer waits for the commit at the end of the loop's turn. From version 3 on a
+partition has exactly one batch of format v2, stored unchanged unless the topic's settings need a conversion;
+versions 0 to 2 may have message sets of v0 and v1, which are converted. Long conversions run in a worker
+thread, and all later appends to the partition wait for them: see `produce_gates.py`.
 
 A request with a transactional id goes to `apis/transaction_verification.py` first, which passes it back with
 the coordinator's verdict for each partition. A transactional batch in a request without such an id is refused
-with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only;
-`min.insync.replicas` is checked against the ISR in the cluster's view.
+with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; so is every partition of a request with a transactional batch and
+an id that the client may not use. `min.insync.replicas` is checked against the ISR in the cluster's view.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.
@@ -30,8 +30,10 @@ from odradek.apis.leadership import (
 )
 from odradek.apis.prefixes import AppendBatch, Prefix
 from odradek.apis.produce_gates import Gates
+from odradek.apis.refusals import refuse
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.batch_validation import InvalidRecords, TakesLong
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import PLACEHOLDERS, response_template
@@ -43,9 +45,10 @@ from odradek.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.wire.produced_records import NotOneBatch, single_batch
+from odradek.wire.produced_records import NotOneBatch, is_transactional, single_batch
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
@@ -67,6 +70,8 @@ FIRST_VERSION_WITH_IDS = 13
 REPEATED_VERSIONS = range(9, 14)
 """Versions whose requests are remembered."""
 
+WRITE, TOPIC = Operation.WRITE, ResourceType.TOPIC
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 _ACKS = (-1, 1, 0)
 _SAYS_LOG_START = frozenset(
     {
@@ -318,14 +323,15 @@ class Produce:
     ) -> ProduceResponse | Waiting | None:
         """`verdicts` are given for a verified transactional request."""
         acks = request.acks
-        whole_refusal = None
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) > 1:
             _keep_last_of_each(request)
-        if acks not in _ACKS:
-            whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-        elif request.transactional_id is not None and verdicts is None:
-            verification: TransactionVerification = self._verification()
-            return verification(request, context, self)
+        if request.transactional_id is not None and verdicts is None:
+            if _may_not_use_id(request, context):
+                return _refuse_all(request, context)
+            if acks in _ACKS:
+                verification: TransactionVerification = self._verification()
+                return verification(request, context, self)
+        is_refusing = context.refused or acks not in _ACKS
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
@@ -344,11 +350,9 @@ class Produce:
             for data in topic_data.partition_data:
                 partition = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
                 partitions.append(partition)
-                if whole_refusal is not None:
-                    last_error = whole_refusal
-                    _refuse(partition, whole_refusal)
-                    continue
                 try:
+                    if is_refusing:
+                        self._check_refusal(name, topic_data, data, request, context)
                     appended = None
                     led, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
                     log = led.log
@@ -364,7 +368,9 @@ class Produce:
                     pass
                 except KafkaError as error:
                     last_error = error
-                    self.explain(partition, error, name, response, context)
+                    if _lacks_id(request, data):
+                        last_error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                    self.explain(partition, last_error, name, response, context)
                     continue
                 answer.pending += 1
                 if appended is not None:
@@ -381,6 +387,24 @@ class Produce:
             # Later requests of the connection wait for it, though no answer is sent.
             return answer if answer.pending else None
         return answer if answer.pending else response
+
+    def _check_refusal(
+        self,
+        name: str | None,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        request: ProduceRequest,
+        context: RequestContext,
+    ) -> None:
+        """What a request with refused resources or impossible acks is refused for, in Kafka's order."""
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if context.refuses(WRITE, TOPIC, topic.name or topic.topic_id):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if request.acks not in _ACKS:
+            if self.leadership.view.partition(name, data.index) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
     def _judge(
         self,
@@ -476,6 +500,28 @@ class Produce:
             return
         if name is not None and code in _SAYS_LOG_START and not isinstance(error, NotOneBatch):
             partition.log_start_offset = self.leadership.lead(name, partition.index).log.log_start_offset
+
+
+def _may_not_use_id(request: ProduceRequest, context: RequestContext) -> bool:
+    """Whether there is a transactional batch, and the client may not use the transactional id."""
+    return context.refuses(WRITE, TRANSACTIONAL_ID, request.transactional_id) and any(
+        is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
+    )
+
+
+def _lacks_id(request: ProduceRequest, data: PartitionProduceData) -> bool:
+    """Whether a transactional batch came without a transactional id: that counts before all else."""
+    return request.transactional_id is None and is_transactional(data.records)
+
+
+def _refuse_all(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """The client may not use the transactional id."""
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.acks == 0:
+        context.connection.close(f"a produce request without acknowledgement failed: {KafkaError(code)}")
+        return None
+    response: ProduceResponse = refuse(request, context.api_version, code)
+    return response
 
 
 def _keep_last_of_each(request: ProduceRequest) -> None:

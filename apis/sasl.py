@@ -1,9 +1,11 @@
-"""SaslHandshake (key 17, versions 0 and 1) and SaslAuthenticate (36, 0 to 2), on a listener without SASL.
+"""SaslHandshake (key 17, versions 0 and 1) and SaslAuthenticate (36, 0 to 2), as requests among others.
 
-Clients do not authenticate there, so the answer is ILLEGAL_SASL_STATE, as in Kafka, and the connection goes
-on.
+A client that has to authenticate does so before its first request (`server/security/sasl`), so here the
+answer is ILLEGAL_SASL_STATE, as in Kafka, and the connection goes on. A handshake in a session that ends
+begins the authentication again (KIP-368).
 
-Source: KafkaApis.handleSaslHandshakeRequest and handleSaslAuthenticateRequest of Kafka 4.3.
+Source: KafkaApis.handleSaslHandshakeRequest and handleSaslAuthenticateRequest of Kafka 4.3, and its
+KafkaChannel.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
 
 def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """The handler."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    begun = context.connection.begin_reauthentication(request.mechanism, context.api_version, context.now_ms)
+    return begun or SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 
 
 def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     """The handler."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message="This listener asks for no authentication, so there is none to go on with.",
+        error_message="There is no authentication to go on with.",
         auth_bytes=b"",
     )

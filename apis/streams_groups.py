@@ -4,7 +4,10 @@ StreamsGroupDescribe (89, version 0).
 A heartbeat becomes a command for the group's coordinator, after the checks that need only the request. The
 coordinator's reply has the missing internal topics of the application; this module creates them, and every
 response lists them until they exist. With the feature `streams.version` at level 0, or without `streams` in
-`group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before any other check.
+`group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before any other check. Then
+come the permissions: for the group, and for all topics of the topology, after a check of their names. Whether
+the client may create internal topics is told in the status. A group with a topic that the client may not
+describe is not described at all.
 
 Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
 offsets of tasks.
@@ -14,17 +17,17 @@ Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
 from odradek.coordinator.streams import commands
 from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
 from odradek.coordinator.streams.topology import Status, StatusCode, has_doubles
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records as records
 from odradek.wire.messages import streams_group_describe as describe
@@ -122,13 +125,14 @@ class StreamsGroupHeartbeat:
         if not self._groups.serves_streams_groups:
             return _refused(ErrorCode.UNSUPPORTED_VERSION, None)
         try:
+            _check_access(request, context)
             _check(request)
         except KafkaError as error:
             return _refused(error.code, error.own_message)
         waiting = Waiting()
         endpoint, tags = request.user_endpoint, request.client_tags
         command = commands.StreamsHeartbeat(
-            ticket=lambda reply: waiting.complete(self._response(reply)),
+            ticket=lambda reply: waiting.complete(self._response(reply, context)),
             group_id=request.group_id,
             member_id=request.member_id,
             member_epoch=request.member_epoch,
@@ -148,11 +152,16 @@ class StreamsGroupHeartbeat:
         self._groups.submit(request.group_id, command)
         return waiting
 
-    def _response(self, reply: commands.StreamsHeartbeatReply) -> StreamsGroupHeartbeatResponse:
+    def _response(
+        self, reply: commands.StreamsHeartbeatReply, context: RequestContext
+    ) -> StreamsGroupHeartbeatResponse:
         if reply.error_code is not ErrorCode.NONE:
             return _refused(reply.error_code, reply.error_message)
         statuses = reply.statuses
-        if reply.topics_to_create:
+        uncreatable = _uncreatable(reply.topics_to_create, context)
+        if uncreatable:
+            statuses = [_with_refusal(status, uncreatable) for status in statuses]
+        elif reply.topics_to_create:
             pause_ms = HEARTBEATS_BETWEEN_TRIALS * reply.heartbeat_interval_ms
             failures = self._internal_topics.see_to(reply.topics_to_create, pause_ms)
             if failures:
@@ -176,6 +185,22 @@ def _refused(code: ErrorCode, message: str | None) -> StreamsGroupHeartbeatRespo
     return StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
+def _uncreatable(topics: Iterable[str], context: RequestContext) -> Collection[str]:
+    """The topics that the client may not create: neither in the cluster nor by name."""
+    create = Operation.CREATE
+    if not context.left_out(create, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+        return ()
+    return context.refused_names(create, ResourceType.TOPIC, topics)
+
+
+def _with_refusal(status: Status, uncreatable: Iterable[str]) -> Status:
+    """Kafka's text, with the names in alphabetical order."""
+    if status.code is not StatusCode.MISSING_INTERNAL_TOPICS:
+        return status
+    names = ", ".join(sorted(uncreatable))
+    return Status(status.code, f"{status.detail}; Unauthorized to CREATE on topics {names}.")
+
+
 def _with_failures(status: Status, failures: Mapping[str, str]) -> Status:
     if status.code is not StatusCode.MISSING_INTERNAL_TOPICS:
         return status
@@ -186,11 +211,21 @@ def _with_failures(status: Status, failures: Mapping[str, str]) -> Status:
 # Checks of a request
 
 
+def _check_access(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> None:
+    """GROUP_AUTHORIZATION_FAILED, STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED."""
+    if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if request.topology is None:
+        return
+    names = _topics_of(request.topology)
+    _check_topics(names)
+    if context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, names):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
     """Refuses requests that are wrong in any state of the group (INVALID_REQUEST,
     STREAMS_INVALID_TOPOLOGY)."""
-    if request.topology is not None:
-        _check_topics(request.topology)
     _check_built(request)
     for text, name in (
         (request.member_id, "MemberId"),
@@ -254,12 +289,17 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                 )
 
 
-def _check_topics(topology: heartbeat.Topology) -> None:
+def _topics_of(topology: heartbeat.Topology | describe.Topology) -> set[str]:
     names: set[str] = set()
-    for subtopology in topology.subtopologies:
+    subtopologies: Iterable[heartbeat.Subtopology | describe.Subtopology] = topology.subtopologies or ()
+    for subtopology in subtopologies:
         names.update(subtopology.source_topics, subtopology.repartition_sink_topics)
         names.update(topic.name for topic in subtopology.repartition_source_topics)
         names.update(topic.name for topic in subtopology.state_changelog_topics)
+    return names
+
+
+def _check_topics(names: set[str]) -> None:
     internal = sorted(names & INTERNAL_TOPICS)
     if internal:
         raise KafkaError(
@@ -374,14 +414,20 @@ class StreamsGroupDescribe:
             return StreamsGroupDescribeResponse(
                 groups=[describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in group_ids]
             )
-        wants_operations = request.include_authorized_operations
-        gathering = Gathering(
-            len(group_ids),
-            lambda replies: StreamsGroupDescribeResponse(
-                groups=[_described(reply, wants_operations) for reply in replies]
-            ),
+        operations_for = context if request.include_authorized_operations else None
+        # As in Kafka, refused groups come first.
+        refused, allowed = split(
+            context, group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
         )
-        for index, group_id in enumerate(group_ids):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        groups = [describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]
+
+        def respond(replies: list[commands.StreamsGroupDescription]) -> StreamsGroupDescribeResponse:
+            described = [_visible(_described(reply, operations_for), context) for reply in replies]
+            return StreamsGroupDescribeResponse(groups=groups + described)
+
+        gathering = Gathering(len(allowed), respond)
+        for index, group_id in enumerate(allowed):
             ticket = gathering.ticket(index)
             if group_id:
                 self._groups.submit(group_id, commands.DescribeStreamsGroup(ticket, group_id))
@@ -390,7 +436,21 @@ class StreamsGroupDescribe:
         return gathering.waiting
 
 
-def _described(reply: commands.StreamsGroupDescription, wants_operations: bool) -> describe.DescribedGroup:
+def _visible(group: describe.DescribedGroup, context: RequestContext) -> describe.DescribedGroup:
+    """The group, or its refusal if it has topics that the client may not describe."""
+    topics = () if group.topology is None else _topics_of(group.topology)
+    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
+        return group
+    return describe.DescribedGroup(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="The group has topics that the client may not describe.",
+        group_id=group.group_id,
+    )
+
+
+def _described(
+    reply: commands.StreamsGroupDescription, operations_for: RequestContext | None
+) -> describe.DescribedGroup:
     if reply.error_code is not ErrorCode.NONE:
         return describe.DescribedGroup(
             error_code=reply.error_code,
@@ -412,7 +472,9 @@ def _described(reply: commands.StreamsGroupDescription, wants_operations: bool) 
         topology=topology,
         members=[_described_member(member) for member in reply.members],
     )
-    return replace(group, authorized_operations=operations.ON_GROUP) if wants_operations else group
+    if operations_for is not None:
+        group.authorized_operations = operations.on_group(operations_for, group.group_id)
+    return group
 
 
 def _described_subtopology(subtopology: records.Subtopology) -> describe.Subtopology:

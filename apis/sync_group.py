@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -31,6 +32,8 @@ class SyncGroup:
         ):
             # Null is for older versions, without these fields; newer ones must fill them in (KIP-559).
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
+            return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         waiting = Waiting()
         command = commands.Sync(
             ticket=lambda reply: waiting.complete(_sync_response(reply)),

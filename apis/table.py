@@ -6,7 +6,7 @@ broker can start in 0.1 s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,11 @@ from odradek.apis.topic_creation import TopicCreation
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
+    from odradek.apis.client_metrics import ClientMetricsApis
+    from odradek.apis.delegation_tokens import TokenParts
     from odradek.apis.describe_configs import Settings
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
-    from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.control_plane import ControlPlane
 
 MakeHandler = Callable[[], Handler]
 MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
@@ -34,8 +34,14 @@ MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
 class Apis(Mapping[int, Api]):
     """Every API by its key; an API is made when it is first used."""
 
-    def __init__(self, rows: Mapping[int, tuple[int, MakeHandler]], added: Iterable[Api] = ()) -> None:
+    def __init__(
+        self,
+        rows: Mapping[int, tuple[int, MakeHandler]],
+        added: Iterable[Api] = (),
+        forwarded: Collection[int] = (),
+    ) -> None:
         self._rows = rows
+        self._forwarded = forwarded
         self._made: dict[int, Api] = {api.request.api_key: api for api in added}
         self._versions = {key: range(last + 1) for key, (last, _) in rows.items()}
         self._versions |= {key: api.versions for key, api in self._made.items()}
@@ -65,9 +71,14 @@ class Apis(Mapping[int, Api]):
         return len(self._versions)
 
     def needs(self, api_key: int) -> Needs | None:
-        """What a client has to be allowed, without making the API; None if it has no row."""
+        """What a client has to be allowed, without making the API; None if it has no row.
+
+        The controllers authorize what is forwarded to them, with rules that this node may not have yet.
+        """
         api = self._made.get(api_key)
-        return access.NEEDS.get(api_key) if api is None else api.needs
+        if api is not None:
+            return api.needs
+        return () if api_key in self._forwarded else access.NEEDS.get(api_key)
 
     def versions(self, api_key: int) -> range:
         """The served versions of an API, without making it."""
@@ -96,17 +107,21 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_transactions(node, settings),
         **_of_the_cluster(node, settings, topics),
         **_of_nodes(node, settings),
-        **_of_security(node),
+        **_of_security(node, settings),
+        **_of_client_metrics(node, settings),
         18: (4, lambda: api_versions),
     }
-    forwarded: Iterable[int] = ()
+    forwarded: Collection[int] = ()
+    decided_elsewhere: Collection[int] = ()
     if node.forward is not None:
-        from odradek.apis.forwarding import FORWARDED
+        from odradek.apis.forwarding import FORWARDED, FORWARDED_AFTER_CHECKS
 
-        forwarded = FORWARDED
-        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in forwarded}
+        rows |= {key: (rows[key][0], _later("forwarding.Forwarded", key, node.forward)) for key in FORWARDED}
         rows |= _changing_configs(node, settings)
-    apis = Apis(rows, [make(node, settings) for make in more])
+        forwarded = FORWARDED | FORWARDED_AFTER_CHECKS
+        # Of settings the controllers see all but the loggers of this node.
+        decided_elsewhere = FORWARDED - {33, 44}
+    apis = Apis(rows, [make(node, settings) for make in more], decided_elsewhere)
     access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe(((key, apis.versions(key)) for key in apis), forwarded)
     return apis
@@ -183,10 +198,11 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
     creates, deletes = settings.auto_creates_topics, settings.deletes_topics
     announce = topics.will_be_deleted
     partitions_max = settings.description_partitions_max
+    describer = (node_id, topics, changes)
     return {
-        3: (13, _later("metadata.Metadata", node_id, topics, changes, auto_creates_topics=creates)),
-        19: (7, lambda: _create_topics(machine, changes, describing())),
-        20: (6, _later("delete_topics.DeleteTopics", machine, changes, announce, is_enabled=deletes)),
+        3: (13, _later("metadata.Metadata", *describer, auto_creates_topics=creates, quotas=node.quotas)),
+        19: (7, lambda: _create_topics(node, describing())),
+        20: (6, lambda: _delete_topics(node, announce, is_enabled=deletes)),
         32: (4, lambda: _describe_configs(describing())),
         33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes, options)),
         34: (
@@ -194,8 +210,15 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
             _later("alter_replica_log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves),
         ),
         35: (5, _later("describe_log_dirs.DescribeLogDirs", node.store)),
-        37: (3, _later("create_partitions.CreatePartitions", machine, changes)),
-        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes, options)),
+        37: (3, _later("create_partitions.CreatePartitions", machine, changes, node.quotas)),
+        44: (
+            1,
+            _later(
+                "alter_configs.IncrementalAlterConfigs",
+                *(node_id, machine, changes, options),
+                changes_log_levels=settings.changes_log_levels,
+            ),
+        ),
         45: (1, _later("alter_partition_reassignments.AlterPartitionReassignments", current_view)),
         46: (0, _later("list_partition_reassignments.ListPartitionReassignments")),
         57: (2, _later("update_features.UpdateFeatures", node_id, machine, changes)),
@@ -218,26 +241,48 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
     }
 
 
-def _of_security(node: NodeParts) -> Rows:
-    """APIs of ACLs, users, tokens and quotas, which a node does not have."""
+def _of_security(node: NodeParts, settings: ApiSettings) -> Rows:
+    """ACLs, quotas, users and tokens."""
+
+    @cache
+    def tokens() -> TokenParts:
+        return _token_parts(node, settings)
+
+    def of_tokens(name: str) -> MakeHandler:
+        return lambda: _later(f"delegation_tokens.{name}", tokens())()
+
+    current_view = node.leadership.current_view
+    has_acls = node.authorizer is not access.ALLOW_ALL
+    machine = node.plane if has_acls else None
+    altering = (node.changes, node.reads)
     return {
         17: (1, _function("sasl.sasl_handshake")),
-        29: (3, _function("acls.describe_acls")),
-        30: (3, _function("acls.create_acls")),
-        31: (3, _function("acls.delete_acls")),
+        29: (3, _later("acls.DescribeAcls", current_view, node.searches if has_acls else None)),
+        30: (3, _later("acls.CreateAcls", machine, node.changes)),
+        31: (3, _later("acls.DeleteAcls", machine, node.changes)),
         36: (2, _function("sasl.sasl_authenticate")),
-        38: (3, _function("delegation_tokens.create_delegation_token")),
-        39: (2, _function("delegation_tokens.renew_delegation_token")),
-        40: (2, _function("delegation_tokens.expire_delegation_token")),
-        41: (3, _function("delegation_tokens.describe_delegation_token")),
-        48: (1, _function("client_quotas.describe_client_quotas")),
-        49: (1, _function("client_quotas.alter_client_quotas")),
-        50: (0, _function("scram_credentials.describe_user_scram_credentials")),
-        51: (
-            0,
-            _later("scram_credentials.AlterUserScramCredentials", node.leadership.current_view),
-        ),
+        38: (3, of_tokens("CreateDelegationToken")),
+        39: (2, of_tokens("RenewDelegationToken")),
+        40: (2, of_tokens("ExpireDelegationToken")),
+        41: (3, of_tokens("DescribeDelegationToken")),
+        48: (1, _later("client_quotas.DescribeClientQuotas", current_view)),
+        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, *altering, node.is_host)),
+        50: (0, _later("scram_credentials.DescribeUserScramCredentials", current_view)),
+        51: (0, _later("scram_credentials.AlterUserScramCredentials", node.plane, node.changes)),
     }
+
+
+def _of_client_metrics(node: NodeParts, settings: ApiSettings) -> Rows:
+    @cache
+    def apis() -> ClientMetricsApis:
+        from odradek.apis.client_metrics import ClientMetricsApis
+
+        current_view = node.leadership.current_view
+        return ClientMetricsApis(
+            node.client_metrics(), current_view, node.conversions, settings.telemetry_max_bytes
+        )
+
+    return {71: (0, lambda: apis().subscriptions), 72: (0, lambda: apis().push)}
 
 
 # Handlers with parts that only they use.
@@ -267,7 +312,30 @@ def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:
     from odradek.apis.fetch_sessions import FetchSessionCache
 
     sessions = FetchSessionCache(settings.fetch_session_slots)
-    return Fetch(node.leadership, node.timers, node.reads, sessions, settings.fetch_max_bytes)
+    max_bytes = settings.fetch_max_bytes
+    return Fetch(node.leadership, node.timers, node.reads, sessions, max_bytes, node.quotas)
+
+
+def _token_parts(node: NodeParts, settings: ApiSettings) -> TokenParts:
+    from odradek.apis.delegation_tokens import TokenParts
+    from odradek.coordinator.cluster.machine import ClusterMachine
+
+    def forwarded(api_key: int) -> Handler:
+        from odradek.apis.forwarding import Forwarded
+
+        assert node.forward is not None
+        return Forwarded(api_key, node.forward)
+
+    machine = node.plane if node.forward is None else None
+    assert machine is None or isinstance(machine, ClusterMachine)
+    return TokenParts(
+        rules=settings.token_rules,
+        protocols=settings.security_protocols,
+        current_view=node.leadership.current_view,
+        machine=machine,
+        work=node.changes,
+        forwarded=None if node.forward is None else forwarded,
+    )
 
 
 def _write_txn_markers(node: NodeParts) -> Handler:
@@ -276,12 +344,22 @@ def _write_txn_markers(node: NodeParts) -> Handler:
     return WriteTxnMarkers(marker_writer(node))
 
 
-def _create_topics(plane: ControlPlane, work: WorkQueue, settings: Settings) -> Handler:
+def _create_topics(node: NodeParts, settings: Settings) -> Handler:
     from odradek.apis.create_topics import CreateTopics
     from odradek.coordinator.cluster.machine import ClusterMachine
 
-    assert isinstance(plane, ClusterMachine)
-    return CreateTopics(plane, work, settings.describe_topic)
+    assert isinstance(node.plane, ClusterMachine)
+    return CreateTopics(node.plane, node.changes, settings.describe_topic, node.quotas)
+
+
+def _delete_topics(
+    node: NodeParts, announce: Callable[[Iterable[str]], None], *, is_enabled: bool
+) -> Handler:
+    from odradek.apis.delete_topics import DeleteTopics
+    from odradek.coordinator.cluster.machine import ClusterMachine
+
+    assert isinstance(node.plane, ClusterMachine)
+    return DeleteTopics(node.plane, node.changes, announce, is_enabled=is_enabled, quotas=node.quotas)
 
 
 def _changing_configs(node: NodeParts, settings: ApiSettings) -> Rows:
@@ -293,7 +371,13 @@ def _changing_configs(node: NodeParts, settings: ApiSettings) -> Rows:
         from odradek.apis.forwarded_configs import ForwardedConfigs
 
         assert node.forward is not None
-        altering = getattr(alter_configs, kind)(node.node_id, node.plane, node.changes, options)
+        altering = getattr(alter_configs, kind)(
+            node.node_id,
+            node.plane,
+            node.changes,
+            options,
+            changes_log_levels=settings.changes_log_levels,
+        )
         check = settings.check_broker_configs
         return ForwardedConfigs(altering, api_key, node.forward, current_view, options, check)
 

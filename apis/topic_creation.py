@@ -11,9 +11,10 @@ in Kafka, whose broker does not wait for its controller. The reason is logged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from odradek.apis.quotas import free
 from odradek.coordinator.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     OFFSETS_TOPIC,
@@ -75,8 +76,9 @@ class TopicCreation:
             del self._deleted[name]
         return taken
 
-    def creating_missing(self, names: Iterable[str]) -> Work[None]:
-        """Creates missing topics with the broker's defaults, if possible."""
+    def creating_missing(self, names: Iterable[str], charge: Callable[[int], None] = free) -> Work[None]:
+        """Creates missing topics with the broker's defaults, if possible. `charge` gets the number of
+        partitions of each, and may refuse it."""
         known = self.view.topics
         wanted = [
             self._internal_topics.get(name) or NewTopic(name)
@@ -85,19 +87,21 @@ class TopicCreation:
         ]
         # The answer must come while the client still waits; its next request creates the rest.
         wanted = wanted[:CREATED_AT_ONCE_MAX]
-        for name, error in (yield from self.creating(wanted)).items():
+        for name, error in (yield from self.creating(wanted, charge)).items():
             if name not in self._logged and len(self._logged) < _LOGGED_MAX:
                 self._logged.add(name)
                 logger.warning("topic %s, requested by a client, cannot be created: %s", name, error)
 
-    def creating(self, topics: Sequence[NewTopic]) -> Work[dict[str, KafkaError]]:
+    def creating(
+        self, topics: Sequence[NewTopic], charge: Callable[[int], None] = free
+    ) -> Work[dict[str, KafkaError]]:
         """Creates missing topics as given; returns the refusals by name."""
         known = self.view.topics
         missing = [topic for topic in topics if topic.name not in known]
         if not missing:
             return {}
         try:
-            results = yield from self._plane.creating_topics(missing)
+            results = yield from self._plane.creating_topics(missing, charge=charge)
         except KafkaError as error:
             return dict.fromkeys((topic.name for topic in missing), error)
         return {result.name: result.error for result in results if result.error is not None}

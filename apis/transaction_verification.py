@@ -33,6 +33,7 @@ from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.transactions import commands
 from odradek.storage.log.transactions import Verified
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.produced_records import transactional_producer
 
@@ -216,7 +217,7 @@ class TransactionVerification:
         self, request: ProduceRequest, context: RequestContext, produce: Produce
     ) -> ProduceResponse | Waiting | None:
         """The answer of `produce(request, context, verdicts)`, now or later."""
-        batches = self._transactional_batches(request, context.api_version)
+        batches = self._transactional_batches(request, context)
         producers = {producer for producer, _ in batches.values()}
         if len(producers) > 1:
             why = "The batches of a transactional request are of more than one producer."
@@ -229,15 +230,18 @@ class TransactionVerification:
         return question.start()
 
     def _transactional_batches(
-        self, request: ProduceRequest, version: int
+        self, request: ProduceRequest, context: RequestContext
     ) -> dict[Partition, tuple[tuple[int, int], int]]:
         """Producer (id and epoch) and base sequence of each partition's batch, if transactional."""
         found = {}
         names = self.leadership.view.topic_names
         for topic in request.topic_data:
-            name = topic.name if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
+            is_named = context.api_version < FIRST_VERSION_WITH_IDS
+            name = topic.name if is_named else names.get(topic.topic_id)
             if name is None or name in INTERNAL_TOPICS:
                 continue  # refused by the append
+            if context.refuses(Operation.WRITE, ResourceType.TOPIC, topic.name or topic.topic_id):
+                continue  # likewise
             for data in topic.partition_data:
                 producer = transactional_producer(data.records)
                 if producer is not None:

@@ -23,6 +23,7 @@ from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.group_coordinator import coordinator_error
 from odradek.coordinator.groups import commands
 from odradek.storage.log.transactions import Verified
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -66,7 +67,7 @@ class TxnOffsetCommit:
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | Waiting:
         version = context.api_version
-        answer = _Answer(request.topics, self._leadership.view, version)
+        answer = _Answer(request.topics, self._leadership.view, context)
         if not answer.offsets:
             return answer.response
         if not request.group_id:
@@ -152,19 +153,20 @@ def _group_error(code: ErrorCode) -> ErrorCode:
 class _Answer:
     """The prepared response, and the offsets that are left to commit.
 
-    As in Kafka, unknown topics and partitions come first, and a topic that the request names twice is there
-    once then; if all exist, it is there as often as in the request.
+    As in Kafka, topics that the client may not read, and unknown topics and partitions, come first, and a
+    topic that the request names twice is there once then; if none is refused, it is there as often as in the
+    request.
     """
 
     __slots__ = ("_open", "_version", "offsets", "response")
 
     def __init__(
-        self, topics: Iterable[TxnOffsetCommitRequestTopic], view: ClusterView, version: int
+        self, topics: Iterable[TxnOffsetCommitRequestTopic], view: ClusterView, context: RequestContext
     ) -> None:
         self.response = TxnOffsetCommitResponse(topics=[])
         self.offsets: list[commands.OffsetToCommit] = []
         self._open: list[TxnOffsetCommitResponsePartition] = []
-        self._version = version
+        self._version = context.api_version
         by_name: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
 
         def partitions_of(name: str) -> list[TxnOffsetCommitResponsePartition]:
@@ -185,13 +187,16 @@ class _Answer:
 
         known: list[tuple[str, list[TxnOffsetCommitRequestPartition]]] = []
         for topic in topics:
-            if topic.name not in view.topics:
+            is_refused = context.refuses(Operation.READ, ResourceType.TOPIC, topic.name)
+            if is_refused or topic.name not in view.topics:
                 # Included even without partitions.
                 partitions_of(topic.name)
             of_topic: list[TxnOffsetCommitRequestPartition] = []
             known.append((topic.name, of_topic))
             for requested in topic.partitions:
-                if view.partition(topic.name, requested.partition_index) is None:
+                if is_refused:
+                    add(topic.name, requested, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif view.partition(topic.name, requested.partition_index) is None:
                     add(topic.name, requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
                     of_topic.append(requested)

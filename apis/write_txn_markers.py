@@ -3,8 +3,8 @@ WriteTxnMarkers (key 27, versions 0 to 2).
 
 A marker is written to each partition of its transaction that this node leads; for a partition of
 `__consumer_offsets` the group coordinator writes it and applies or drops the pending offsets. Each partition
-has its own result; a refusal does not affect the others. Without an authorizer any client may send markers,
-as in Kafka: `kafka-transactions abort` does.
+has its own result; a refusal does not affect the others. A sender needs ALTER on the cluster, as an
+administrator has it (`kafka-transactions abort`), or CLUSTER_ACTION, as brokers have it.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 4.3.
 """
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import check_in_sync
+from odradek.apis.refusals import refuse
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.write_txn_markers import (
@@ -147,6 +149,14 @@ class WriteTxnMarkers:
     def __call__(
         self, request: WriteTxnMarkersRequest, context: RequestContext
     ) -> WriteTxnMarkersResponse | Waiting:
+        if all(
+            context.refuses(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+            for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
+        ):
+            refused: WriteTxnMarkersResponse = refuse(
+                request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            )
+            return refused
         # A producer that is named twice gets its results in one entry.
         errors: dict[int, Results] = {}
         requested = [(marker, _partitions(marker)) for marker in request.markers]
@@ -155,8 +165,8 @@ class WriteTxnMarkers:
             return WriteTxnMarkersResponse(markers=[])
         if any(_is_nobodys(marker) and partitions for marker, partitions in requested):
             for marker, partitions in requested:
-                refused = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
-                errors.setdefault(marker.producer_id, {}).update(refused)
+                failed = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+                errors.setdefault(marker.producer_id, {}).update(failed)
             return _response(errors)
         waiting = Waiting()
 

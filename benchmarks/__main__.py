@@ -28,6 +28,7 @@ from benchmarks import (
     results,
     retention,
     scale,
+    security,
     spark,
     transactions,
 )
@@ -74,6 +75,7 @@ PARTS = {
     ),
     "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
+    "security": Part("what ACLs, quotas and SASL cost a request", 4, alone(security.measure)),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)
     ),

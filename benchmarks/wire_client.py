@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,9 +39,11 @@ PIPELINE_DEPTH = 32
 class WireClient:
     """One connection, one request at a time."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=60)
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._socket: socket.socket = socket.create_connection((host, port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
 
     def __enter__(self) -> WireClient:
@@ -49,10 +52,23 @@ class WireClient:
     def __exit__(self, *_exc: object) -> None:
         self._socket.close()
 
+    @property
+    def connection(self) -> socket.socket:
+        """For those who send frames of their own."""
+        return self._socket
+
     def call(self, request: Any, version: int) -> Any:
         """Sends one request and returns the decoded answer."""
+        self.send(request, version)
+        return self.receive(request, version)
+
+    def send(self, request: Any, version: int) -> None:
+        """One request, whose answer `receive` gives."""
         self._correlation_id += 1
         self._socket.sendall(request_frame(request, version, self._correlation_id, "benchmark"))
+
+    def receive(self, request: Any, version: int) -> Any:
+        """The decoded answer to the request that was sent last."""
         (length,) = struct.unpack(">i", self._receive(4))
         correlation_id, response = read_response(self._receive(length), type(request), version)
         assert correlation_id == self._correlation_id

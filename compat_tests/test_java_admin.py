@@ -46,6 +46,8 @@ SERVED = {
     "listPartitionReassignments": "0",
     "deleteTopics": "false",
     "describeMetadataQuorum": "1",
+    "alterClientQuotas": "null",
+    "alterUserScramCredentials": "null",
     "describeClientQuotas": "0",
     "electLeaders": "ElectionNotNeededException",
     "listClientMetricsResources": "0",
@@ -66,12 +68,12 @@ SERVED_NEWER = {
 }
 
 NOT_BUILT = {
-    "alterClientQuotas", "alterUserScramCredentials",
-    "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
+    "alterShareGroupOffsets",
     "deleteShareGroupOffsets",
-}  # fmt: skip
-"""Refused with UnsupportedVersionException: the first two by the broker, the others by the client, since
-ApiVersions does not have the API."""
+    "describeShareGroups",
+    "listShareGroupOffsets",
+}
+"""Refused by the client with UnsupportedVersionException, since ApiVersions does not have the API."""
 
 REFUSED_ALIKE = {
     "unregisterBroker": "BrokerIdNotRegisteredException",

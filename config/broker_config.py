@@ -32,14 +32,21 @@ from odradek.config.roles import joins_cluster
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
+    from odradek.config.first_users import FirstUser
+    from odradek.config.jaas import LoginModule
+    from odradek.config.listener_security import ListenerSecurity
+    from odradek.config.logins import Credentials
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
 _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20
+_OF_SECURITY = ("listener.name.", "ssl.", "sasl.", "connections.max.reauth.ms")
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The class of Kafka whose rules ours has."""
 
 # Variables of Kafka's image and scripts that are no options (Kafka: KafkaDockerWrapper and bin/*.sh).
 _NO_OPTIONS = frozenset(
@@ -72,6 +79,16 @@ class BrokerConfig:
     """By listener name; each client of any other listener gets the address at which it connected. A listener
     with a host name is in it, too. Port 0 stands for the port of the opened listener."""
     inter_broker_listener: str
+    security: "Mapping[str, ListenerSecurity]"
+    """By listener name; a PLAINTEXT listener has none."""
+    controller_security: "ListenerSecurity | None"
+    """With which this node connects to controllers; None: PLAINTEXT, or it is alone."""
+    logins: "Mapping[str, Mapping[str, LoginModule]]"
+    """By the name of a listener with SASL, and by mechanism: the login modules."""
+    inter_broker_login: "Credentials | None"
+    """With which this node logs in to other brokers; None: it need not."""
+    controller_login: "Credentials | None"
+    """The same for controllers."""
     data_directories: tuple[str, ...]
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
@@ -81,8 +98,12 @@ class BrokerConfig:
     """Options that were set and have no effect here, for one log line at the start."""
     warnings: tuple[str, ...]
     """Sentences for the log at the start."""
+    super_users: frozenset[str]
+    """Principals that may do everything."""
     first_levels: Mapping[str, int] | None
     """The configured feature levels of a new cluster, if any."""
+    first_users: "tuple[FirstUser, ...]"
+    """Users that are to be there, from the environment."""
 
     def __init__(
         self,
@@ -92,8 +113,10 @@ class BrokerConfig:
         warnings: Iterable[str] = (),
         first_levels: Mapping[str, int] | None = None,
         known: BrokerOptions = BROKER_OPTIONS,
+        first_users: "tuple[FirstUser, ...]" = (),
     ) -> None:
         self.cluster_id = cluster_id
+        self.first_users = first_users
         self.first_levels = first_levels
         values = options.broker_values(BrokerLayers(start=given, options=known))
         self.node_id = _node_id(given, values)
@@ -108,18 +131,32 @@ class BrokerConfig:
         self.__dict__.update({name.replace(".", "_"): value for name, value in self.values.items()})
         self.node_id = _node_id(given, self.values)
         self.data_directories = _data_directories(self.values)
-        self.cluster = self._resolve_listeners(given, in_cluster=in_cluster)
+        self._unused_security: tuple[str, ...] = ()
+        self._security_warnings: tuple[str, ...] = ()
+        self.security, self.logins = {}, {}
+        self.controller_security = None
+        self.inter_broker_login = self.controller_login = None
+        self.cluster, listener_names = self._resolve_listeners(given, in_cluster=in_cluster)
+        self._read_security(listener_names)
         if not in_cluster:
             _check_single_node(self.values)
+        elif first_users:
+            raise ConfigError(
+                "ODRADEK_ADD_SCRAM is for a node alone: a cluster has its users from kafka-storage format "
+                "--add-scram and kafka-configs."
+            )
         elif first_levels is not None:
             raise ConfigError(
                 "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
                 "kafka-features changes them."
             )
+        self.super_users = _authorization(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
-        self.without_effect = options.without_effect(given, known)
-        self.warnings = (*warnings, *_more_warnings(self.values, in_cluster=in_cluster))
+        without_effect = {*options.without_effect(given, known), *self._unused_security}
+        self.without_effect = tuple(name for name in given if name in without_effect)
+        more = self._security_warnings
+        self.warnings = (*warnings, *more, *_more_warnings(self.values, in_cluster=in_cluster))
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -135,7 +172,10 @@ class BrokerConfig:
         # Called only for attributes that __init__ did not set; it lets type checkers accept the options.
         raise AttributeError(f"there is no option {name.replace('_', '.')}")
 
-    def _resolve_listeners(self, given: Mapping[str, str], *, in_cluster: bool) -> "ClusterConfig | None":
+    def _resolve_listeners(
+        self, given: Mapping[str, str], *, in_cluster: bool
+    ) -> "tuple[ClusterConfig | None, set[str]]":
+        """Also the names that settings of single listeners may have."""
         values = self.values
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
         protocols = protocol_map(values["listener.security.protocol.map"])
@@ -149,12 +189,6 @@ class BrokerConfig:
                 "listeners has none for clients: add one that is not in controller.listener.names, "
                 "such as PLAINTEXT://localhost:9092."
             )
-        for listener in self.listeners:
-            if listener.protocol != "PLAINTEXT":
-                raise ConfigError(
-                    f"Listener {listener.name} has the protocol {listener.protocol}, which is not built yet: "
-                    "give it PLAINTEXT in listener.security.protocol.map."
-                )
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
         self.advertised = advertised_listeners(advertised, names, controllers)
@@ -165,11 +199,12 @@ class BrokerConfig:
         self.inter_broker_listener = inter_broker_listener(
             given, values, self.listeners, controllers, or_first=not in_cluster
         )
+        known_names = {*protocols, *names, *controllers}
         if not in_cluster:
-            return None
+            return None, known_names
         from odradek.config.cluster_config import cluster_config
 
-        return cluster_config(
+        cluster = cluster_config(
             values,
             given=given,
             node_id=self.node_id,
@@ -178,6 +213,23 @@ class BrokerConfig:
             protocols=protocols,
             inter_broker_listener_name=self.inter_broker_listener,
         )
+        return cluster, known_names
+
+    def _read_security(self, listener_names: Iterable[str]) -> None:
+        """Imports nothing if no option speaks of security."""
+        protocols = [listener.protocol for listener in self.listeners]
+        if self.cluster is not None:
+            protocols.append(self.cluster.controller_security_protocol)
+        is_secured = any(protocol != "PLAINTEXT" for protocol in protocols)
+        if not is_secured and not any(name.startswith(_OF_SECURITY) for name in self.layers.start):
+            return
+        from odradek.config import broker_security
+
+        found = broker_security.read(self.values, self.layers, self.listeners, listener_names, self.cluster)
+        self.security, self.logins = found.listeners, found.logins
+        self.inter_broker_login, self.controller_login = found.inter_broker, found.controllers
+        self.controller_security = found.of_controllers
+        self._unused_security, self._security_warnings = found.unused, found.warnings
 
 
 # --- Loading ---
@@ -228,7 +280,16 @@ def load(
         warnings=sources.warnings,
         first_levels=first_levels,
         known=known,
+        first_users=_first_users(environ),
     )
+
+
+def _first_users(environ: Mapping[str, str]) -> "tuple[FirstUser, ...]":
+    if "ODRADEK_ADD_SCRAM" not in environ:
+        return ()
+    from odradek.config.first_users import VARIABLE, parse
+
+    return parse(environ[VARIABLE])
 
 
 class _Sources:
@@ -241,7 +302,7 @@ class _Sources:
         self.warnings: list[str] = []
 
     def put(self, name: str, text: str, origin: str) -> None:
-        self.given[name] = text
+        self.given[name] = options.hidden(name, text, self._known)
         self.origins[name] = origin
 
     def add_file(self, path: str | PathLike[str]) -> None:
@@ -277,7 +338,7 @@ class _Sources:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"--set takes NAME=VALUE, not {text!r}.")
+            raise ConfigError(f"--set takes NAME=VALUE, not {name!r}.")
         self._put_or_refuse(name, value.strip(), "--set")
 
     def add_keyword(self, name: str, value: Any) -> None:
@@ -287,7 +348,9 @@ class _Sources:
             value = "true" if value else "false"
         elif isinstance(value, list | tuple):
             value = ",".join(str(item) for item in value)
-        self._put_or_refuse(name.replace("_", "."), str(value), "keyword")
+        text = value if isinstance(value, str) else str(value)
+        # A name with dots is an option's own, in which an underscore is one (listener.name.sasl_ssl.*).
+        self._put_or_refuse(name if "." in name else name.replace("_", "."), text, "keyword")
 
     def listen(self, address: str) -> None:
         host, port = _address("--listen", address)
@@ -356,6 +419,11 @@ def option_of_variable(variable: str, prefix: str = _KAFKA) -> str:
     return name.replace("_", ".").replace("...", "-").replace("..", "_")
 
 
+def variable_of_option(name: str) -> str:
+    """The environment variable that `option_of_variable` reads as this option."""
+    return _KAFKA + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
 def _address(what: str, text: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
@@ -388,6 +456,21 @@ def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
+    return [*_authorization_warnings(values), *_warnings_of_roles(values, in_cluster=in_cluster)]
+
+
+def _authorization_warnings(values: Mapping[str, Any]) -> list[str]:
+    if values["authorizer.class.name"] or not (
+        values["super.users"] or values["allow.everyone.if.no.acl.found"]
+    ):
+        return []
+    return [
+        "super.users and allow.everyone.if.no.acl.found have no effect without authorizer.class.name: every "
+        "client may do everything."
+    ]
+
+
+def _warnings_of_roles(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
     if in_cluster:
         from odradek.config.cluster_config import cluster_warnings
 
@@ -398,6 +481,20 @@ def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
             "controller.quorum.voters: this node runs alone, without a cluster."
         ]
     return []
+
+
+def _authorization(values: Mapping[str, Any]) -> frozenset[str]:
+    """The super users. Refuses another authorizer than ours, and principals without a type."""
+    if values["authorizer.class.name"] not in ("", STANDARD_AUTHORIZER):
+        raise ConfigError(
+            f"authorizer.class.name={values['authorizer.class.name']} is a Java class: use "
+            f"{STANDARD_AUTHORIZER}, whose rules are built in, or leave it empty."
+        )
+    super_users = frozenset(filter(None, map(str.strip, values["super.users"].split(";"))))
+    for one in super_users:
+        if ":" not in one:
+            raise ConfigError(f"super.users has {one!r} without a type: write User:{one}.")
+    return super_users
 
 
 def _check_single_node(values: Mapping[str, Any]) -> None:

@@ -47,7 +47,7 @@ class ClusterConfig:
     controller_listener_name: str
     """The name of the controllers' listener: controllers return their endpoints by listener name."""
     controller_security_protocol: str
-    """The protocol of connections to controllers: PLAINTEXT so far."""
+    """The protocol of connections to controllers: one of Kafka's four."""
     inter_broker_listener: Listener
     """One of `advertised`. Other brokers are reached at their listener of this name."""
     advertised: tuple[Listener, ...]
@@ -204,12 +204,6 @@ def _controller_listener(
                 f"{_LISTENER_NAMES} has {name} without a protocol: "
                 f"add {name}:PLAINTEXT to listener.security.protocol.map."
             )
-    if protocols[names[0]] != "PLAINTEXT":
-        raise ConfigError(
-            f"The controllers' listener {names[0]} has {protocols[names[0]]} in "
-            "listener.security.protocol.map, and connections to controllers other than PLAINTEXT are not "
-            "built yet."
-        )
     return names[0], protocols[names[0]]
 
 

@@ -15,6 +15,13 @@ from odradek.config.broker_config import BrokerConfig, ConfigError, check_bounds
 from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
+
+def _is_of_start(name: str) -> bool:
+    """Whether a setting may be made at run time, as in Kafka, and is read at the start: Kafka reads these of
+    new listeners, and there are none here before the next start."""
+    return "sasl." in name or name.endswith("connections.max.reauth.ms")
+
+
 LogConfig = TypeVar("LogConfig")
 """Makes the settings of a log from the values of a topic's options."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
@@ -40,10 +47,18 @@ class LiveConfig(Generic[LogConfig]):
         self.refused: tuple[str, ...] = ()
         """The reasons why settings of the run time are not used, a sentence each. Only in a cluster, whose
         controllers may store any settings; a node alone refuses them."""
+        self.checks: list[Callable[[BrokerLayers], None]] = []
+        """Of parts of the broker: each takes the settings that the broker would have, and refuses with
+        ConfigError what its part cannot do."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    @property
+    def layers(self) -> BrokerLayers:
+        """The texts of the present settings."""
+        return self._layers
 
     def of_listeners(self, option: str) -> dict[str, Any]:
         """An option's values for single listeners, by their names in lower case."""
@@ -72,7 +87,9 @@ class LiveConfig(Generic[LogConfig]):
         self._layers = layers
         self._values = values
         self.topic_defaults = options.topic_defaults(self._values)
-        self.without_effect = options.without_effect({**layers.all_brokers, **layers.broker}, layers.options)
+        changed = {**layers.all_brokers, **layers.broker}
+        without_effect = {*options.without_effect(changed, layers.options), *filter(_is_of_start, changed)}
+        self.without_effect = tuple(name for name in changed if name in without_effect)
         self._log_configs = {}
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
@@ -103,10 +120,12 @@ class LiveConfig(Generic[LogConfig]):
         values = options.broker_values(layers)
         try:
             check_bounds(values)
+            for name in options.THREADS:
+                self._check_threads(name, values[name])
+            for check in self.checks:
+                check(layers)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        for name in options.THREADS:
-            self._check_threads(name, values[name])
 
     def _check_threads(self, name: str, wanted: int) -> None:
         """Refuse large steps, as Kafka (LogCleaner.validateReconfiguration, DynamicThreadPool)."""

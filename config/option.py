@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
+from odradek.config.secret import Secret
+
 __all__ = [
     "ACCEPTED",
     "BOOLEAN",
@@ -97,8 +99,6 @@ class Option:
     choices: tuple[str, ...] = ()
     any_case: bool = False
     """Whether `choices` ignore case."""
-    built: tuple[str, ...] = ()
-    """The members of `choices` that are built so far; empty if all are."""
     shape: tuple[str, str] | None = None
     """A regular expression for a list's text without blanks around its commas, and its description."""
     dynamic: str = READ_ONLY
@@ -167,8 +167,6 @@ class Option:
             default = self.default_text
             keep = "leave it out" if default is None else f"leave it at {default or 'the empty default'}"
             return f"{self.name} is known but not built yet: {keep}."
-        if self.built and value not in self.built:
-            return f"{self.name}={value} is not built yet: use {' or '.join(self.built)}."
         return None
 
     def _typed(self, text: str) -> Any:
@@ -183,7 +181,7 @@ class Option:
             return self._double(text)
         if self.kind == LIST:
             return _split(text)
-        return text
+        return Secret(text) if self.kind == PASSWORD else text
 
     def _double(self, text: str) -> float:
         if _DECIMAL.fullmatch(text):

@@ -18,19 +18,19 @@ from odradek.config.option import (
     ACCEPTED,
     HONOURED,
     IN_CLUSTER,
-    INT,
-    LIST,
     PER_BROKER,
     READ_ONLY,
     REFUSED,
     STRING,
     Option,
 )
+from odradek.config.secret import Secret
 from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
     "ACCEPTED",
     "BROKER_OPTIONS",
+    "CLIENT_METRICS_OPTIONS",
     "FROM_ALL_BROKERS",
     "FROM_BROKER",
     "FROM_DEFAULT",
@@ -40,6 +40,8 @@ __all__ = [
     "GROUP_OPTIONS",
     "HONOURED",
     "IN_CLUSTER",
+    "LOG_LEVELS",
+    "OF_MECHANISMS",
     "REFUSED",
     "THREADS",
     "TOPIC_OPTIONS",
@@ -55,6 +57,7 @@ __all__ = [
     "describe_broker",
     "describe_group",
     "describe_topic",
+    "hidden",
     "honoured",
     "in_cluster",
     "nearest",
@@ -92,6 +95,7 @@ class BrokerOptions(dict[str, Option]):
 BROKER_OPTIONS = BrokerOptions(option_list.BROKER)
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
 GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.GROUP}
+CLIENT_METRICS_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.CLIENT_METRICS}
 
 
 def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
@@ -102,11 +106,10 @@ def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
-FROM_LOGGER = 6
-FROM_GROUP = 8
+FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = range(6, 9)
 
-_LEVELS = ((50, "FATAL"), (40, "ERROR"), (30, "WARN"), (20, "INFO"), (10, "DEBUG"))
-"""Levels of Python's logging, with Kafka's names."""
+LOG_LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
+"""Levels of Python's logging by Kafka's names; Python has no name for the last one."""
 
 # Broker options with the same meaning, the strongest first (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
 _SAME = (
@@ -122,15 +125,16 @@ del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
 # Settings of single listeners, `listener.name.NAME.OPTION`, and for some options `...NAME.MECHANISM.OPTION`
 # (Kafka: DynamicBrokerConfig). The ones that are used here, and the ones that are refused.
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-_OF_MECHANISMS = (
+OF_MECHANISMS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
+    *(option.name for option in option_list.BROKER if option.name.startswith("sasl.oauthbearer.")),
 )
 _OF_LISTENERS_OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-_HONOURED_OF_LISTENERS = ("max.connections",)
+_HONOURED_OF_LISTENERS = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 _OF_LISTENERS_ONLY = frozenset(
     f"ssl.{name}"
     for name in (
@@ -238,7 +242,7 @@ def honoured(
         except ValueError as error:
             refusal = str(error)
         if refusal is None:
-            taken[name] = text
+            taken[name] = hidden(name, text, options)
         else:
             refused[name] = refusal
     return taken, refused
@@ -252,7 +256,14 @@ def _standing(name: str, options: Mapping[str, Option]) -> str | None:
         return None
     if option.standing == REFUSED:
         return REFUSED
-    return HONOURED if option.name in _HONOURED_OF_LISTENERS else ACCEPTED
+    is_followed = option.name in _HONOURED_OF_LISTENERS or option.name.startswith(("sasl.", "ssl."))
+    return option.standing if is_followed else ACCEPTED
+
+
+def hidden(name: str, text: str, options: Mapping[str, Option]) -> str:
+    """The text of a setting: a `Secret` if it is a password, or may be one since nobody knows the option."""
+    option = options.get(name) or option_of_listener(name)
+    return Secret(text) if option is None or option.is_sensitive else text
 
 
 def option_of_listener(name: str) -> Option | None:
@@ -260,7 +271,7 @@ def option_of_listener(name: str) -> Option | None:
     match = _OF_LISTENER.fullmatch(name)
     if match is None:
         return None
-    of_mechanism = next((one for one in _OF_MECHANISMS if match[2].endswith(f".{one}")), None)
+    of_mechanism = next((one for one in OF_MECHANISMS if match[2].endswith(f".{one}")), None)
     return BROKER_OPTIONS.get(match[2] if of_mechanism is None else of_mechanism)
 
 
@@ -365,7 +376,15 @@ def parse_broker_configs(
             values[name] = _parse(name, text, options, "broker")
         except KafkaError as error:
             raise _bad_request(error.message) from None
+        if values[name] == 0 and _shuts_out_all(name):
+            raise _bad_request(f"Invalid dynamic configuration: {name}=0 would let nobody in.")
     return values
+
+
+def _shuts_out_all(name: str) -> bool:
+    """As in Kafka only a start may set 0 (ListenerConnectionQuota.validateReconfiguration)."""
+    option = option_of_listener(name)
+    return (name if option is None else option.name) in _HONOURED_OF_LISTENERS
 
 
 def _is_fixed(name: str, options: BrokerOptions) -> bool:
@@ -567,18 +586,25 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
     return entries
 
 
-def describe_client_metrics(names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """The DescribeConfigs entries of a subscription that does not exist (Kafka: ClientMetricsConfigs)."""
-    described = [
-        ("interval.ms", "300000", INT, "Interval of a client's metrics, in ms."),
-        ("match", "", LIST, "Clients of the subscription."),
-        ("metrics", "", LIST, "Metrics of the subscription."),
-    ]
-    return [
-        ConfigEntry(name, value, FROM_DEFAULT, False, False, [], kind, doc)
-        for name, value, kind, doc in described
-        if names is None or name in names
-    ]
+def describe_client_metrics(
+    configs: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """The DescribeConfigs entries of a subscription with these settings, whether it exists or not."""
+    entries = []
+    for name in _wanted(names, CLIENT_METRICS_OPTIONS):
+        option = CLIENT_METRICS_OPTIONS[name]
+        value = _as_kafka_writes_it(option, configs[name]) if name in configs else option.default_text
+        synonyms = [ConfigSynonym(name, value, FROM_CLIENT_METRICS)] if name in configs else []
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return entries
+
+
+def _as_kafka_writes_it(option: Option, text: str) -> str | None:
+    """Controllers of a cluster may keep what is no value here."""
+    try:
+        return option.text(option.parse(text))
+    except ValueError:
+        return text
 
 
 def describe_loggers(levels: Mapping[str, int], names: Iterable[str] | None = None) -> list[ConfigEntry]:
@@ -590,7 +616,7 @@ def describe_loggers(levels: Mapping[str, int], names: Iterable[str] | None = No
 
 
 def _level_name(level: int) -> str:
-    return next((name for least, name in _LEVELS if level >= least), "TRACE")
+    return next((name for name, least in LOG_LEVELS.items() if level >= least), "TRACE")
 
 
 def _wanted(

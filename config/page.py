@@ -9,6 +9,7 @@ from odradek.config.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRI
 from odradek.config.options import (
     ACCEPTED,
     BROKER_OPTIONS,
+    CLIENT_METRICS_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
     IN_CLUSTER,
@@ -31,7 +32,7 @@ Odradek has Kafka 4.3's options with Kafka's names. Each option has one of four 
 - **honoured**: it has the same effect as in Kafka;
 - **honoured in a cluster**: it has the same effect in a node of a cluster, and no effect in a node alone;
 - **accepted without effect**: it is not used here (thread counts, settings of controllers, share groups,
-  tiered storage, TLS and SASL, for which there are no listeners). Any value that Kafka accepts is accepted,
+  tiered storage, TLS, for which there are no listeners). Any value that Kafka accepts is accepted,
   and the log lists the options that were set, at the start and at changes at run time;
 - **refused**: its effect is not built, and users would rely on it (limits, policies, authorisation, tiered
   storage), so a value other than its default is refused.
@@ -49,8 +50,12 @@ Each takes precedence over the previous one:
 5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
 
 An unknown name in a file or the environment is a warning with the nearest known name, elsewhere an error. Of
-the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections` is honoured; options that are
-refused for all listeners are refused for one, and the others are accepted without effect.
+the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections`,
+`max.connection.creation.rate` and those of TLS and SASL are honoured; options that are refused for all
+listeners are refused for one, and the others are accepted without effect. Such a name that means nothing (no
+such listener, mechanism or option) stops the start: a wrong letter would leave the listener less protected
+than it seems. Settings of SASL count from the start on; one that is made at run time counts from the next
+start.
 
 When it is ready, `odradek serve` writes one of its addresses to the file in the variable
 `ODRADEK_ADDRESS_FILE`, if it is set, for the image's health check.
@@ -77,10 +82,11 @@ in Kafka these errors are refused: `node.id` missing or that of a voter; `contro
 without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
 `process.roles`.
 
-This node does not enforce ACLs, client quotas, SCRAM credentials and delegation tokens of a cluster; its log
-lists the kinds that the cluster has. It does not serve a cluster with ACLs, at the start or when ACLs are
-added later, unless `odradek.ignore.acls=true` is set: then every client is authorised for everything on this
-node. This option is Odradek's own; a broker of Kafka ignores it.
+A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
+it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless
+`odradek.ignore.acls=true` is set: then every client is authorised for everything on this node. This option
+is Odradek's own; a broker of Kafka ignores it. Delegation tokens of a cluster are
+not enforced; the log says if the cluster has any.
 """
 
 _OTHER_DEFAULTS = """\
@@ -110,8 +116,8 @@ AlterConfigs and IncrementalAlterConfigs change every option of a topic or group
 options with an entry in the last column: `per-broker` options for one broker, `cluster-wide` options for one
 or, under the empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's
 metadata and take precedence over the settings at the start. Options of a single listener can be set for one
-broker, and `max.connections` for all. `listeners` and `listener.security.protocol.map` are nevertheless
-refused: a broker keeps its listeners until a restart.
+broker, and `max.connections` and `max.connection.creation.rate` for all. `listeners` and
+`listener.security.protocol.map` are nevertheless refused: a broker keeps its listeners until a restart.
 """
 
 _GROUP = """\
@@ -120,6 +126,14 @@ _GROUP = """\
 They are stored for a group id, also before the group exists and after its deletion (`kafka-configs
 --entity-type groups`). They must be within the bounds of the broker; if the bounds change afterwards, the
 nearest allowed value counts. There are no share groups yet, so their options have no effect.
+"""
+
+_CLIENT_METRICS = """\
+## Options of subscriptions to client metrics
+
+A subscription (KIP-714) is a resource with a name and these settings (`kafka-client-metrics`, or
+`kafka-configs --entity-type client-metrics`). `broker.metrics().clients` has the values that clients sent
+last.
 """
 
 _BROKER = """\
@@ -147,6 +161,8 @@ def page() -> str:
         _GROUP,
         _section("Honoured", GROUP_OPTIONS.values(), HONOURED, _group_table),
         _section("Accepted without effect", GROUP_OPTIONS.values(), ACCEPTED, _plain_table),
+        _CLIENT_METRICS,
+        _described_table(CLIENT_METRICS_OPTIONS.values()),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),
@@ -199,6 +215,13 @@ def _broker_table(options: Iterable[Option]) -> str:
     return "| option | values | default | description | dynamic |\n| --- | --- | --- | --- | --- |\n" + rows
 
 
+def _described_table(options: Iterable[Option]) -> str:
+    rows = "".join(
+        f"| `{option.name}` | {_values(option)} | {_default(option)} | {option.doc} |\n" for option in options
+    )
+    return "| option | values | default | description |\n| --- | --- | --- | --- |\n" + rows
+
+
 def _plain_table(options: Iterable[Option]) -> str:
     rows = "".join(f"| `{option.name}` | {_default(option)} | {option.doc} |\n" for option in options)
     return "| option | default | description |\n| --- | --- | --- |\n" + rows
@@ -218,7 +241,7 @@ def _shown(value: object) -> str:
 def _values(option: Option) -> str:
     kind = KIND_NAMES[option.kind]
     if option.choices:
-        names = ", ".join(f"`{choice}`" for choice in option.built or option.choices)
+        names = ", ".join(f"`{choice}`" for choice in option.choices)
         return f"{kind} of {names}" if option.kind != STRING else names
     if option.never:
         return f"{kind}, {option.low} to {option.high}, but not {option.never[0]}"

@@ -334,7 +334,15 @@ class _Check:
         except (metadata_store.DamagedMetadata, AssertionError, LookupError, ValueError):
             node_id, now_ms = int(identity[1]), int(time.time() * 1000)
             try:
-                repair(path, self._disk, paths, node_id=node_id, now_ms=now_ms, tell=repairs.append).close()
+                repair(
+                    path,
+                    self._disk,
+                    paths,
+                    node_id=node_id,
+                    now_ms=now_ms,
+                    tell=repairs.append,
+                    gives_up_guards=True,
+                ).close()
             except ConfigError as error:
                 raise CannotCheck(str(error)) from error
         except ConfigError:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from odradek.config import options
 from odradek.config.properties import parse_properties
+from odradek.coordinator.client_metrics.subscriptions import check_subscription
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
-from odradek.server import meta_properties, metadata_store
+from odradek.server import meta_properties, metadata_repair, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.store import Key, key_of
 from odradek.wire.errors import KafkaError
@@ -112,11 +113,18 @@ def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
     """The content of the metadata store, None if it is damaged; and the findings."""
     rows, wrong = metadata_store.verify(path)
     consequence = "a start rebuilds it from the readable rows, and logs the missing ones"
-    if not wrong:
+    is_whole = not wrong
+    if is_whole:
         try:
             return metadata_of(rows), []
         except (AssertionError, LookupError, ValueError):
             wrong = ["its rows contradict each other"]
+    by_key = {(row.table, row.key): row.value or "" for row in rows}
+    if metadata_repair.may_lack_guards(by_key, is_whole):
+        consequence = (
+            "ACLs or users may be lost, so that a start is refused: restore the file from a backup, or let "
+            "--repair go on without what is lost"
+        )
     return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
 
 
@@ -141,7 +149,8 @@ def metadata_of(rows: list[Any]) -> StoredMetadata:
 
 
 def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
-    """The findings of settings of topics and groups that a broker refuses; `path` is the metadata store."""
+    """The findings of settings of topics, groups and subscriptions that a broker refuses; `path` is the
+    metadata store."""
     for topic in view.topics.values():
         try:
             options.parse_topic_configs(topic.configs)
@@ -154,3 +163,9 @@ def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
         except KafkaError as error:
             what = f"a setting of group {group_id} is refused: {error.message}"
             yield Finding(DAMAGE, path, None, what, "the group cannot be served: delete the setting")
+    for name, configs in view.client_metrics_configs.items():
+        try:
+            check_subscription(name, configs)
+        except KafkaError as error:
+            what = f"a setting of the subscription {name} to client metrics is refused: {error.message}"
+            yield Finding(DAMAGE, path, None, what, "the subscription has no effect: delete the setting")

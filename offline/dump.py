@@ -19,6 +19,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
+from odradek.config.secret import HIDDEN, Secret
 from odradek.storage.log import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
 
@@ -531,11 +532,37 @@ def _metadata_store(path: str) -> Iterator[Fact]:
             for kind, key, value in connection.execute(
                 "SELECT kind, key, value FROM facts ORDER BY kind, key"
             ):
-                yield {"what": "metadata", "table": kind, "key": key, "value": value}
+                yield {"what": "metadata", "table": kind, "key": key, **_row_fields(kind, key, value)}
         finally:
             connection.close()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         yield _damage(path, error)
+
+
+def _row_fields(kind: str, key: str, value: str) -> Fact:
+    """The value of a row; an ACL with the names of its kinds."""
+    from odradek.coordinator.cluster.machine import ACL
+
+    if kind != ACL:
+        return {"value": _without_secrets(kind, key, value)}
+    from odradek.coordinator.security.acls import acl_from_text
+
+    try:
+        fields = acl_from_text(value)._asdict()
+    except ValueError:
+        return {"value": value}
+    return {name: one if isinstance(one, str) else one.name for name, one in fields.items()}
+
+
+def _without_secrets(kind: str, key: str, value: str) -> str:
+    """The value of a row without passwords and keys."""
+    from odradek.config.options import BROKER_OPTIONS, hidden
+    from odradek.coordinator.cluster.machine import BROKER_CONFIG, SCRAM
+
+    is_secret = kind == SCRAM or (
+        kind == BROKER_CONFIG and isinstance(hidden(key.partition("/")[2], value, BROKER_OPTIONS), Secret)
+    )
+    return HIDDEN if is_secret else value
 
 
 def _read(path: str) -> bytes:

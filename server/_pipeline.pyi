@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from odradek.apis.access import Authorizer
-from odradek.apis.api import Api, ConnectionInfo, Handler
+from odradek.apis.api import Api, Handler
 from odradek.apis.turn import Committable, Timers
+from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server.group_flush import Done, Flushes
 
 BUFFER_BYTES: int
@@ -105,13 +106,8 @@ class RouteTable(Protocol):
     def resolve(self, key_and_version: int) -> Route | None: ...
     def refuse_version(self, correlation_id: int) -> bytes: ...
 
-class Meters(Protocol):
-    """Meters of the cost of requests; there are none yet."""
-
-    def charge(
-        self, connection: ConnectionInfo, api_key: int, bytes_in: int, bytes_out: int, took_ns: int
-    ) -> int:
-        """Returns for how many milliseconds no further request of the connection may begin."""
+def monotonic_ms() -> int:
+    """The clock of meters."""
 
 class Dispatcher:
     """The shared state of all connections of a broker."""
@@ -120,7 +116,8 @@ class Dispatcher:
     turn: Turn
     now_ms: Callable[[], int]
     authorizer: Authorizer
-    meters: Meters | None
+    meters: QuotaMeters | None
+    """None while no client has a quota."""
     timers: Timers | None
     """Needed with `meters`."""
     after_requests: Callable[[], None] | None
@@ -149,6 +146,7 @@ class Owner(Protocol):
 
     peer_host: str
     def close(self, reason: str) -> None: ...
+    def close_expired(self) -> None: ...
     def refuse_length(self, length: int) -> None: ...
     def close_when_answered(self) -> None: ...
     def write_vector(self, parts: Sequence[Any]) -> None: ...
@@ -161,10 +159,17 @@ class ReceiveBuffer:
     @property
     def unserved_bytes(self) -> int: ...
     def __init__(self, turn: Turn) -> None: ...
+    def take_in(self, nbytes: int) -> None:
+        """For readers of frames that are no requests: as many bytes have been received."""
+    def take_frame(self, length_max: int) -> bytes | None:
+        """The content of the first whole frame, which counts as served then; None without one. Raises
+        MalformedMessage for a length that no frame may have."""
     def unserved_start(self, count: int) -> bytes:
         """The first unserved bytes, at most `count`."""
     def shrink(self) -> None:
         """Frees a large buffer when no frame is incomplete."""
+    def discard(self) -> None:
+        """Frees all of it: the connection has ended."""
 
 class Responses:
     """The answers of a connection, in the order of its requests."""
@@ -205,6 +210,8 @@ class Requests:
     buffer: ReceiveBuffer
     active_ms: int
     """The time of the last request."""
+    session_ends_ms: int
+    """From this time on no request is served but SaslHandshake; 0: never."""
     @property
     def client_id(self) -> str | None:
         """The newest client id; None before the first request."""
@@ -218,6 +225,17 @@ class Requests:
     def get_buffer(self, sizehint: int) -> memoryview: ...
     def buffer_updated(self, nbytes: int) -> None: ...
     def resume_if_possible(self) -> None: ...
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the client has to wait, since it has used up a quota."""
+    @property
+    def is_suspended(self) -> bool:
+        """The frames are read by somebody else."""
+    def suspend(self) -> None:
+        """Serves no more: the caller reads the frames that follow from `buffer`, until `end_suspension`. The
+        socket is still read."""
+    def end_suspension(self) -> None:
+        """Serves the frames that the caller has left, and those after them."""
     def hold_back(self, hold_ms: int) -> None:
         """No request begins in this time."""
     def forget_prefixes(self) -> None: ...

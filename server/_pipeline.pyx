@@ -6,9 +6,11 @@ staged records are committed at the end of the turn, and the answer is sent.
 - `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.connection.Connection`.
 - `Turn` gathers the staged partitions of one round of the event loop.
 
-Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), cost and
-the pause of a connection (`Responses.charge`), requests that may begin before an earlier answer
-(`Requests._serve_frames`).
+Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), the
+pause of a connection (`Requests.hold_back`), requests that may begin before an earlier answer
+(`Requests._serve_frames`). Quotas are charged (`Charges`) where a request has been handled
+(`Requests._handle`), where a late answer comes (`Responses.settle`), and for the three kinds of remembered
+requests.
 `_pipeline.pyi` has the types; `connection.py` has the promises.
 """
 
@@ -21,7 +23,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from odradek.apis.access import AllowAll as _AllowAll, resources as _resources
+from odradek.apis.access import (
+    ALLOW_ALL as _ALLOW_ALL,
+    NOTHING_REFUSED as _NOTHING_REFUSED,
+    resources as _resources,
+)
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
 from odradek.server.group_flush import Flushes as _Flushes
@@ -34,6 +40,10 @@ from odradek.wire.errors import (
 from odradek.wire.frames import API_VERSIONS as _API_VERSIONS, skip_tags as _skip_tags
 from odradek.wire.prefixes import prefix_layout as _prefix_layout
 from odradek.wire.response_errors import errors_of as _errors_of
+from odradek.wire.throttle import (
+    has_throttle_time as _has_throttle_time,
+    throttle_position as _throttle_position,
+)
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil
@@ -83,6 +93,7 @@ cdef enum:
     ITEMS_MAX = 100
     BURST_MAX = 64
     REST_NOTHING = 0
+    SASL_HANDSHAKE = 17
     # As in `apis/turn.py`.
     FLUSHED = 1
     REPLICATED = 2
@@ -90,6 +101,11 @@ cdef enum:
     ASK = 1
     APPEND = 2
     SUBMIT = 3
+    PRODUCE = 0
+    FETCH = 1
+    WRITE_TXN_MARKERS = 27
+    NS_PER_MS = 1000000
+    NS_PER_PERCENT = 10000000
 
 BUFFER_BYTES = BUFFER_SIZE
 WAITING_ANSWERS_MAX = 1024
@@ -107,6 +123,10 @@ cdef inline int64_t _now_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+def monotonic_ms():
+    return _now_ns() // NS_PER_MS
 
 
 cdef class Turn:
@@ -314,6 +334,9 @@ cdef class Route:
     cdef object encode
     cdef object errors_of
     cdef object needs
+    cdef bint names_resources  # whether its requests do; else only the handler knows what a client needs
+    cdef bint has_throttle_time
+    cdef int throttle_at  # in the frame of a remembered answer
     cdef object learn
     cdef bint is_of_connection
     cdef bint has_tagged_header
@@ -345,6 +368,9 @@ cdef class Route:
         self.encode = _encoder(response, api_version)
         self.errors_of = _errors_of(response)
         self.needs = api.needs or ()
+        self.names_resources = any([need.names is not None for need in self.needs])
+        self.has_throttle_time = _has_throttle_time(response)
+        self.throttle_at = 0
         self.has_tagged_header = request.is_flexible(api_version)
         # A client that does not know the broker's versions yet must be able to read the answer to
         # ApiVersions.
@@ -355,8 +381,11 @@ cdef class Route:
             self.overlaps[key >> 6] |= <uint64_t> 1 << (key & 63)
         self.learn = None
         if prefix is not None and api_version in prefix.versions:
+            if any([need.names is None for need in self.needs]):
+                raise ValueError(f"{self.name} is not to be remembered: only its handler knows all its needs")
             layout = _prefix_layout(request, api_version, prefix.until)
             self.learn = prefix.learn
+            self.throttle_at = _throttle_position(response, api_version)
             self.is_of_connection = prefix.is_of_connection
             self.steps = layout.steps
             self.steps_start = <const uint8_t *> PyBytes_AsString(self.steps)
@@ -366,6 +395,19 @@ cdef class Route:
             self.is_compact = layout.is_compact
             self.tags_after = layout.tags_after
         self.errors = {}
+
+    cdef put_throttle_time(self, bytes frame, int wait_ms):
+        """Into the frame of a remembered answer, if its version says it."""
+        cdef int at = self.throttle_at
+        if at:
+            self.put_throttle_time_at(<uint8_t *> PyBytes_AsString(frame), len(frame), wait_ms)
+
+    cdef put_throttle_time_at(self, uint8_t *frame, Py_ssize_t size_bytes, int wait_ms):
+        cdef Py_ssize_t at = self.throttle_at
+        if at < 0:
+            at += size_bytes
+        assert RESPONSE_HEAD_BYTES <= at <= size_bytes - 4
+        put_big_endian(frame + at, <uint64_t> wait_ms, 4)
 
     cdef count(self, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
         self.requests += 1
@@ -420,7 +462,7 @@ cdef class Dispatcher:
         self.turn = turn
         self.now_ms = now_ms
         self._current_view = current_view
-        self.authorizer = _AllowAll()
+        self.authorizer = _ALLOW_ALL
         self.meters = None
         self.timers = None
         self.after_requests = None
@@ -531,6 +573,26 @@ cdef class ReceiveBuffer:
     cdef int32_t frame_length(self, Py_ssize_t position):
         return <int32_t> big_endian(<const uint8_t *> PyByteArray_AsString(self.content) + position, 4)
 
+    def take_in(self, Py_ssize_t nbytes):
+        self.filled += nbytes
+
+    def take_frame(self, Py_ssize_t length_max):
+        """The content of the first whole frame, as bytes, which is served then; None without one.
+
+        For frames that are no requests. Raises MalformedMessage for a length that no frame may have.
+        """
+        cdef Py_ssize_t start = self.start, length
+        if self.filled - start < FRAME_SIZE_BYTES:
+            return None
+        length = self.frame_length(start)
+        if not 0 <= length <= length_max:
+            raise _MalformedMessage(f"a frame of {length} bytes")
+        start += FRAME_SIZE_BYTES
+        if self.filled - start < length:
+            return None
+        self.start = start + length
+        return bytes(self.view[start : start + length])
+
     def unserved_start(self, Py_ssize_t count):
         return bytes(self.view[self.start : min(self.start + count, self.filled)])
 
@@ -545,6 +607,14 @@ cdef class ReceiveBuffer:
             self.start = self.filled = 0
             self.spare = None
 
+    def discard(self):
+        """The connection has ended: nothing is read or served any more, also of an incomplete frame. Who still
+        holds staged bytes keeps their buffer."""
+        self.content = bytearray(0)
+        self.view = memoryview(self.content)
+        self.start = self.filled = 0
+        self.spare = None
+
 
 cdef class Slot:
     """The place of one or more answers in the order of a connection."""
@@ -557,6 +627,9 @@ cdef class Slot:
     cdef Py_ssize_t size_bytes  # of the memory that is held for it
     cdef Py_ssize_t request_bytes
     cdef int64_t began_ns
+    cdef object meters  # of the client, if the answer is to be charged
+    cdef int64_t took_ns
+    cdef int wait_ms  # what is said of it in the answer
     cdef object waiting
 
     def deliver(self, response):
@@ -565,8 +638,9 @@ cdef class Slot:
 
 
 cdef class Remembered:
-    """What a prefix means: one of the kinds of `apis/prefixes.py`. Connections share it, as long as each of
-    them is allowed its resources; of which one remembers it, that connection's own table says."""
+    """What a prefix means: one of the kinds of `apis/prefixes.py`, and the resources that a client needs for it.
+    Connections share it. A connection has it in its own table only if the authorizer allowed its principal these
+    resources in this generation; rules are a part of the view, so other rules begin another generation."""
 
     cdef int kind
     cdef Route route
@@ -653,10 +727,11 @@ cdef class Burst(Slot):
     cdef list appended
     cdef int correlation_ids[BURST_MAX]
     cdef int sizes[BURST_MAX]  # of the requests in bytes
+    cdef int waits_ms[BURST_MAX]
     cdef int pending
     cdef int64_t turn_number
 
-    cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id):
+    cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id, int wait_ms):
         cdef int until = remembered.until | (FLUSHED if appended.must_flush else 0)
         cdef BurstPart part = remembered.part
         if part is None or part.burst is not self or part.until != until:
@@ -670,6 +745,7 @@ cdef class Burst(Slot):
         self.batch_parts.append(part)
         self.appended.append(appended)
         self.correlation_ids[self.count] = correlation_id
+        self.waits_ms[self.count] = wait_ms
         self.count += 1
 
     cdef part_is_done(self):
@@ -695,7 +771,6 @@ cdef class Burst(Slot):
         for i in range(self.count):
             remembered = (<BurstPart> self.batch_parts[i]).remembered
             remembered.route.count(self.sizes[i], len(remembered.frame), took_ns)
-        self.line.charge(self.route.api_key, self.request_bytes, self.size_bytes, took_ns)
 
     cdef bytes _answers(self):
         cdef BurstPart part
@@ -725,6 +800,7 @@ cdef class Burst(Slot):
             part = self.batch_parts[i]
             if part.error is not None:
                 refusal = part.remembered.refuse(part.error)
+                refusal.throttle_time_ms = self.waits_ms[i]
                 parts, _ = part.remembered.route.answer(refusal, self.correlation_ids[i])
                 answers += parts
                 continue
@@ -741,6 +817,8 @@ cdef class Burst(Slot):
         put_big_endian(numbers, <uint64_t> <int64_t> appended.base_offset, 8)
         put_big_endian(numbers + 8, <uint64_t> <int64_t> appended.log_append_time_ms, 8)
         put_big_endian(numbers + 16, <uint64_t> <int64_t> appended.log_start_offset, 8)
+        if self.waits_ms[i]:
+            remembered.route.put_throttle_time_at(target, len(remembered.frame), self.waits_ms[i])
 
 
 cdef class Submission(Slot):
@@ -754,10 +832,17 @@ cdef class Submission(Slot):
         cdef Responses line = self.line
         try:
             answer = self.remembered.respond(self.items, reply)
+            if self.meters is not None:
+                self.wait_ms = self._charge()
             if type(answer) is bytes:
-                self.parts = (_with_correlation_id(answer, self.correlation_id),)
+                frame = _with_correlation_id(answer, self.correlation_id)
+                if self.wait_ms:
+                    self.route.put_throttle_time(frame, self.wait_ms)
+                self.parts = (frame,)
                 self.size_bytes = len(<bytes> answer)
             else:
+                if self.wait_ms and self.route.has_throttle_time:
+                    answer.throttle_time_ms = self.wait_ms
                 self.parts, self.size_bytes = self.route.answer(answer, self.correlation_id)
         except Exception:
             self.parts, self.size_bytes = (), 0
@@ -765,6 +850,12 @@ cdef class Submission(Slot):
         if self.is_in_line:
             line.account(self.route, self.request_bytes, self.size_bytes, self.began_ns)
             line.complete(self)
+
+    cdef int _charge(self) except -1:
+        cdef Charges charges = self.line.requests.charges
+        if not self.is_in_line:
+            self.took_ns = charges.lap_ns()
+        return charges._charge_answer(self, 0)
 
 
 cdef bytes _with_correlation_id(bytes frame, int correlation_id):
@@ -834,17 +925,7 @@ cdef class Responses:
 
     cdef account(self, Route route, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t began_ns):
         """A request has been answered."""
-        cdef int64_t took_ns = _now_ns() - began_ns
-        route.count(bytes_in, bytes_out, took_ns)
-        self.charge(route.api_key, bytes_in, bytes_out, took_ns)
-
-    cdef charge(self, int api_key, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t took_ns):
-        """The only place where the cost of requests is metered and a connection is held back for it."""
-        meters = self.dispatcher.meters
-        if meters is not None:
-            hold_ms = meters.charge(self.owner, api_key, bytes_in, bytes_out, took_ns)
-            if hold_ms > 0:
-                self.requests.hold_back(hold_ms)
+        route.count(bytes_in, bytes_out, _now_ns() - began_ns)
 
     # Into the line
 
@@ -895,7 +976,7 @@ cdef class Responses:
         slot.size_bytes = 0
         if response is not None:
             try:
-                slot.parts, slot.size_bytes = slot.route.answer(response, slot.correlation_id)
+                slot.parts, slot.size_bytes = self.requests.charges.answer(slot, response)
             except Exception:
                 self.fail(slot.route.name)
             self.waiting_bytes += slot.size_bytes
@@ -989,6 +1070,7 @@ cdef class Responses:
         cdef Slot slot
         self.transport = None
         self.is_closing = True
+        self.requests.forget_holds()
         slots, self._slots = self._slots, None
         self._newest = None
         for slot in slots or ():
@@ -999,6 +1081,150 @@ cdef class Responses:
                 except Exception:
                     _logger.exception("the clean-up of a request from %s failed", self.owner.peer_host)
         self.turn.forget(self)
+
+
+cdef class Charges:
+    """What a connection's requests come to in the quotas of its client.
+
+    Of requests that arrived together only the first one is charged at once, and its meter asked how much more
+    is within the quota (its credit). The others are charged together, as long as they are within it.
+    """
+
+    cdef Requests requests
+    cdef Dispatcher dispatcher
+    cdef object _meters  # of the newest client id and principal
+    cdef object _client_id
+    cdef object _principal
+    cdef int64_t _generation
+    cdef int64_t until_ns  # until when processor time has been charged
+    cdef Credit _produce
+    cdef Credit _request
+
+    def __init__(self, Requests requests, Dispatcher dispatcher):
+        self.requests = requests
+        self.dispatcher = dispatcher
+        self._meters = self._client_id = self._principal = None
+        self._generation = -1
+        self._produce = self._request = None
+
+    cdef object meters(self, const uint8_t *frame):
+        """Those of the principal and of the client id that a request names."""
+        meters = self.dispatcher.meters
+        client_id, principal = self.requests._read_client_id(frame), self.requests.owner.principal
+        if (
+            self._generation != meters.generation
+            or self._client_id is not client_id
+            or self._principal is not principal
+        ):
+            self.settle()
+            self._meters = found = meters.of(principal, client_id)
+            self._client_id, self._principal = client_id, principal
+            self._generation = meters.generation
+            self._produce = None if found.produce is None else Credit(found.produce)
+            self._request = None if found.request is None else Credit(found.request)
+        return self._meters
+
+    cdef settle(self):
+        """Charges what was within the credit."""
+        if self._produce is not None:
+            self._produce.settle()
+        if self._request is not None:
+            self._request.settle()
+
+    cdef int64_t lap_ns(self):
+        """The time since the last request of this connection was charged."""
+        cdef int64_t now_ns = _now_ns(), took_ns = now_ns - self.until_ns
+        self.until_ns = now_ns
+        return took_ns
+
+    cdef int charge_produce(self, Py_ssize_t body_bytes, int64_t took_ns, bint is_answered) except -1:
+        """Records were appended. The client has to wait for so many milliseconds, and is held back. Without
+        an answer the processor time does not count."""
+        cdef int wait_ms = 0
+        if self._produce is not None:
+            wait_ms = self._produce.charge(body_bytes)
+        if is_answered:
+            return self.charge_request(took_ns, wait_ms)
+        if wait_ms:
+            self.requests.hold_back(wait_ms)
+        return wait_ms
+
+    cdef int charge_request(self, int64_t took_ns, int wait_ms) except -1:
+        """The client has to wait for so many milliseconds, at least `wait_ms`, and is held back."""
+        cdef int request_wait_ms
+        if self._request is not None:
+            request_wait_ms = self._request.charge(took_ns / <double> NS_PER_PERCENT)
+            if request_wait_ms > wait_ms:
+                wait_ms = request_wait_ms
+        if wait_ms:
+            self.requests.hold_back(wait_ms)
+        return wait_ms
+
+    cdef tuple answer(self, Slot slot, response):
+        """The response as buffers, and its size in bytes. Without `slot.meters` it is not charged, but says
+        `slot.wait_ms`. A handler may have said itself for how long its client has to wait."""
+        cdef Route route = slot.route
+        cdef int wait_ms
+        cdef int64_t began_ns
+        if slot.meters is None:
+            if slot.wait_ms:
+                response.throttle_time_ms = slot.wait_ms
+            return route.answer(response, slot.correlation_id)
+        wait_ms = response.throttle_time_ms if route.has_throttle_time else 0
+        if route.api_key == FETCH or route.api_key == WRITE_TXN_MARKERS:
+            # Fetch has charged all of it; markers are for other nodes.
+            if wait_ms:
+                self.requests.hold_back(wait_ms)
+            return route.answer(response, slot.correlation_id)
+        wait_ms = self._charge_answer(slot, wait_ms)
+        if wait_ms and route.has_throttle_time:
+            response.throttle_time_ms = wait_ms
+        began_ns = _now_ns()
+        answer = route.answer(response, slot.correlation_id)
+        self.until_ns = _now_ns()
+        slot.meters.record_request(self.until_ns - began_ns, self.until_ns // NS_PER_MS)
+        return answer
+
+    cdef int _charge_answer(self, Slot slot, int wait_ms) except -1:
+        """The meters are those of the request, whatever client id the connection has named since."""
+        cdef int request_wait_ms = slot.meters.charge_request(slot.took_ns, _now_ns() // NS_PER_MS)
+        if request_wait_ms > wait_ms:
+            wait_ms = request_wait_ms
+        if wait_ms:
+            self.requests.hold_back(wait_ms)
+        return wait_ms
+
+
+cdef class Credit:
+    """One meter, and what a connection has used of it since the last charge."""
+
+    cdef object meter
+    cdef double _credit
+    cdef double _used
+    cdef bint _is_first
+
+    def __init__(self, meter):
+        self.meter = meter
+        self._credit = self._used = 0
+        self._is_first = True
+
+    cdef int charge(self, double value) except -1:
+        if self._is_first:
+            self._is_first = False
+            return self.meter.charge(value, _now_ns() // NS_PER_MS)
+        if self._credit == 0:
+            self._credit = self.meter.credit
+        if self._used + value <= self._credit:
+            self._used += value
+            return 0
+        self.settle()
+        return self.meter.charge(value, _now_ns() // NS_PER_MS)
+
+    cdef settle(self):
+        if self._used:
+            self.meter.record(self._used, _now_ns() // NS_PER_MS)
+        self._credit = self._used = 0
+        self._is_first = True
 
 
 cdef class Requests:
@@ -1016,7 +1242,11 @@ cdef class Requests:
     cdef readonly object client_id
     cdef readonly bint is_held
     cdef readonly bint is_gated
-    cdef int _holds  # periods in which it is held back
+    cdef list _holds  # timers of periods in which it is held back
+    cdef Charges charges
+    cdef readonly bint is_suspended  # the frames are for another reader
+    cdef bint _is_expired
+    cdef public int64_t session_ends_ms  # 0: never
     cdef public object active_ms
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
@@ -1032,8 +1262,10 @@ cdef class Requests:
         self._generation = -1
         self._client_id_raw = None
         self.client_id = None
-        self.is_held = self.is_gated = False
-        self._holds = 0
+        self.is_held = self.is_gated = self.is_suspended = self._is_expired = False
+        self._holds = []
+        self.charges = Charges(self, dispatcher)
+        self.session_ends_ms = 0
         self.active_ms = dispatcher.now_ms()
 
     # The transport's side
@@ -1058,7 +1290,7 @@ cdef class Requests:
     def resume_if_possible(self):
         cdef Responses responses = self.responses
         cdef Dispatcher dispatcher = self.dispatcher
-        if responses.is_closing or responses.is_full or responses.is_pacing or self._holds:
+        if responses.is_closing or responses.is_full or responses.is_pacing or self.is_suspended or self._holds:
             return
         if (
             responses.waiting_bytes > dispatcher.waiting_bytes_max // 2
@@ -1072,14 +1304,41 @@ cdef class Requests:
             responses.transport.resume_reading()
 
     def hold_back(self, hold_ms):
-        self._holds += 1
-        self.dispatcher.timers.after(hold_ms, self._end_hold_back)
+        cdef list holds = self._holds
+        if self.responses.is_closing:
+            return
+
+        def end():
+            holds.remove(timer)
+            if self.is_held:
+                self.resume_if_possible()
+
+        timer = self.dispatcher.timers.after(hold_ms, end)
+        holds.append(timer)
         self._hold()
 
-    def _end_hold_back(self):
-        self._holds -= 1
-        if self.is_held:
-            self.resume_if_possible()
+    @property
+    def is_held_back(self):
+        return bool(self._holds)
+
+    cdef forget_holds(self):
+        """The connection has closed."""
+        for timer in self._holds:
+            timer.cancel()
+        self._holds = []
+
+    def suspend(self):
+        """Serves no more: whoever calls this reads the frames that follow, until `end_suspension`."""
+        self.is_suspended = self.is_held = True
+
+    def end_suspension(self):
+        self.is_suspended = self.is_held = False
+        if self.responses.is_closing:
+            return
+        if self._must_hold():
+            self._hold()
+        else:
+            self._serve()
 
     cdef _hold(self):
         """Reads no more, until `resume_if_possible`."""
@@ -1090,7 +1349,9 @@ cdef class Requests:
 
     cdef bint _must_hold(self):
         cdef Responses responses = self.responses
-        return responses.is_full or responses.is_pacing or self._holds or responses.is_over_limit()
+        if self.is_suspended or responses.is_full or responses.is_pacing:
+            return True
+        return len(self._holds) or responses.is_over_limit()
 
     # Frames
 
@@ -1099,7 +1360,9 @@ cdef class Requests:
         cdef Responses responses = self.responses
         cdef ReceiveBuffer buffer = self.buffer
         self.active_ms = self.dispatcher.now_ms()
-        self._began_ns = _now_ns()
+        self._began_ns = self.charges.until_ns = _now_ns()
+        if self.session_ends_ms:
+            self._is_expired = self.session_ends_ms <= <int64_t> self.active_ms
         if self._remembered is not None:
             self._forget_what_is_old()
         try:
@@ -1108,6 +1371,7 @@ cdef class Requests:
             self.owner.close(f"malformed {self._route.name}: {error}")
         except Exception:
             responses.fail("a request" if self._route is None else self._route.name)
+        self.charges.settle()
         if self.turn.staged:
             buffer.pinned_turn = self.turn.number
         responses.write_ready()
@@ -1133,6 +1397,9 @@ cdef class Requests:
             if responses.unanswered and not responses.may_begin(<int16_t> (key_and_version >> 16)):
                 self.is_gated = True
                 return
+            if self._is_expired and key_and_version >> 16 != SASL_HANDSHAKE:
+                self.owner.close_expired()
+                return
             route = self._route
             if route is None or route.key_and_version != key_and_version:
                 self._route = None  # making one may fail
@@ -1140,7 +1407,7 @@ cdef class Requests:
             if route is not None:
                 if route.learn is None or not self._serve_remembered(route, head, end - buffer.start):
                     request, context = self._read(route, head, end - buffer.start)
-                    self._handle(route, request, context, end - buffer.start)
+                    self._handle(route, request, context, head, end - buffer.start)
             elif not self._refuse_route(key_and_version, head):
                 return
             buffer.start = end
@@ -1152,6 +1419,8 @@ cdef class Requests:
     cdef _after_serving(self):
         cdef ReceiveBuffer buffer = self.buffer
         cdef Py_ssize_t length
+        if self.is_suspended:
+            return
         if buffer.filled - buffer.start >= FRAME_SIZE_BYTES:
             length = buffer.frame_length(buffer.start)
             if not FRAME_LENGTH_MIN <= length <= self.dispatcher.request_bytes_max:
@@ -1188,6 +1457,10 @@ cdef class Requests:
                 body = _skip_tags(view, body)
         request, _ = route.decode(view[body:], 0)
         correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        authorizer = self.dispatcher.authorizer
+        refused = _NOTHING_REFUSED
+        if route.names_resources:
+            refused = authorizer.refused(self.owner, route.needs, request)
         return request, _RequestContext(
             route.api_key,
             route.api_version,
@@ -1195,7 +1468,8 @@ cdef class Requests:
             client_id,
             self.owner,
             self.active_ms,
-            self.dispatcher.authorizer.refused(self.owner, route.needs, request),
+            refused,
+            authorizer,
         )
 
     cdef _read_client_id(self, const uint8_t *frame):
@@ -1208,24 +1482,41 @@ cdef class Requests:
             self._client_id_raw = raw
         return self.client_id
 
-    cdef _handle(self, Route route, request, context, Py_ssize_t size_bytes):
+    cdef _handle(self, Route route, request, context, const uint8_t *frame, Py_ssize_t size_bytes):
         cdef Responses responses = self.responses
-        cdef Slot slot
-        cdef Py_ssize_t answer_bytes
-        answer = route.handle(request, context)
+        cdef Slot slot = None
+        cdef Py_ssize_t answer_bytes, body_bytes = 0
+        if self.dispatcher.meters is not None:
+            slot = _new_slot(route, context)
+            slot.meters = self.charges.meters(frame)
+            self.charges.settle()
+            body_bytes = _body_bytes(route, frame, size_bytes)
+        if context.refused:
+            answer = _answer_refused(route, request, context)
+        else:
+            answer = route.handle(request, context)
+        if slot is not None:
+            slot.took_ns = self.charges.lap_ns()
+            if route.api_key == PRODUCE:
+                # Before the answer: other requests may begin before it.
+                slot.wait_ms = self.charges.charge_produce(body_bytes, slot.took_ns, request.acks != 0)
+                slot.meters = None
         if answer is None:
             responses.account(route, size_bytes, 0, self._began_ns)
         elif isinstance(answer, _Waiting):
-            slot = Slot.__new__(Slot)
+            if slot is None:
+                slot = _new_slot(route, context)
             self._fill_slot(slot, route, size_bytes)
-            slot.correlation_id = context.correlation_id
             slot.count = 1
             slot.waiting = answer
             slot.size_bytes = size_bytes
             responses.wait(slot, answer.holds_back)
             answer.on_complete(slot.deliver)
         else:
-            parts, answer_bytes = route.answer(answer, context.correlation_id)
+            if slot is None:
+                parts, answer_bytes = route.answer(answer, context.correlation_id)
+            else:
+                parts, answer_bytes = self.charges.answer(slot, answer)
             responses.account(route, size_bytes, answer_bytes, self._began_ns)
             responses.put(parts, answer_bytes)
         # A handler may take long, and may have changed the cluster.
@@ -1284,7 +1575,7 @@ cdef class Requests:
                 self.dispatcher.share(remembered)
             if self._serve_by(self._newest, frame, rest, size_bytes):
                 return True
-        self._handle(route, request, context, size_bytes)
+        self._handle(route, request, context, frame, size_bytes)
         return True
 
     cdef bint _take_shared(self, bytes key) except -1:
@@ -1330,6 +1621,7 @@ cdef class Requests:
         cdef int correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         cdef Route route = remembered.route
         cdef bytes answer
+        cdef int wait_ms
         try:
             found = remembered.ask()
         except _KafkaError:
@@ -1342,6 +1634,11 @@ cdef class Requests:
             answer = _with_correlation_id(remembered.frame, correlation_id)
             _fill_numbers(<uint8_t *> PyBytes_AsString(answer) + remembered.position, found)
         route.from_prefix += 1
+        if self.dispatcher.meters is not None:
+            self.charges.meters(frame)
+            wait_ms = self.charges.charge_request(self.charges.lap_ns(), 0)
+            if wait_ms:
+                route.put_throttle_time(answer, wait_ms)
         self.responses.account(route, size_bytes, len(answer), self._began_ns)
         self.responses.put([answer], len(answer))
         return True
@@ -1352,6 +1649,7 @@ cdef class Requests:
         cdef Responses responses = self.responses
         cdef Route route = remembered.route
         cdef Burst burst = None
+        cdef int wait_ms = 0
         cdef int64_t batch_bytes = _read_size(route, frame, &rest, size_bytes)
         if batch_bytes <= HEADER_SIZE_BYTES or not _is_end(route, frame, rest + batch_bytes, size_bytes):
             return False
@@ -1377,8 +1675,17 @@ cdef class Requests:
         route.from_prefix += 1
         burst.request_bytes += size_bytes
         burst.sizes[burst.count] = size_bytes
+        if self.dispatcher.meters is not None:
+            self.charges.meters(frame)
+            wait_ms = self.charges.charge_produce(
+                _body_bytes(route, frame, size_bytes), self.charges.lap_ns(), True
+            )
         burst.add(
-            self.turn, remembered, appended, <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+            self.turn,
+            remembered,
+            appended,
+            <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4),
+            wait_ms,
         )
         return True
 
@@ -1396,6 +1703,8 @@ cdef class Requests:
         slot.items = items
         slot.correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         slot.count = 1
+        if self.dispatcher.meters is not None:
+            slot.meters = self.charges.meters(frame)
         if not remembered.submit(items, slot):
             return False
         route.from_prefix += 1
@@ -1404,8 +1713,30 @@ cdef class Requests:
             self.responses.put(slot.parts, slot.size_bytes)
         else:
             slot.is_in_line = True
+            if slot.meters is not None:
+                slot.took_ns = self.charges.lap_ns()
             self.responses.wait(slot, False)
         return True
+
+
+cdef inline Py_ssize_t _body_bytes(Route route, const uint8_t *frame, Py_ssize_t size_bytes):
+    """Of a request without its header, which has no tagged fields."""
+    cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
+    return size_bytes - FRAME_HEAD_BYTES - max(client_id_bytes, 0) - route.has_tagged_header
+
+
+cdef _answer_refused(Route route, request, context):
+    """Of a request of which something is refused."""
+    from odradek.apis.refusals import answer
+
+    return answer(route.handle, route.needs, request, context)
+
+
+cdef Slot _new_slot(Route route, context):
+    cdef Slot slot = Slot.__new__(Slot)
+    slot.route = route
+    slot.correlation_id = context.correlation_id
+    return slot
 
 
 cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from odradek.config.config_error import ConfigError
 from odradek.server.deciding import Deciding
 from odradek.wire.errors import KafkaError
+from odradek.wire.work import finish
 
 if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.server.bound import Bound, Node
     from odradek.server.metadata_store import SqliteMetadataStore
@@ -28,13 +31,14 @@ def decide_alone(bound: Bound, ending: AsyncExitStack) -> Deciding:
     check_levels(bound.node.config, machine.view)
     _register_broker(bound.node, bound.ports, machine)
 
-    def finalize_features() -> None:
+    def when_open() -> None:
         _finalize_features(bound, machine)
+        _add_first_users(bound.node.config, machine)
 
     return Deciding(
         plane=machine,
         allocate_producer_ids=machine.allocate_producer_ids,
-        when_open=finalize_features,
+        when_open=when_open,
     )
 
 
@@ -50,7 +54,10 @@ def _load_metadata(bound: Bound, ending: AsyncExitStack) -> ClusterMachine:
         # The latter: rows that are sound, of which others are missing.
         logger.error("the metadata of the cluster are damaged and are repaired now: %s", error)
         metadata = _repair_metadata(bound.node, path)
-        machine = _load(bound, metadata)
+        try:
+            machine = _load(bound, metadata)
+        except ValueError as error:
+            raise ConfigError(f"{path} cannot be used: {error}.") from None
     ending.callback(metadata.close)
     return machine
 
@@ -66,6 +73,7 @@ def _repair_metadata(node: Node, path: str) -> SqliteMetadataStore:
         node_id=node.id,
         now_ms=node.now_ms(),
         tell=logger.error,
+        is_guarded=bool(node.config.authorizer_class_name) or bool(node.config.security),
     )
 
 
@@ -124,6 +132,20 @@ def _finalize_features(bound: Bound, machine: ClusterMachine) -> None:
         logger.error("the cluster has no feature levels until the next start: %s", error)
     # Some levels come with settings.
     bound.reconfiguration.follow(machine.view)
+
+
+def _add_first_users(config: BrokerConfig, machine: ClusterMachine) -> None:
+    """Users of the environment that the cluster does not have yet."""
+    if not config.first_users:
+        return
+    from odradek.coordinator.cluster.machine import at_once
+    from odradek.server.security.users import add_missing
+    from odradek.wire.scram import MECHANISM_NAMES
+
+    credentials = add_missing(config.first_users, machine.view.scram_users)
+    finish(machine.changing(at_once(lambda draft: draft.change_scram_users(credentials))))
+    for user, mechanism in credentials:
+        logger.info("user %r was made for %s, as the environment asks for", user, MECHANISM_NAMES[mechanism])
 
 
 def _new_topic_id() -> bytes:

@@ -43,6 +43,7 @@ class Node:
     now_ms: Callable[[], int] = wall_clock_ms
     after_loading: Callable[[], object] = do_nothing
     polls_before_sleep: bool = False
+    owns_process: bool = False
     on_end: Callable[[], object] = do_nothing
     extensions: Extensions = NO_EXTENSIONS
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
-    from odradek.server.routes import RequestMetrics, Routes
+    from odradek.server.metrics import BrokerMetrics
+    from odradek.server.routes import Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
@@ -76,20 +77,23 @@ class BrokerServer:
         now_ms: Callable[[], int] = wall_clock_ms,
         after_loading: Callable[[], object] = do_nothing,
         polls_before_sleep: bool = False,
+        owns_process: bool = False,
         on_end: Callable[[], object] = do_nothing,
         extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made, for garbage collection by the owner of the process. `polls_before_sleep` switches
-        on `server.busy_poll`, which is wrong where other threads of the process need the core. `on_end` is
-        called when every disk has failed and there is nothing left to serve. The options of `extensions` are
-        those that `config` was loaded with."""
+        on `server.busy_poll`, which is wrong where other threads of the process need the core. `owns_process`
+        says that there is no other program in the process: clients may change the levels of its loggers.
+        `on_end` is called when every disk has failed and there is nothing left to serve. The options of
+        `extensions` are those that `config` was loaded with."""
         self.config = config
         self._node = Node(
             config=config,
             now_ms=now_ms,
             after_loading=after_loading,
             polls_before_sleep=polls_before_sleep,
+            owns_process=owns_process,
             on_end=on_end,
             extensions=extensions,
         )
@@ -121,10 +125,13 @@ class BrokerServer:
             raise NotServing("the broker has not been started, or has been stopped")
         return self._running[0]
 
-    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
-        """Counters of its requests: see `Routes.metrics`."""
+    def metrics(self) -> BrokerMetrics:
+        """Counters of its requests, and what its clients have pushed. May be called in any thread."""
+        from odradek.server.metrics import BrokerMetrics
+
         routes: Routes = self.connections.dispatcher.routes
-        return routes.metrics()
+        clients = self.serving.client_metrics().values(self._node.now_ms())
+        return BrokerMetrics(routes.metrics(), clients)
 
     @property
     def node_id(self) -> int:

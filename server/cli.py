@@ -1,4 +1,4 @@
-"""The command line: `odradek serve`, `check`, `dump`, `import-log`, `spark`, `--version`.
+"""The command line: `odradek serve`, `users`, `check`, `dump`, `import-log`, `spark`, `--version`.
 
 Exit status: 0 when all went well, 1 when something is wrong with options, ports or data (one sentence on
 stderr), 2 for a usage that is not understood. Modules are imported where they are needed, so that `odradek
@@ -30,6 +30,8 @@ examples:
   odradek serve                           a broker on localhost:9092, its data in ./data
   odradek serve --listen 0.0.0.0:9092     the same, reachable from other machines
   odradek serve server.properties         with Kafka's own options
+  odradek users add admin --mechanism SCRAM-SHA-256
+                                          the first user, before a start
   odradek dump data                       what a data directory holds
   odradek check data                      whether it is sound
   odradek import-log kafka-logs --topic orders
@@ -56,6 +58,22 @@ examples:
                         but for one; later kafka-features changes them
 
 exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
+
+_USERS_ABOUT = """\
+Users for SCRAM of a node that does not run: the first one, for example, who may then make
+others with kafka-configs. A password comes from the variable ODRADEK_PASSWORD, from a file,
+from stdin or from a prompt; only keys that follow from it are stored. A broker that runs
+keeps its directories locked: use kafka-configs there. A start makes the users of the
+variable ODRADEK_ADD_SCRAM, such as SCRAM-SHA-256=[name=admin,password=...], if they are missing."""
+
+_USERS_EXAMPLES = """\
+examples:
+  odradek users add admin --mechanism SCRAM-SHA-256 --data-dir data
+  odradek users add admin --mechanism SCRAM-SHA-512 --password-file secret server.properties
+  odradek users list --data-dir data
+  odradek users remove admin --mechanism SCRAM-SHA-256 --data-dir data
+
+exit status: 0, or 1 when nothing was changed (one sentence says why)."""
 
 _CHECK_ABOUT = """\
 Check data directories, or single partitions in them, while no broker runs: every batch,
@@ -128,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "serve":
         return _serve(options)
+    if options.command == "users":
+        return _users(options)
     if options.command == "dump":
         return _dump(options)
     if options.command == "check":
@@ -165,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _add_serve_arguments(serve)
+    _add_users(commands, layout)
     check = commands.add_parser(
         "check",
         help="check data directories, and repair them",
@@ -250,6 +271,49 @@ def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
         choices=("debug", "info", "warning", "error"),
         help="which events go to stderr, a line each (default info)",
     )
+
+
+def _add_users(commands: Any, layout: Any) -> None:
+    users = commands.add_parser(
+        "users",
+        help="users for SCRAM of a node that does not run",
+        description=_USERS_ABOUT,
+        epilog=_USERS_EXAMPLES,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    actions = users.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about in (
+        ("add", "make a user, or give it another password"),
+        ("remove", "remove one"),
+        ("list", "show all"),
+    ):
+        action = actions.add_parser(
+            name, help=about, description=about, formatter_class=layout, allow_abbrev=False
+        )
+        if name != "list":
+            action.add_argument("name", metavar="NAME", help="name of the user")
+            action.add_argument(
+                "--mechanism",
+                required=True,
+                choices=("SCRAM-SHA-256", "SCRAM-SHA-512"),
+                help="of the password",
+            )
+        action.add_argument(
+            "properties", nargs="?", metavar="server.properties", help="file with Kafka's options"
+        )
+        action.add_argument(
+            "--data-dir", metavar="DIR", help="where the data is (default ./data, or option log.dirs)"
+        )
+        if name == "add":
+            action.add_argument("--password-file", metavar="FILE", help="file with the password; -: stdin")
+            action.add_argument(
+                "--iterations",
+                type=int,
+                default=4096,
+                metavar="N",
+                help="of the hash, 4096 to 16384 (default 4096)",
+            )
 
 
 def _add_import_arguments(import_log: argparse.ArgumentParser) -> None:
@@ -362,7 +426,8 @@ def _tell_ready(server: "BrokerServer") -> None:
         from odradek.server.health import write_address
 
         try:
-            write_address(path, server.addresses)
+            with_tls = {listener.name for listener in server.listeners if listener.tls is not None}
+            write_address(path, server.addresses, with_tls)
         except OSError as error:
             print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
 
@@ -397,6 +462,32 @@ def _log_settings(config: "BrokerConfig") -> None:
         logger.warning("%s", warning)
     if config.without_effect:
         logger.info("these options have no effect here: %s", ", ".join(config.without_effect))
+
+
+# --- users ---
+
+
+def _users(options: argparse.Namespace) -> int:
+    from odradek.config import first_users
+    from odradek.config.broker_config import ConfigError, load
+    from odradek.server.security import users
+
+    try:
+        config = load(options.properties, environ=os.environ, data_dir=options.data_dir)
+        if options.action == "list":
+            for name, mechanism, iterations in users.listed(config):
+                print(f"{name!r} {mechanism} iterations={iterations}")
+        elif options.action == "remove":
+            if not users.remove(config, options.name, options.mechanism):
+                raise ConfigError(f"there is no user {options.name!r} with {options.mechanism}.")
+        else:
+            password = users.read_password(options.password_file, sys.stdin)
+            user = first_users.checked(options.name, options.mechanism, password, options.iterations)
+            users.add(config, user)
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 # --- dump ---

@@ -26,13 +26,39 @@ from typing import TYPE_CHECKING, Any, Protocol
 from odradek.apis.api import LatePart
 from odradek.server._pipeline import Requests, Responses
 from odradek.server.paced_writing import WRITE_BUFFER_HIGH_BYTES, PacedWriter
+from odradek.server.security.admission import host_of
 
 if TYPE_CHECKING:
     from odradek.server._pipeline import Dispatcher
+    from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 logger = logging.getLogger("odradek.connection")
 
 _BUFFERS = (bytes, bytearray, memoryview)
+
+
+class Gate(Protocol):
+    """What stands before the requests of a connection whose client has to authenticate;
+    `server.security.sasl.gate`."""
+
+    def admitted(self) -> None:
+        """The connection is open."""
+
+    def forget(self) -> None:
+        """The connection has ended."""
+
+    def note_expired(self) -> None:
+        """The connection is closed since its session has ended."""
+
+    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | None:
+        """A handshake of an authenticated client. None: it stays as it is."""
+
+
+class Gates(Protocol):
+    """Makes the gates of a listener."""
+
+    def gate_of(self, connection: Connection) -> Gate:
+        """A closed gate."""
 
 
 class Endpoint(Protocol):
@@ -40,6 +66,8 @@ class Endpoint(Protocol):
 
     name: str
     advertised: tuple[str, int] | None
+    sasl: Gates | None
+    """None: clients need not authenticate."""
 
 
 class Registry(Protocol):
@@ -47,9 +75,9 @@ class Registry(Protocol):
 
     dispatcher: Dispatcher
 
-    def admit(self, connection: Connection) -> str | None: ...
+    def opened(self, connection: Connection) -> None: ...
 
-    def forget(self, connection: Connection) -> None: ...
+    def left(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -57,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_paced_writer",
+        "_principal",
         "_registry",
         "_transport",
         "advertised_host",
@@ -64,13 +93,15 @@ class Connection(asyncio.BufferedProtocol):
         "buffer_updated",
         "client_software_name",
         "client_software_version",
+        "gate",
         "get_buffer",
+        "granted",
+        "is_token",
         "listener_name",
         "local_host",
         "local_port",
         "peer_host",
         "peer_port",
-        "principal",
         "requests",
         "responses",
         "unsent_bytes",
@@ -90,13 +121,27 @@ class Connection(asyncio.BufferedProtocol):
         self._paced_writer: PacedWriter | None = None
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
-        self.principal = "User:ANONYMOUS"
+        self._principal = "User:ANONYMOUS"
+        self.granted: Any = None
+        self.is_token = False
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         advertised = endpoint.advertised
         self.advertised_host, self.advertised_port = advertised or ("", 0)
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
+        self.gate: Gate | None = None if endpoint.sasl is None else endpoint.sasl.gate_of(self)
+
+    @property
+    def principal(self) -> str:
+        """Who the client is. Another one may not use what this one was granted."""
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: str) -> None:
+        self._principal = principal
+        self.granted = None
+        self.requests.forget_prefixes()
 
     # The transport's side
 
@@ -107,11 +152,10 @@ class Connection(asyncio.BufferedProtocol):
         self.local_host, self.local_port = _address(transport.get_extra_info("sockname"))
         if not self.advertised_host:
             self.advertised_host, self.advertised_port = self.local_host, self.local_port
-        refusal = self._registry.admit(self)
-        if refusal is not None:
-            self.abort(refusal)
-            return
+        self._registry.opened(self)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)  # type: ignore[attr-defined]
+        if self.gate is not None:
+            self.gate.admitted()
 
     def use_transport(self, transport: asyncio.Transport) -> None:
         """Answers go to this transport from now on."""
@@ -119,12 +163,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self.gate is not None:
+            self.gate.forget()
         self.responses.forget()
         self.requests.forget_prefixes()
-        self.requests.buffer.shrink()
+        # At once: the objects of a connection point to each other, and go with a later collection.
+        self.requests.buffer.discard()
         if self._paced_writer is not None:
             self._paced_writer.forget()
-        self._registry.forget(self)
+        self._registry.left(self)
 
     def eof_received(self) -> bool:
         return False
@@ -180,6 +227,22 @@ class Connection(asyncio.BufferedProtocol):
         if transport is not None and not self.requests.is_held and not transport.is_closing():
             transport.pause_reading()
         self.responses.begin_closing()
+
+    def close_expired(self) -> None:
+        """For the requests: the session has ended, and the client has not authenticated again. As in Kafka no
+        answer is sent any more."""
+        if self.gate is not None:
+            self.gate.note_expired()
+        logger.info(
+            "closing %s:%d: the session of %r has ended", self.peer_host, self.peer_port, self.principal
+        )
+        self.abort(None)
+
+    def begin_reauthentication(
+        self, mechanism: str, version: int, now_ms: int
+    ) -> SaslHandshakeResponse | None:
+        """For the handler of SaslHandshake: the answer; None where the client cannot authenticate again."""
+        return None if self.gate is None else self.gate.begin_again(mechanism, version, now_ms)
 
     def refuse_length(self, length: int) -> None:
         """For the frames: none has this length."""
@@ -261,9 +324,7 @@ class Connection(asyncio.BufferedProtocol):
 def _address(name: Any) -> tuple[str, int]:
     if not isinstance(name, tuple) or len(name) < 2:
         return "", 0
-    host = name[0]
-    # A dual-stack socket shows IPv4 peers as mapped addresses; clients expect the address that they used.
-    return (host[7:] if host.startswith("::ffff:") and "." in host else host), name[1]
+    return host_of(name), name[1]
 
 
 def _buffers(parts: Sequence[Any]) -> list[Any]:

@@ -1,44 +1,30 @@
-"""All connections of a broker: limits, idle connections, and the end at a stop.
+"""All connections of a broker: idle connections, and the end at a stop. `security/admission.py` lets them in.
 
-Limits are Kafka's: `max.connections` (also of single listeners), `max.connections.per.ip`,
-`connections.max.idle.ms`, `socket.request.max.bytes`. A connection over a limit is closed with one log line,
-as Kafka does per address. A connection that waits for an answer is not idle. It is idle if its client does
-not read the answers, or if it is not read because of too many waiting requests: a closed connection would not
-be noticed.
+A connection that waits for an answer is not idle, nor is one whose client has to wait because of a quota. It
+is idle if its client does not read the answers, or if it is not read because of too many waiting requests: a
+closed connection would not be noticed.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import Dispatcher, Turn
-from odradek.server.connection import Connection
+from odradek.server._pipeline import Dispatcher, Turn, monotonic_ms
+from odradek.server.connection import Connection, Endpoint
 from odradek.server.routes import Routes
+from odradek.server.security.admission import Admission, ConnectionLimits
 from odradek.server.timers import Timers
+
+if TYPE_CHECKING:
+    from odradek.server.security.unauthenticated import Unauthenticated
 
 logger = logging.getLogger("odradek.connections")
 
-UNLIMITED = 2**31 - 1
 SWEEP_INTERVAL_MS_MAX = 10_000
-
-
-@dataclass(slots=True, kw_only=True)
-class ConnectionLimits:
-    """Kafka's options of the same names, with Kafka's defaults."""
-
-    request_bytes_max: int = 104_857_600
-    connections_max: int = UNLIMITED
-    connections_max_of_listeners: Mapping[str, int] = field(default_factory=dict)
-    """By names of listeners in lower case."""
-    connections_per_ip_max: int = UNLIMITED
-    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    idle_ms_max: int = 600_000
-    """Negative: never."""
 
 
 def _no_view() -> None:
@@ -46,7 +32,7 @@ def _no_view() -> None:
 
 
 class Connections:
-    """The shared state of all connections; implements `connection.Registry`."""
+    """The shared state of all connections; implements `connection.Registry` and `admission.Door`."""
 
     def __init__(
         self,
@@ -55,13 +41,17 @@ class Connections:
         now_ms: Callable[[], int],
         limits: ConnectionLimits,
         current_view: Callable[[], object] = _no_view,
+        brokers_listener: str | None = None,
     ) -> None:
-        """Connections drop remembered prefixes whenever `current_view` returns another view."""
+        """Connections drop remembered prefixes whenever `current_view` returns another view.
+        `brokers_listener` is the listener for other brokers, where there are further listeners."""
         self.dispatcher = Dispatcher(routes, turn, now_ms, limits.request_bytes_max, current_view)
-        self.limits = limits
+        self.admission = Admission(limits, monotonic_ms, brokers_listener)
+        self._counted: dict[Connection, tuple[str, str]] = {}
+        self.unauthenticated: Unauthenticated | None = None
+        """None without a listener on which clients authenticate."""
         self._open: set[Connection] = set()
-        self._per_host: Counter[str] = Counter()
-        self._per_listener: Counter[str] = Counter()
+        self._room_watchers: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._open)
@@ -70,32 +60,48 @@ class Connections:
         """The open connections, in no order; some may close during the iteration."""
         return iter(tuple(self._open))
 
-    def admit(self, connection: Connection) -> str | None:
-        """Admits a new connection; returns the reason if it may not."""
-        limits, host = self.limits, connection.peer_host
-        if len(self._open) >= limits.connections_max:
-            return f"max.connections={limits.connections_max} is reached"
-        listener = connection.listener_name
-        listener_max = limits.connections_max_of_listeners.get(listener.lower(), UNLIMITED)
-        if self._per_listener[listener] >= listener_max:
-            return f"listener.name.{listener.lower()}.max.connections={listener_max} is reached"
-        host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        if self._per_host[host] >= host_max:
-            return f"max.connections.per.ip={host_max} is reached for {host}"
-        self._per_host[host] += 1
-        self._per_listener[listener] += 1
-        self._open.add(connection)
-        return None
+    @property
+    def limits(self) -> ConnectionLimits:
+        return self.admission.limits
 
-    def forget(self, connection: Connection) -> None:
-        """A connection closed; no effect for one that was not admitted."""
-        if connection not in self._open:
-            return
-        self._open.remove(connection)
-        self._per_listener[connection.listener_name] -= 1
-        self._per_host[connection.peer_host] -= 1
-        if not self._per_host[connection.peer_host]:
-            del self._per_host[connection.peer_host]
+    @limits.setter
+    def limits(self, limits: ConnectionLimits) -> None:
+        self.admission.limits = limits
+        self._tell_of_room()
+
+    def connect(self, endpoint: Endpoint, host: str) -> Connection:
+        """A new connection, which `admission` has counted."""
+        connection = Connection(self, endpoint)
+        self._counted[connection] = endpoint.name, host
+        return connection
+
+    def opened(self, connection: Connection) -> None:
+        """A connection has its transport."""
+        self._open.add(connection)
+
+    def left(self, connection: Connection) -> None:
+        """A connection closed, or never opened; no effect a second time."""
+        self._open.discard(connection)
+        counted = self._counted.pop(connection, None)
+        if counted is not None:
+            self.admission.leave(*counted)
+            self._tell_of_room()
+
+    def watch_room(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` whenever a connection has closed or a limit is another."""
+        self._room_watchers.append(callback)
+
+    def make_room(self) -> None:
+        """A broker has come: closes the connection of a client that was without a request for the longest
+        time."""
+        others = [one for one in self._open if not self.admission.is_of_brokers(one.listener_name)]
+        if others:
+            longest = min(others, key=lambda one: one.requests.active_ms)
+            longest.abort(f"max.connections={self.limits.connections_max} is reached, and a broker has come")
+
+    def _tell_of_room(self) -> None:
+        for callback in self._room_watchers:
+            callback()
 
     def start_sweeping(self, timers: Timers) -> Callable[[], None]:
         """Checks for idle connections from now on; the returned function ends it."""
@@ -122,6 +128,8 @@ class Connections:
                 # The client reads its answers, if slowly.
                 connection.unsent_bytes = unsent_bytes
                 connection.requests.active_ms = now_ms
+            if connection.requests.is_held_back:
+                continue
             if connection.is_waiting and connection.is_reading and not connection.is_stalled:
                 continue
             if 0 <= idle_ms_max < now_ms - connection.requests.active_ms:

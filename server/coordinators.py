@@ -221,14 +221,17 @@ class Coordinators:
             logger.error("topics for the patterns of group %r were not found: %s", effect.group_id, error)
             then(None)
 
-        self._searches.run(self._matching(effect.patterns), then, failed)
+        self._searches.run(self._matching(effect), then, failed)
 
-    def _matching(self, patterns: Collection[str]) -> Work[MatchedTopics]:
+    def _matching(self, effect: MatchTopics) -> Work[MatchedTopics]:
         from odradek.coordinator.groups.regular_expression import matches_of
 
         names = list(self.leadership.view.topics)
-        matched: MatchedTopics = yield lambda: matches_of(patterns, names)
-        return matched
+        matched: MatchedTopics = yield lambda: matches_of(effect.patterns, names)
+        if effect.left_out is None or matched is None:
+            return matched
+        left_out = frozenset(effect.left_out({name for names in matched.values() for name in names}))
+        return {pattern: names - left_out for pattern, names in matched.items()}
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
         """They change with the broker's, with those that groups have of their own, and with the levels of

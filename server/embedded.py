@@ -34,7 +34,7 @@ from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
     from odradek.server.broker import BrokerServer
-    from odradek.server.routes import RequestMetrics
+    from odradek.server.metrics import BrokerMetrics
 
 READY_MARK = " ready on "
 STOP_TIMEOUT_S = 10.0
@@ -122,9 +122,10 @@ class Broker:
             self._port = self._form.start(self._port, self._start_timeout_s)
         return self
 
-    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
-        """Counters of its requests since the start, by (name of the API, version), such as `("Produce", 11)`.
-        Only for a running broker in a thread, else RuntimeError."""
+    def metrics(self) -> BrokerMetrics:
+        """Counters of its requests since the start, by (name of the API, version), such as `("Produce", 11)`;
+        its attribute `clients` has the metrics that clients have pushed. Only for a running broker in a
+        thread, else RuntimeError."""
         if not isinstance(self._form, _Thread):
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
@@ -265,7 +266,7 @@ class _Thread:
             raise BrokerStartError(str(self._failure)) from self._failure
         return self._port
 
-    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
+    def metrics(self) -> BrokerMetrics:
         if self._server is None:
             raise RuntimeError("the broker does not run")
         return self._server.metrics()
@@ -311,7 +312,8 @@ class _Thread:
 
 
 class _Child:
-    """A broker as a child process, `python -m odradek serve`."""
+    """A broker as a child process, `python -m odradek serve`. Passwords reach it by the environment: any user
+    of the machine may read arguments."""
 
     def __init__(self, host: str, data_dir: Path, settings: Mapping[str, Any]) -> None:
         self._host, self._data_dir, self._settings = host, data_dir, settings
@@ -328,10 +330,17 @@ class _Child:
         return self._process.pid if self.is_running and self._process is not None else None
 
     def start(self, port: int, timeout_s: float) -> int:
-        command = [sys.executable, "-m", "odradek", "serve", "--listen", _address(self._host, port)]
-        command += ["--data-dir", str(self._data_dir)]
+        command = [sys.executable, "-m", "odradek", "serve", "--data-dir", str(self._data_dir)]
+        if self._settings.get("listeners") is None:
+            # The argument would replace them, and what they say of TLS and SASL.
+            command += ["--listen", _address(self._host, port)]
+        secrets: dict[str, str] = {}
         for name, value in self._settings.items():
-            if value is not None:
+            if value is None:
+                continue
+            if _may_be_secret(name):
+                secrets[_variable_of(name)] = _text(value)
+            else:
                 command += ["--set", f"{name}={_text(value)}"]
         theirs, self._lifeline = os.pipe()
         # Unnamed: it is gone whatever ends the parent.
@@ -343,7 +352,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 pass_fds=(theirs,),
-                env={**child_environment(), LIFELINE_VARIABLE: str(theirs)},
+                env={**child_environment(), **secrets, LIFELINE_VARIABLE: str(theirs)},
             )
         finally:
             os.close(theirs)
@@ -425,4 +434,17 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
-    return str(value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _may_be_secret(name: str) -> bool:
+    from odradek.config.options import BROKER_OPTIONS, option_of_listener
+
+    option = BROKER_OPTIONS.get(name) or option_of_listener(name)
+    return option is not None and option.is_sensitive
+
+
+def _variable_of(name: str) -> str:
+    from odradek.config.broker_config import variable_of_option
+
+    return variable_of_option(name)

@@ -2,8 +2,7 @@
 
 A listener binds every address of its host: `localhost` is ::1 and 127.0.0.1 with one port. An empty host,
 0.0.0.0 and :: are every interface of both families, as for Java; where a machine lacks one of them, of the
-other. Port 0 picks a port that is free at all of them. SSL and SASL listeners are refused by the options
-until their issue.
+other. Port 0 picks a port that is free at all of them. A listener with TLS has a `TlsAcceptor`.
 """
 
 from __future__ import annotations
@@ -13,12 +12,16 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.connection import Connection
+from odradek.server.connection import Gates
 from odradek.server.connections import Connections
+from odradek.server.security.admission import Acceptor
+
+if TYPE_CHECKING:
+    from odradek.server.security.tls_transport import TlsAcceptor
 
 FREE_PORT_ATTEMPTS_MAX = 32
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -57,6 +60,17 @@ class Listener:
     port: int
     advertised: tuple[str, int] | None = None
     options: SocketOptions = DEFAULT_SOCKET_OPTIONS
+    tls: TlsAcceptor | None = None
+    sasl: Gates | None = None
+    """Set before the listener is served, if its clients have to authenticate."""
+
+    def protocol_of(self, connection: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
+        """What the event loop talks to: the connection itself, or TLS in front of it."""
+        if self.tls is None:
+            return connection
+        from odradek.server.security.tls_transport import TlsTransport
+
+        return TlsTransport(self.tls, connection)
 
 
 def bind_listener(listener: Listener) -> list[socket.socket]:
@@ -69,17 +83,9 @@ def bind_listener(listener: Listener) -> list[socket.socket]:
     return sockets
 
 
-async def accept(
-    listener: Listener, sockets: Sequence[socket.socket], connections: Connections
-) -> list[asyncio.Server]:
+def accept(listener: Listener, sockets: Sequence[socket.socket], connections: Connections) -> Acceptor:
     """Serves what connects to the listener's sockets from now on."""
-    loop = asyncio.get_running_loop()
-    return [
-        await loop.create_server(
-            lambda: Connection(connections, listener), sock=bound, backlog=listener.options.backlog
-        )
-        for bound in sockets
-    ]
+    return Acceptor(asyncio.get_running_loop(), listener, sockets, connections)
 
 
 def bind_all(

@@ -64,7 +64,9 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         has_failed = True
         stopping.set()
 
-    server = BrokerServer(config, after_loading=gc.freeze, polls_before_sleep=True, on_end=end)
+    server = BrokerServer(
+        config, after_loading=gc.freeze, polls_before_sleep=True, owns_process=True, on_end=end
+    )
     try:
         if not await _is_started(server, stopping):
             return 0

@@ -38,12 +38,16 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from odradek.apis.forwarding import Answered
+    from odradek.config.broker_config import BrokerConfig
     from odradek.config.cluster_config import ClusterConfig
+    from odradek.config.logins import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.bound import Node
     from odradek.server.opened import Opened
     from odradek.server.ports import Ports
     from odradek.server.replication import Replication
+    from odradek.server.security.outgoing import OutgoingTls
+    from odradek.server.security.sasl.client import PeerLogin
     from odradek.server.serving import Serving
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -76,9 +80,11 @@ class Member:
         homes: ReplicaHomes,
         on_end: Callable[[], object],
         *,
+        enforced: frozenset[str] = frozenset(),
         ignores_acls: bool = False,
     ) -> None:
-        """`homes` are where replicas of this node are. `ignores_acls` is `UNPROTECTED`."""
+        """`homes` are where replicas of this node are. `enforced` names what of `ClusterView.unenforced` this
+        node does enforce; `ignores_acls` is `UNPROTECTED`."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
         self.deletions: dict[bytes, str] = {}
         self.log_directories = _NoNotes()
@@ -94,6 +100,7 @@ class Member:
         self._settings = settings
         self._cluster = cluster
         self.homes = homes
+        self._enforced = enforced
         self._ignores_acls = ignores_acls
         self._unenforced: frozenset[str] = frozenset()
         self._on_end = on_end
@@ -226,14 +233,15 @@ class Member:
         refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
         if refusal is not None:
             self._end(refusal)
-        elif ACLS in view.unenforced and not self._ignores_acls:
+        unenforced = view.unenforced - self._enforced
+        if refusal is None and ACLS in unenforced and not self._ignores_acls:
             self._end(
                 "The cluster has ACLs, and this node does not enforce them: every client may do everything "
-                f"here. Set {UNPROTECTED}=true if that is meant, or serve the cluster with Apache Kafka's "
-                "brokers alone."
+                "here. Set authorizer.class.name as the other nodes have it, or "
+                f"{UNPROTECTED}=true if that is meant."
             )
-        new = sorted(view.unenforced - self._unenforced)
-        self._unenforced |= view.unenforced
+        new = sorted(unenforced - self._unenforced)
+        self._unenforced |= unenforced
         if new:
             logger.warning("the cluster has %s, which this node does not enforce", ", ".join(new))
 
@@ -251,7 +259,9 @@ class Member:
         if failed:
             self.link.report_offline(failed)
 
-    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[NewTopicResult]]:
+    def creating_topics(
+        self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
+    ) -> Work[Sequence[NewTopicResult]]:
         """See `server/new_topics.py`."""
         return self._new_topics.creating(new_topics)
 
@@ -310,6 +320,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     config, cluster = node.config, node.config.cluster
     assert cluster is not None
     ports = bind_ports(node, ending)
+    _check_brokers_tls(ports, cluster)
     refuse_misplaced(config.data_directories)
     claimed = claim_member_directories(config.data_directories, node_id=node.id, cluster_id=config.cluster_id)
     for path, failure in claimed.failures.items():
@@ -319,7 +330,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     cluster_id = claimed.cluster_id
     if cluster_id is None:
         timeout_ms = cluster.controller_quorum_request_timeout_ms
-        setup = _setup_timeout(cluster)
+        setup = _setup_timeout(cluster, config.controller_login, _controllers_tls(config))
         cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
@@ -334,7 +345,14 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
     settings = _link_settings(bound, cluster, controllers, previous_epoch)
     homes = ReplicaHomes(node.id, directory_ids, store)
-    member = Member(settings, cluster, homes, node.on_end, ignores_acls=cluster.odradek_ignore_acls)
+    member = Member(
+        settings,
+        cluster,
+        homes,
+        node.on_end,
+        enforced=frozenset({ACLS} if config.authorizer_class_name else ()),
+        ignores_acls=cluster.odradek_ignore_acls,
+    )
     member.when_registered = partial(setattr, store, "broker_epoch")
     events.on_moved = member.reporter.moved
     store.failing_disks.are_given_up = True
@@ -404,7 +422,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
             broker_epoch,
             node.now_ms,
             throttles.follower,
-            _setup_timeout(cluster),
+            _brokers_setup(opened, cluster),
         ),
     )
     ending.callback(replication.close)
@@ -428,7 +446,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
         return member.view
 
     listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
-    peers = BrokerPeers(node.id, listener, timeout_ms, _setup_timeout(cluster), current_view)
+    setup = _brokers_setup(opened, cluster)
+    peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
@@ -445,10 +464,55 @@ def deciding_of(member: Member) -> Deciding:
     )
 
 
-def _setup_timeout(cluster: ClusterConfig) -> SetupTimeout:
+def _controllers_tls(config: BrokerConfig) -> OutgoingTls | None:
+    """Raises ConfigError."""
+    security = config.controller_security
+    if security is None or not security.has_tls:
+        return None
+    from odradek.server.security.outgoing import OutgoingTls, following_files
+
+    return OutgoingTls(following_files(security))
+
+
+def _brokers_tls(ports: Ports, cluster: ClusterConfig) -> OutgoingTls | None:
+    """Other brokers have the settings of this node's own listener. Raises ConfigError."""
+    acceptor = ports.tls_acceptors.get(cluster.inter_broker_listener.name)
+    if acceptor is None:
+        return None
+    from odradek.server.security.outgoing import OutgoingTls
+
+    return OutgoingTls(lambda: acceptor.settings)
+
+
+def _check_brokers_tls(ports: Ports, cluster: ClusterConfig) -> None:
+    """Refuses with ConfigError a listener among brokers at which they would not trust each other."""
+    acceptor = ports.tls_acceptors.get(cluster.inter_broker_listener.name)
+    if acceptor is not None:
+        from odradek.server.security.tls_reload import check_talks_to_itself
+
+        check_talks_to_itself(acceptor.settings)
+
+
+def _brokers_setup(opened: Opened, cluster: ClusterConfig) -> SetupTimeout:
+    login = opened.bound.node.config.inter_broker_login
+    return _setup_timeout(cluster, login, _brokers_tls(opened.bound.ports, cluster))
+
+
+def _setup_timeout(
+    cluster: ClusterConfig, login: Credentials | None, tls: OutgoingTls | None
+) -> SetupTimeout:
     return SetupTimeout(
-        cluster.socket_connection_setup_timeout_ms, cluster.socket_connection_setup_timeout_max_ms
+        cluster.socket_connection_setup_timeout_ms,
+        cluster.socket_connection_setup_timeout_max_ms,
+        login=None if login is None else _peer_login(login),
+        tls=tls,
     )
+
+
+def _peer_login(login: Credentials) -> PeerLogin:
+    from odradek.server.security.sasl.client import PeerLogin
+
+    return PeerLogin(login)
 
 
 def _link_settings(
@@ -489,7 +553,7 @@ def _link_settings(
         socket_timeout_ms=cluster.controller_socket_timeout_ms,
         fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
         snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
-        setup=_setup_timeout(cluster),
+        setup=_setup_timeout(cluster, node.config.controller_login, _controllers_tls(node.config)),
     )
 
 
@@ -500,7 +564,7 @@ def _registered_listeners(ports: Ports, cluster: ClusterConfig) -> list[Listener
             name=one.name,
             host=one.host or socket.gethostname(),
             port=one.port or real_ports[one.name],
-            security_protocol=SECURITY_PROTOCOLS.index("PLAINTEXT"),
+            security_protocol=SECURITY_PROTOCOLS.index(one.protocol),
         )
         for one in cluster.advertised
     ]

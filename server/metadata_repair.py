@@ -11,6 +11,10 @@ When rows are lost, settings may be among them. The defaults would delete record
 without these settings keep all records until the settings are changed. Producer ids go on far beyond all that
 were given out. Every step is logged.
 
+Nothing stands in for rows that guard something (`GUARDING`: ACLs, users for SCRAM): a start without them
+could allow what they forbid. If such rows may be lost, the repair is refused, unless an administrator asks
+for it by `odradek check --repair`.
+
 After a crash a repair begins again, or the next start finishes it: the new store is complete under another
 name before the damaged one is touched.
 """
@@ -18,16 +22,20 @@ name before the damaged one is touched.
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster.machine import (
+    ACL,
     CLUSTER,
     DELETION,
+    GUARDING,
     PARTITION,
+    SCRAM,
     TOPIC,
     TOPIC_CONFIG,
     Row,
+    count_key,
     partition_row,
 )
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
@@ -46,7 +54,7 @@ from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk
 from odradek.wire.errors import KafkaError
 
-__all__ = ["repair"]
+__all__ = ["may_lack_guards", "repair"]
 
 _BUILDING = ".building"
 _PAGE_SIZE, _COUNTER, _FREE_PAGES, _VALID_FOR = slice(16, 18), slice(24, 28), slice(32, 40), slice(92, 96)
@@ -68,13 +76,26 @@ def repair(
     node_id: int,
     now_ms: int,
     tell: Callable[[str], object],
+    is_guarded: bool = False,
+    gives_up_guards: bool = False,
 ) -> SqliteMetadataStore:
     """A new store at `path` in the place of a damaged one that nobody has open.
 
-    ConfigError: the new one cannot be written; the damaged one is still there then, or kept beside.
+    `is_guarded` says that guarding rows are in use, also if none of them can be read. ConfigError: the new
+    store cannot be written (the damaged one is still there then, or kept beside), or guarding rows may be
+    lost and are not given up.
     """
     try:
-        rows = _repaired_rows(path, disk, directories, node_id=node_id, now_ms=now_ms, tell=tell)
+        rows, is_whole = _saved_rows(path)
+        if gives_up_guards:
+            _give_up_guards(rows, is_whole, tell)
+        elif may_lack_guards(rows, is_whole, is_guarded=is_guarded):
+            raise ConfigError(
+                f"{path} is damaged, and ACLs or users may be lost: without an ACL clients could do what it "
+                "forbids. Put a copy of the file from a backup in its place, or run odradek check --repair, "
+                "which goes on without what is lost; then look at ACLs and users before clients connect."
+            )
+        rows = _repaired_rows(rows, is_whole, disk, directories, node_id=node_id, now_ms=now_ms, tell=tell)
         _build(path, rows)
         finish_repair(path, tell=tell)
     except (OSError, KafkaError) as error:
@@ -82,8 +103,54 @@ def repair(
     return SqliteMetadataStore(path)
 
 
+def may_lack_guards(rows: Mapping[tuple[str, str], str], is_whole: bool, *, is_guarded: bool = False) -> bool:
+    """Whether the readable rows (by kind and key) may lack guarding ones. `is_whole`: all were readable."""
+    if not is_whole and is_guarded:
+        return True
+    for kind in GUARDING:
+        count = sum(table == kind for table, _ in rows)
+        has_number = (CLUSTER, count_key(kind)) in rows
+        if (count or has_number) and not is_whole:
+            return True
+        if count != int(rows.get((CLUSTER, count_key(kind)), "0")):
+            return True
+    return any(_is_unknown(kind, key, value) for (kind, key), value in rows.items())
+
+
+def _is_unknown(kind: str, key: str, value: str) -> bool:
+    """Whether it is a guarding row that makes no sense."""
+    from odradek.coordinator.security import scram_users
+    from odradek.coordinator.security.acls import acl_from_text
+
+    try:
+        if kind == ACL:
+            acl_from_text(value)
+        elif kind == SCRAM:
+            scram_users.from_row(key, value)
+    except ValueError:
+        return True
+    return False
+
+
+def _give_up_guards(rows: Rows, is_whole: bool, tell: Callable[[str], object]) -> None:
+    """Those that can be read are all that there are from now on."""
+    if not may_lack_guards(rows, is_whole):
+        return
+    for place in [place for place, value in rows.items() if _is_unknown(*place, value)]:
+        del rows[place]
+    counts = {kind: sum(table == kind for table, _ in rows) for kind in GUARDING}
+    for kind, count in counts.items():
+        rows[CLUSTER, count_key(kind)] = str(count)
+    tell(
+        f"ACLs and users may be lost: {counts[ACL]} ACLs and {counts[SCRAM]} credentials of users could be "
+        "read. Look at them before clients connect; without a DENY that is lost, clients may do what it "
+        "forbade"
+    )
+
+
 def _repaired_rows(
-    path: str,
+    rows: Rows,
+    is_whole: bool,
     disk: Disk,
     directories: Sequence[str],
     *,
@@ -91,7 +158,6 @@ def _repaired_rows(
     now_ms: int,
     tell: Callable[[str], object],
 ) -> Rows:
-    rows, is_whole = _saved_rows(path)
     found = _topics_on_disk(disk, directories, rows, tell)
     if is_whole:
         # Then a directory without a row belongs to no topic; other rows may still lack directories.

@@ -1,7 +1,7 @@
 """Connections that this node opens itself: to controllers, and to other brokers.
 
 A `Peer` is one connection. Requests are pipelined, responses come in their order. It is not opened again: who
-needs another one makes another `Peer`.
+needs another one makes another `Peer`. `SetupTimeout.login` authenticates it, where the other side has SASL.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import logging
 import random
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.schema import Message
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Peer", "PeerLost", "SetupTimeout", "client_id_of", "common_version", "connect"]
 
@@ -61,6 +64,9 @@ class Peer(asyncio.BufferedProtocol):
         self._buffer = bytearray(RECEIVE_BYTES)
         self._filled = 0
         self._error = PeerLost(f"{name} has closed the connection")
+        self._held: list[tuple[bytes, _Asked]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -73,14 +79,18 @@ class Peer(asyncio.BufferedProtocol):
 
     def ask(self, request: Message, version: int) -> asyncio.Future[Any]:
         """The response, later. Raises PeerLost, here or in the future."""
-        transport = self._transport
-        if transport is None:
-            raise self._error
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked.append(_Asked(type(request), version, self._correlation_id, answer))
-        transport.write(request_frame(request, version, self._correlation_id, self._client_id))
-        return answer
+        frame, asked = self._prepared(request, version)
+        if self._held is None:
+            self._put(frame, asked)
+        else:
+            self._held.append((frame, asked))
+        return asked.answer
+
+    def ask_now(self, request: Message, version: int) -> asyncio.Future[Any]:
+        """As `ask`, also while other requests wait."""
+        frame, asked = self._prepared(request, version)
+        self._put(frame, asked)
+        return asked.answer
 
     async def ask_within(self, request: Message, version: int, timeout_ms: float) -> Any:
         """As `ask`. A peer that does not answer in time loses the connection: its later answers would come
@@ -104,6 +114,28 @@ class Peer(asyncio.BufferedProtocol):
         if transport is not None:
             transport.abort()
         self._fail_all()
+
+    # For whoever authenticates it
+
+    def hold(self) -> None:
+        """Requests wait until `end_hold`, but for those of `ask_now`."""
+        assert self._held is None
+        self._held = []
+
+    def end_hold(self) -> None:
+        """Sends what has waited."""
+        held, self._held = self._held or [], None
+        for frame, asked in held:
+            if self._transport is not None:
+                self._put(frame, asked)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> None:
+        """One call, which the end of the connection cancels."""
+        self._timer = asyncio.get_running_loop().call_later(seconds, callback)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """One task of the connection."""
+        self._task = asyncio.get_running_loop().create_task(work)
 
     # For the transport
 
@@ -135,6 +167,19 @@ class Peer(asyncio.BufferedProtocol):
             self.close(PeerLost(f"{self.name} sends what is no response: {error}"))
 
     # Inside
+
+    def _prepared(self, request: Message, version: int) -> tuple[bytes, _Asked]:
+        if self._transport is None:
+            raise self._error
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        asked = _Asked(type(request), version, self._correlation_id, answer)
+        return request_frame(request, version, self._correlation_id, self._client_id), asked
+
+    def _put(self, frame: bytes, asked: _Asked) -> None:
+        assert self._transport is not None
+        self._asked.append(asked)
+        self._transport.write(frame)
 
     def _read_frames(self) -> None:
         position = 0
@@ -178,8 +223,12 @@ class Peer(asyncio.BufferedProtocol):
             asked.answer.set_result(answer)
 
     def _fail_all(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
         asked, self._asked = self._asked, deque()
-        for one in asked:
+        held, self._held = self._held, None
+        for one in (*asked, *(one for _, one in held or ())):
             if not one.answer.done():
                 one.answer.set_exception(self._error)
 
@@ -189,9 +238,17 @@ def client_id_of(node_id: int) -> str:
     return f"broker-{node_id}"
 
 
+class Login(Protocol):
+    """How a connection authenticates; `security.sasl.client.PeerLogin`."""
+
+    async def log_in(self, peer: Peer) -> None:
+        """Before the first request. Raises PeerLost."""
+
+
 class SetupTimeout:
-    """How long a TCP connection to an address may take to be made: `first_ms`, twice as long after each
-    failure in a row, up to `max_ms`, and up to a fifth more or less, so that many nodes do not come together.
+    """How long a connection to an address may take to be made, the handshake of TLS included: `first_ms`,
+    twice as long after each failure in a row, up to `max_ms`, and up to a fifth more or less, so that many
+    nodes do not come together.
 
     Source: `socket.connection.setup.timeout.ms` and `.max.ms`; ClusterConnectionStates of Kafka (KIP-601).
     """
@@ -201,7 +258,13 @@ class SetupTimeout:
         first_ms: float = 10_000,
         max_ms: float = 30_000,
         uniform: Callable[[float, float], float] = random.uniform,
+        login: Login | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
+        self.login = login
+        """How connections authenticate; None: they need not."""
+        self.tls = tls
+        """Gives each connection its context; None: there is no TLS."""
         self._first_ms = first_ms
         self._max_ms = max_ms
         self._uniform = uniform
@@ -240,11 +303,14 @@ async def connect(
         async with asyncio.timeout(timeout_ms / 1000):
             limit_ms = min(setup.limit_ms((host, port)), timeout_ms)
             async with asyncio.timeout(limit_ms / 1000):
-                await asyncio.get_running_loop().create_connection(lambda: peer, host, port)
+                tls = None if setup.tls is None else setup.tls()
+                await asyncio.get_running_loop().create_connection(lambda: peer, host, port, ssl=tls)
             setup.ended((host, port), is_connected=True)
             limit_ms = timeout_ms
             if asks_versions:
                 await _ask_versions(peer)
+            if setup.login is not None:
+                await setup.login.log_in(peer)
     except (OSError, TimeoutError) as error:
         if not peer.is_open:
             setup.ended((host, port), is_connected=False)

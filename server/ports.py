@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import socket
 from collections import deque
 from typing import TYPE_CHECKING
@@ -12,6 +12,11 @@ from odradek.server.listeners import Listener, SocketOptions, accept, bind_liste
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.connections import Connections
+    from odradek.server.security.admission import Acceptor
+    from odradek.server.security.tls_transport import TlsAcceptor
+
+
+logger = logging.getLogger("odradek.broker")
 
 
 class Ports:
@@ -21,7 +26,7 @@ class Ports:
         self.listeners: list[Listener] = []
         """With their real ports."""
         self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
 
     def bind(self, config: BrokerConfig) -> None:
         """Raises ConfigError for an address that cannot be bound."""
@@ -30,26 +35,48 @@ class Ports:
                 configured.name, configured.host, configured.port, None, _socket_options(config)
             )
             self._waiting.append((listener, bind_listener(listener)))
+            listener.tls = _tls_of(config, configured.name)
             advertised = config.advertised.get(configured.name)
             if advertised is not None and advertised.host:
                 listener.advertised = (advertised.host, advertised.port or listener.port)
             self.listeners.append(listener)
 
-    async def serve(self, connections: Connections) -> None:
+    @property
+    def tls_acceptors(self) -> dict[str, TlsAcceptor]:
+        """Of the listeners with TLS, by their names."""
+        return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
+
+    def serve(self, connections: Connections) -> None:
         """Accepts connections from now on."""
         while self._waiting:
-            self._servers += await accept(*self._waiting[0], connections)
-            self._waiting.popleft()
+            self._acceptors.append(accept(*self._waiting.popleft(), connections))
 
     def close(self) -> None:
         """No client can connect any more; harmless a second time."""
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for _, sockets in self._waiting:
             for bound in sockets:
                 bound.close()
-        self._servers.clear()
+        self._acceptors.clear()
         self._waiting.clear()
+
+
+def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
+    """Imports nothing for a listener without TLS. Raises ConfigError."""
+    security = config.security.get(listener)
+    if security is None or not security.has_tls:
+        return None
+    from odradek.server.security.tls_reload import settings_of
+    from odradek.server.security.tls_transport import TlsAcceptor
+    from odradek.server.timers import monotonic_ms
+
+    settings = settings_of(security)
+    for path in settings.readable_by_others:
+        logger.warning(
+            "listener %s: everybody on this machine can read the private key in %s", listener, path
+        )
+    return TlsAcceptor(settings, monotonic_ms, names_principal=not security.has_sasl)
 
 
 def _socket_options(config: BrokerConfig) -> SocketOptions:

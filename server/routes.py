@@ -55,6 +55,10 @@ class Routes:
         route = self.found[key_and_version] = Route(api_key, api_version, api)
         return route
 
+    def api(self, api_key: int) -> Api:
+        """An API that is served."""
+        return self._apis[api_key]
+
     def prepare(self, api_key: int) -> None:
         """Makes what is made at the first request, for an API's newest version."""
         self.resolve(api_key << 16 | self._apis[api_key].versions[-1])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import ALLOW_ALL
+from odradek.apis.quotas import ClientQuotas
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -16,16 +18,22 @@ from odradek.coordinator.cluster.topics import (
     TRANSACTIONS_TOPIC_CONFIGS,
     NewTopic,
 )
+from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.server.busy_poll import BusyPoll
-from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
+from odradek.server.connections import Connections, counts_by_address
 from odradek.server.routes import Routes
+from odradek.server.security.admission import ConnectionLimits, is_host
+from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Authorizer
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
+    from odradek.coordinator.security.delegation_tokens import TokenSecret
     from odradek.server.bound import Node
     from odradek.server.coordinators import Coordinators
     from odradek.server.opened import Opened
@@ -49,6 +57,8 @@ class Serving:
     opened: Opened
     coordinators: Coordinators
     connections: Connections
+    client_metrics: Callable[[], ClientMetrics]
+    """The metrics that clients push; made when they are first needed."""
 
 
 async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
@@ -56,14 +66,22 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
     node, ports, schedule = opened.bound.node, opened.bound.ports, opened.schedule
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
-    connections = _new_connections(opened, coordinators, upkeep)
+    quotas = ClientQuotas()
+    parts = _node_parts(opened, coordinators, upkeep, quotas, _authorizer(opened))
+    connections = _new_connections(opened, parts, ending)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
     opened.plane.publisher.subscribe(coordinators.follow)
+    _follow_quotas(opened, quotas, connections, ending)
     ending.callback(ports.close)
-    await ports.serve(connections)
-    serving = Serving(opened=opened, coordinators=coordinators, connections=connections)
+    ports.serve(connections)
+    serving = Serving(
+        opened=opened,
+        coordinators=coordinators,
+        connections=connections,
+        client_metrics=parts.client_metrics,
+    )
     _start_background(serving, upkeep, ending)
     return serving
 
@@ -90,30 +108,78 @@ def _new_coordinators(opened: Opened) -> Coordinators:
     )
 
 
-def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> Connections:
+def _follow_quotas(
+    opened: Opened, quotas: ClientQuotas, connections: Connections, ending: AsyncExitStack
+) -> None:
+    publisher, schedule = opened.plane.publisher, opened.schedule
+    config = opened.bound.node.config
+    follower = QuotaFollower(config, quotas, connections, schedule.timers, schedule.reads)
+    ending.callback(follower.stop)
+    publisher.subscribe(follower.view_changed)
+    follower.follow(publisher.view.client_quotas)
+
+
+def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -> Connections:
     from odradek.apis.table import build_apis
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
-    apis = build_apis(
-        _node_parts(opened, coordinators, upkeep), _api_settings(node.config, live), node.extensions.apis
-    )
+    settings = _api_settings(node, live)
+    apis = build_apis(parts, settings, node.extensions.apis)
     connections = Connections(
         Routes(apis),
         opened.schedule.turn,
         node.now_ms,
         connection_limits(node.config, live),
         lambda: publisher.view,
+        node.config.inter_broker_listener if len(node.config.listeners) > 1 else None,
     )
+
+    connections.dispatcher.authorizer = parts.authorizer
 
     def follow(live: LiveConfig[LogConfig]) -> None:
         connections.limits = connection_limits(node.config, live)
 
     reconfiguration.register(follow)
+    if any(security.has_sasl for security in node.config.security.values()):
+        _open_secured_listeners(opened, settings.token_rules.secret, connections, ending)
     return connections
 
 
-def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> NodeParts:
+def _authorizer(opened: Opened) -> Authorizer:
+    node, publisher = opened.bound.node, opened.plane.publisher
+    if not node.config.authorizer_class_name:
+        return ALLOW_ALL
+    from odradek.server.security.authorizer import new_authorizer
+
+    return new_authorizer(node.config, lambda: publisher.view, node.now_ms)
+
+
+def _open_secured_listeners(
+    opened: Opened, secret: TokenSecret | None, connections: Connections, ending: AsyncExitStack
+) -> None:
+    from odradek.server.security.sasl.listeners import open_listeners
+    from odradek.server.security.tokens import TokenLogins
+
+    publisher, bound = opened.plane.publisher, opened.bound
+    end = open_listeners(
+        bound.node.config,
+        bound.ports.listeners,
+        connections,
+        opened.schedule,
+        lambda: publisher.view.scram_users,
+        None if secret is None else TokenLogins(secret, lambda: publisher.view.delegation_tokens),
+    )
+    ending.callback(end)
+
+
+def _node_parts(
+    opened: Opened,
+    coordinators: Coordinators,
+    upkeep: Upkeep,
+    quotas: ClientQuotas,
+    authorizer: Authorizer,
+) -> NodeParts:
     from odradek.apis.node import NodeParts
     from odradek.wire.schema import uuid_from_text
 
@@ -138,13 +204,17 @@ def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> N
         conversions=schedule.conversions,
         saves=schedule.saves,
         begin_moves=upkeep.move,
+        is_host=is_host,
+        quotas=quotas,
         directory_id=uuid_from_text(directory_id),
+        authorizer=authorizer,
     )
 
 
-def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSettings:
+def _api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
     from odradek.apis.node import ApiSettings
 
+    config = node.config
     return ApiSettings(
         start_configs=config.layers.start,
         internal_topics=_internal_topics(config),
@@ -159,8 +229,20 @@ def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSetti
         verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         broker_options=config.layers.options,
         check_broker_configs=live.check_broker,
+        telemetry_max_bytes=config["telemetry.max.bytes"],
+        changes_log_levels=node.owns_process,
+        token_rules=_token_rules(config),
+        security_protocols={one.name: one.protocol for one in config.listeners},
         option_value=live.__getitem__,
     )
+
+
+def _token_rules(config: BrokerConfig) -> TokenRules:
+    if not config["delegation.token.secret.key"]:
+        return TokenRules(None)
+    from odradek.server.security.tokens import token_rules
+
+    return token_rules(config)
 
 
 def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
@@ -193,6 +275,10 @@ def connection_limits(config: BrokerConfig, live: LiveConfig[LogConfig]) -> Conn
         connections_max_of_listeners=live.of_listeners("max.connections"),
         connections_per_ip_max=live["max.connections.per.ip"],
         connections_per_ip_overrides=counts_by_address(live["max.connections.per.ip.overrides"]),
+        creation_rate_max=live["max.connection.creation.rate"],
+        creation_rate_max_of_listeners=live.of_listeners("max.connection.creation.rate"),
+        quota_samples=config["quota.window.num"],
+        quota_window_ms=config["quota.window.size.seconds"] * 1000,
         idle_ms_max=config.connections_max_idle_ms,
     )
 
@@ -207,6 +293,10 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
         ending.callback(end)
     ending.callback(connections.start_sweeping(schedule.timers))
     _watch_disks(opened, ending)
+    if config["delegation.token.secret.key"] and opened.deciding.forward is None:
+        _sweep_tokens(opened, ending)
+    if opened.bound.ports.tls_acceptors:
+        _follow_tls(opened, ending)
     loading = schedule.timers.after(COORDINATORS_DELAY_MS, serving.coordinators.load)
     ending.callback(loading.cancel)
     topics = frozenset(opened.plane.view.topics)
@@ -218,6 +308,37 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
             opened.bound.store, schedule, opened.bound.reconfiguration, opened.bound.node.now_ms
         )
         ending.callback(compaction.start())
+
+
+def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
+    """In a cluster the controllers do it."""
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.server.security.tokens import TokenSweep
+
+    node, schedule = opened.bound.node, opened.schedule
+    assert isinstance(opened.plane, ClusterMachine)
+    interval_ms = node.config["delegation.token.expiry.check.interval.ms"]
+    sweep = TokenSweep(opened.plane, schedule.changes, schedule.timers, node.now_ms, interval_ms)
+    ending.callback(sweep.stop)
+
+
+def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
+    from odradek.server.security.tls_reload import TlsReload
+
+    config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration
+    acceptors = opened.bound.ports.tls_acceptors
+    reload = TlsReload(
+        acceptors,
+        {name: config.security[name].protocol for name in acceptors},
+        config.layers,
+        config.inter_broker_listener,
+        opened.schedule.loop.call_soon,
+    )
+    reconfiguration.live.checks.append(reload.check)
+    reconfiguration.register(reload.follow)
+    ending.callback(reload.start(opened.schedule.timers))
+    for acceptor in acceptors.values():
+        ending.callback(acceptor.start(opened.schedule.timers))
 
 
 def _watch_disks(opened: Opened, ending: AsyncExitStack) -> None:

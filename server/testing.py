@@ -41,7 +41,7 @@ class OdradekContainer(DockerContainer):
         **arguments: Any,
     ) -> None:
         if security_protocol != "PLAINTEXT":
-            raise ValueError(f"security_protocol={security_protocol!r}: Odradek has no TLS and no SASL yet")
+            raise ValueError(f"security_protocol={security_protocol!r}: the container serves PLAINTEXT only")
         super().__init__(image, **arguments)
         self.port = port
         self.ready_pattern = wait_strategy_check_string

@@ -20,7 +20,7 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["main"]
+__all__ = ["kafka_options", "main", "make_parser"]
 
 _ABOUT = """\
 Jobs on Spark for the topics of any Kafka broker: copy them into tables, back or to another cluster, and
@@ -42,7 +42,7 @@ def main(
     arguments: Sequence[str] | None = None, *, layout: Any = argparse.RawDescriptionHelpFormatter
 ) -> int:
     """Run the command line after `odradek spark`; returns the exit status."""
-    parser, jobs = _parser(layout)
+    parser, jobs = make_parser(layout)
     options = parser.parse_args(arguments)
     if options.job is None:
         parser.print_help(sys.stderr)
@@ -153,9 +153,39 @@ def named_options(texts: Sequence[str], argument: str = "--option") -> dict[str,
     return found
 
 
+def kafka_options(options: argparse.Namespace) -> dict[str, str]:
+    """The options of `--command-config`, then those of `--option`."""
+    return {**_command_config(options.command_config), **named_options(options.options)}
+
+
+def _command_config(path: str) -> dict[str, str]:
+    """Empty for an empty path."""
+    from odradek.config.config_error import ConfigError
+    from odradek.security.client_security import read_command_config
+
+    if not path:
+        return {}
+    try:
+        values = read_command_config(path)
+    except ConfigError as error:
+        raise JobError(str(error).rstrip(".")) from None
+    # The brokers are those of the command, as with Kafka's tools.
+    return {f"kafka.{name}": value for name, value in values.items() if name != "bootstrap.servers"}
+
+
+def _others(path: str | None) -> dict[str, str] | None:
+    return None if path is None else _command_config(path)
+
+
 def _topic_arguments(parser: argparse.ArgumentParser, *, only_committed: bool = False) -> None:
     parser.add_argument(
         "--bootstrap-servers", required=True, metavar="HOST:PORT", help="one broker or more, with commas"
+    )
+    parser.add_argument(
+        "--command-config",
+        default="",
+        metavar="FILE",
+        help="options of clients for these brokers, such as security.protocol and sasl.jaas.config",
     )
     parser.add_argument(
         "--topic", action="append", default=[], dest="topics", metavar="TOPIC", help="may be given many times"
@@ -376,7 +406,7 @@ examples:
             max_offsets_per_trigger=options.max_offsets_per_trigger,
             fail_on_data_loss=not options.allow_data_loss,
             compact=options.compact,
-            options=named_options(options.options),
+            options=kafka_options(options),
             progress=progress,
             stop=stop,
         )
@@ -420,6 +450,11 @@ examples:
             "--other-bootstrap-servers", metavar="HOST:PORT", help="brokers of the other topic"
         )
         parser.add_argument(
+            "--other-command-config",
+            metavar="FILE",
+            help="for these brokers, in place of what --command-config has about TLS and SASL",
+        )
+        parser.add_argument(
             "--window", type=int, default=10_000, metavar="N", help="rows of a window (default 10,000)"
         )
         parser.add_argument(
@@ -448,7 +483,8 @@ examples:
             isolation=options.isolation,
             window_rows=options.window,
             allow_lag=options.allow_lag,
-            options=named_options(options.options),
+            options=kafka_options(options),
+            other_options=_others(options.other_command_config),
             progress=progress,
         )
 
@@ -499,7 +535,7 @@ examples:
             replay_id=options.id,
             rows_per_second=options.rows_per_second,
             compression=options.compression,
-            options=named_options(options.options),
+            options=kafka_options(options),
             progress=progress,
         )
 
@@ -525,6 +561,11 @@ examples:
         _pattern_argument(parser)
         parser.add_argument(
             "--to", required=True, metavar="HOST:PORT", help="brokers of the copies: one or more"
+        )
+        parser.add_argument(
+            "--to-command-config",
+            metavar="FILE",
+            help="for these brokers, in place of what --command-config has about TLS and SASL",
         )
         parser.add_argument(
             "--prefix", default="", metavar="TEXT", help="before the copies' names (default: the same names)"
@@ -578,7 +619,8 @@ examples:
             fail_on_data_loss=not options.allow_data_loss,
             compact=options.compact,
             mirror_id=options.id,
-            options=named_options(options.options),
+            options=kafka_options(options),
+            to_options=_others(options.to_command_config),
             progress=progress,
             stop=stop,
         )
@@ -626,7 +668,7 @@ examples:
             max_offsets_per_trigger=options.max_offsets_per_trigger,
             isolation=options.isolation,
             buckets=options.buckets,
-            options=named_options(options.options),
+            options=kafka_options(options),
             progress=progress,
             stop=stop,
         )
@@ -661,7 +703,7 @@ examples:
             bootstrap_servers=options.bootstrap_servers,
             topic=options.topics[0],
             isolation=options.isolation,
-            options=named_options(options.options),
+            options=kafka_options(options),
             progress=progress,
         )
 
@@ -676,7 +718,8 @@ _JOBS: tuple[Callable[[], Job], ...] = (
 )
 
 
-def _parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
+def make_parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
+    """Of the command line, and the jobs by their names; `layout` is a formatter of argparse."""
     parser = argparse.ArgumentParser(
         prog="odradek spark", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
     )

@@ -14,11 +14,13 @@ one sentence.
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-from odradek.spark.connection import ClientError, Connection, Disconnected
+from odradek.config.config_error import ConfigError
+from odradek.security.client_security import ClientSecurity, is_security_option
+from odradek.spark.connection import ClientError, Connection, Disconnected, Secured
 from odradek.wire.errors import ErrorCode, error_message, is_retriable
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -27,7 +29,6 @@ from odradek.wire.schema import ZERO_UUID, Message, Struct, fields_of
 
 __all__ = [
     "ANY_NODE",
-    "CLIENT_OPTIONS",
     "EARLIEST",
     "LATEST",
     "ClientError",
@@ -41,6 +42,8 @@ __all__ = [
     "coordinator_of",
     "error_codes",
     "error_of",
+    "is_client_option",
+    "is_option_of_security",
     "leader_of",
     "refusal",
 ]
@@ -142,27 +145,28 @@ class ClientSettings:
     """How long a topic may be unknown, as a new topic is for a moment."""
     response_bytes_max: int = 256 << 20
     """The largest response; a peer that announces more is not a broker."""
+    security: ClientSecurity = field(default_factory=ClientSecurity)
+    """TLS and SASL."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From options with Kafka's names after `kafka.`; options outside of `CLIENT_OPTIONS` are ignored.
+        """From options with Kafka's names after `kafka.`; options for which `is_client_option` is false are
+        ignored.
 
-        ClientError for an option of security other than PLAINTEXT, for a wrong value, and without
+        ClientError for an option of security that cannot be honoured, for a wrong value, and without
         `kafka.bootstrap.servers`.
         """
         named = {name.lower(): value for name, value in options.items()}
-        _refuse_security(named)
         if not str(named.get("kafka.bootstrap.servers", "")).strip():
             raise ClientError(
                 "the option kafka.bootstrap.servers is missing: host:port of one broker or more"
             )
         values: dict[str, Any] = {}
-        for name, field in _FIELD_OF_OPTION.items():
+        for name, attribute in _FIELD_OF_OPTION.items():
             if name in named:
-                values[field] = (
-                    _whole_number(name, named[name]) if field.endswith("_ms") else str(named[name])
-                )
-        settings = cls(**values)
+                is_time = attribute.endswith("_ms")
+                values[attribute] = _whole_number(name, named[name]) if is_time else str(named[name])
+        settings = cls(**values, security=_security(named))
         settings.addresses()
         return settings
 
@@ -176,6 +180,7 @@ class ClientSettings:
         return found
 
 
+PREFIX: Final = "kafka."
 _FIELD_OF_OPTION = {
     "kafka.bootstrap.servers": "bootstrap_servers",
     "kafka.client.id": "client_id",
@@ -183,23 +188,27 @@ _FIELD_OF_OPTION = {
     "kafka.retry.backoff.ms": "retry_ms",
     "kafka.default.api.timeout.ms": "patience_ms",
 }
-CLIENT_OPTIONS = frozenset({*_FIELD_OF_OPTION, "kafka.security.protocol"})
-"""The options of `ClientSettings.from_options`, in lower case."""
 
 
-def _refuse_security(named: Mapping[str, Any]) -> None:
-    protocol = str(named.get("kafka.security.protocol", "PLAINTEXT"))
-    if protocol.upper() != "PLAINTEXT":
-        raise ClientError(
-            f"the option kafka.security.protocol is {protocol}, and only PLAINTEXT is there yet: leave it "
-            "out and name a PLAINTEXT listener in kafka.bootstrap.servers"
-        )
-    for name in named:
-        if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security.providers")):
-            raise ClientError(
-                f"the option {name} is not taken: only PLAINTEXT connections are there yet; leave it out "
-                "and name a PLAINTEXT listener in kafka.bootstrap.servers"
-            )
+def is_client_option(name: str) -> bool:
+    """Whether `ClientSettings.from_options` reads the option; the name is in lower case."""
+    return name in _FIELD_OF_OPTION or is_option_of_security(name)
+
+
+def is_option_of_security(name: str) -> bool:
+    """Whether it is about TLS or SASL; the name is in any case."""
+    lowered = name.lower()
+    return lowered.startswith(PREFIX) and is_security_option(lowered[len(PREFIX) :])
+
+
+def _security(named: Mapping[str, Any]) -> ClientSecurity:
+    given = {
+        name.removeprefix(PREFIX): str(value) for name, value in named.items() if name.startswith(PREFIX)
+    }
+    try:
+        return ClientSecurity.of({name: given[name] for name in given if is_security_option(name)}, PREFIX)
+    except ConfigError as error:
+        raise ClientError(str(error).rstrip(".")) from None
 
 
 def _whole_number(name: str, value: Any) -> int:
@@ -210,7 +219,7 @@ def _whole_number(name: str, value: Any) -> int:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.removeprefix("PLAINTEXT://").rpartition(":")
+    host, colon, port = re.sub(r"^[A-Z_]+://", "", text).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise ClientError(f"kafka.bootstrap.servers has {text!r}, which is not host:port")
@@ -283,6 +292,7 @@ class Cluster:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        self._secured = Secured(settings.security)
         self._bootstrap = settings.addresses()
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
@@ -437,6 +447,7 @@ class Cluster:
                 client_id=self.settings.client_id,
                 timeout_ms=self.settings.request_timeout_ms,
                 response_bytes_max=self.settings.response_bytes_max,
+                secured=self._secured,
             )
         return connection
 

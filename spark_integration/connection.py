@@ -1,23 +1,31 @@
 """One blocking connection to one broker: requests go out in order, responses come in that order.
 
 `send` and `receive` are separate, so that several requests can be in flight. A response uses at most
-`response_bytes_max` of memory. A response out of order ends the connection.
+`response_bytes_max` of memory. A response out of order ends the connection. With SASL it is authenticated
+when it is made, and again before its session ends (KIP-368).
 """
 
+import secrets
 import socket
 import struct
 import time
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek import __version__
+from odradek.config.config_error import ConfigError
+from odradek.security.client_security import ClientSecurity
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import api_name
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 
-__all__ = ["ClientError", "Connection", "Disconnected", "Pending"]
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["ClientError", "Connection", "Disconnected", "Pending", "Secured"]
 
 SOFTWARE_NAME = "odradek-spark"
 _INT32 = struct.Struct(">i")
@@ -51,14 +59,65 @@ class Pending:
         self.answer: Any = None
 
 
+class Secured:
+    """TLS and SASL of the connections of one client; key stores are read for the first connection."""
+
+    def __init__(self, security: ClientSecurity) -> None:
+        self.security = security
+        self._context: ssl.SSLContext | None = None
+
+    def sealed(self, connected: socket.socket, host: str, address: str) -> socket.socket:
+        """The socket with TLS, if it is to have that. `Disconnected` if it is lost; ClientError if the two
+        sides do not trust each other, for key stores that cannot be read."""
+        if not self.security.has_tls:
+            return connected
+        import ssl
+
+        if self._context is None:
+            self._context = self._made()
+        try:
+            return self._context.wrap_socket(connected, server_hostname=host)
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise Disconnected(
+                f"{address} closes the connection in the TLS handshake: it may have no TLS, or not take the "
+                "client's certificate"
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise ClientError(
+                f"the certificate of {address} is not trusted: {error.verify_message}"
+            ) from None
+        except ssl.SSLError as error:
+            raise ClientError(f"the TLS handshake with {address} fails: {_tls_reason(error)}") from None
+        except OSError as error:
+            raise Disconnected(f"{address} cannot be reached with TLS: {_reason(error)}") from error
+
+    def _made(self) -> "ssl.SSLContext":
+        try:
+            context = self.security.context()
+        except ConfigError as error:
+            raise ClientError(str(error).rstrip(".")) from None
+        assert context is not None
+        return context
+
+
 class Connection:
-    """Connects when it is made, or raises `Disconnected`. `timeout_ms` bounds the connect and each
-    response."""
+    """Connects when it is made, or raises `Disconnected`; ClientError if the two sides do not authenticate.
+    `timeout_ms` bounds the connect, the handshake of TLS and each response."""
 
     def __init__(
-        self, host: str, port: int, *, client_id: str, timeout_ms: int, response_bytes_max: int
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        response_bytes_max: int,
+        secured: Secured | None = None,
     ) -> None:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._secured = secured or Secured(ClientSecurity())
+        self.renew_at: float | None = None
+        """When the session is to be renewed; None: it has no end."""
         self._client_id = client_id
         self._timeout_s = timeout_ms / 1000
         self._response_bytes_max = response_bytes_max
@@ -70,7 +129,9 @@ class Connection:
             raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = self._secured.sealed(self._socket, host, self.address)
             self._versions = self._negotiate_versions()
+            self._authenticate()
         except BaseException:
             self.close()
             raise
@@ -108,6 +169,11 @@ class Connection:
 
     def send(self, request: Message, version: int, *, is_answered: bool = True) -> Pending:
         """Sends a request. A Produce with acks=0 has no response, and must not be received."""
+        if self.renew_at is not None and time.monotonic() >= self.renew_at:
+            self._renew()
+        return self._send(request, version, is_answered)
+
+    def _send(self, request: Message, version: int, is_answered: bool = True) -> Pending:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         pending = Pending(type(request), version, self._correlation_id)
         frame = request_frame(request, version, self._correlation_id, self._client_id)
@@ -129,6 +195,40 @@ class Connection:
             assert pending in self._waiting
             self._read_answer(deadline)
         return pending.answer
+
+    # SASL
+
+    def _renew(self) -> None:
+        """The broker takes only SASL between two requests: what is under way is answered first."""
+        if self._waiting:
+            self.receive(self._waiting[-1])
+        self._authenticate()
+
+    def _authenticate(self) -> None:
+        """Without SASL it does nothing."""
+        if not self._secured.security.has_sasl:
+            return
+        from odradek.security.sasl_login import RENEWAL_SHARE, SaslRefused
+
+        try:
+            login = self._secured.security.login(secrets.token_urlsafe())
+            assert login is not None
+            while (request := login.request) is not None:
+                version = self.version_of(
+                    type(request), version_min=int(type(request) is SaslHandshakeRequest)
+                )
+                login.take(self.receive(self._send(request, version)))
+        except ConfigError as error:
+            self.close()
+            raise ClientError(str(error).rstrip(".")) from None
+        except SaslRefused as error:
+            self.close()
+            raise ClientError(
+                f"the broker at {self.address} {str(error).rstrip('.')}", ErrorCode.SASL_AUTHENTICATION_FAILED
+            ) from None
+        self.renew_at = None
+        if login.lifetime_ms > 0:
+            self.renew_at = time.monotonic() + login.lifetime_ms * RENEWAL_SHARE / 1000
 
     def _read_answer(self, deadline: float) -> None:
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
@@ -160,7 +260,7 @@ class Connection:
             except TimeoutError as error:
                 raise self._lost(f"no answer within {self._timeout_s:g} s") from error
             except OSError as error:
-                raise self._lost(_reason(error)) from error
+                raise self._refused_certificate(error) or self._lost(_reason(error)) from error
             if read == 0:
                 raise self._lost("it was closed by the other side")
             position += read
@@ -181,7 +281,7 @@ class Connection:
 
     def _request_versions(self, request: ApiVersionsRequest, version: int) -> Any:
         # A broker that does not know the version responds in version 0.
-        pending = self.send(request, version)
+        pending = self._send(request, version)
         self._waiting.clear()
         deadline = time.monotonic() + self._timeout_s
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
@@ -197,6 +297,14 @@ class Connection:
         except MalformedMessage as error:
             raise self._broken(f"answers ApiVersions with what is none ({error})") from error
 
+    def _refused_certificate(self, error: OSError) -> ClientError | None:
+        """With TLS 1.3 the broker tells only after the handshake that it does not take the client."""
+        reason = getattr(error, "reason", None) or ""
+        if not self._secured.security.has_tls or "ALERT" not in reason:
+            return None
+        self.close()
+        return ClientError(f"{self.address} refuses the client in the TLS handshake: {reason}")
+
     def _lost(self, reason: str) -> Disconnected:
         self.close()
         return Disconnected(f"the connection to {self.address} is lost: {reason}")
@@ -204,13 +312,20 @@ class Connection:
     def _broken(self, what: str) -> ClientError:
         self.close()
         return ClientError(
-            f"{self.address} {what}; kafka.bootstrap.servers has to name PLAINTEXT listeners of Kafka brokers"
+            f"{self.address} {what}; kafka.bootstrap.servers has to name listeners of Kafka brokers, and "
+            f"kafka.security.protocol their protocol, which is {self._secured.security.protocol} now"
         )
 
 
 def _highest(answer: Any, api_key: int) -> int:
     """0 if an old broker does not list the API."""
     return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
+
+
+def _tls_reason(error: "ssl.SSLError") -> str:
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return "what answers has no TLS"
+    return error.reason or "the other side ends it"
 
 
 def _reason(error: OSError) -> str:

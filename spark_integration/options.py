@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from odradek.spark.client import CLIENT_OPTIONS, EARLIEST, LATEST, ClientError, ClientSettings
+from odradek.spark.client import EARLIEST, LATEST, ClientError, ClientSettings, is_client_option
 from odradek.spark.fetching import FETCH_BYTES
 
 T = TypeVar("T")
@@ -367,7 +367,7 @@ def client_settings(given: GivenOptions) -> ClientSettings:
     group become the client id, unless that is given.
     """
     prefix, group = given.text("groupIdPrefix"), given.text("kafka.group.id")
-    named = given.those(lambda name: name in CLIENT_OPTIONS or name.startswith(("kafka.ssl.", "kafka.sasl.")))
+    named = given.those(is_client_option)
     if group or prefix:
         named.setdefault("kafka.client.id", group or prefix)
     try:

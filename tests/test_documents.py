@@ -10,6 +10,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|md|toml))`")
+NAMED_TEST = re.compile(r"`((?:compat_)?tests/[\w/]+\.py)::(test_\w+)`")
 STEP = re.compile(r"^\| `([\w./]+\.pyx?)` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
@@ -34,6 +35,26 @@ def test_the_first_pages_stay_short(page, lines_max):
 def test_each_file_that_a_page_for_developers_names_is_there(page):
     missing = [path for path in NAMED_FILE.findall((ROOT / page).read_text()) if not (ROOT / path).exists()]
     assert not missing, f"{page} names {missing}: write where that is now"
+
+
+def test_each_test_that_the_table_of_attacks_names_is_there():
+    named = NAMED_TEST.findall((ROOT / "docs" / "security_tests.md").read_text())
+    assert len(named) > 25
+    missing = [
+        f"{path}::{test}"
+        for path, test in named
+        if not re.search(rf"^(?:async )?def {test}\(", (ROOT / path).read_text(), re.MULTILINE)
+    ]
+    assert not missing, f"docs/security_tests.md names {missing}: write which test shows it now"
+
+
+def test_each_fault_of_the_table_has_a_test():
+    lines = (ROOT / "docs" / "security_tests.md").read_text().splitlines()
+    rows = [
+        line for line in lines if line.startswith("| ") and not line.startswith(("| CVE |", "| attack |"))
+    ]
+    assert len(rows) > 25
+    assert [row for row in rows if not NAMED_TEST.search(row)] == []
 
 
 def test_each_function_of_a_walk_is_in_its_file():

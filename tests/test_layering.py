@@ -14,6 +14,7 @@ FOLDERS = {
     "storage": "storage",
     "coordinator": "coordinator",
     "apis": "apis",
+    "security": "security",
     "server": "server",
     "offline": "offline",
     "spark": "spark_integration",
@@ -24,15 +25,17 @@ MAY_IMPORT = {
     "storage": {"storage", "wire"},
     "coordinator": {"coordinator", "config", "wire"},
     "apis": {"apis", "storage", "coordinator", "config", "wire"},
-    "server": {"server", "apis", "storage", "coordinator", "config", "wire"},
+    "security": {"security", "config", "wire"},
+    "server": {"server", "apis", "security", "storage", "coordinator", "config", "wire"},
     "offline": {"offline", "storage", "coordinator", "config", "wire"},
-    "spark": {"spark", "wire", "storage"},
+    "spark": {"spark", "security", "storage", "config", "wire"},
 }
 STORIES_MAY_IMPORT = {
-    "coordinator.cluster": set(),
+    "coordinator.cluster": {"coordinator.security"},
     "coordinator.kraft": set(),
     "coordinator.groups": {"coordinator.cluster"},
     "coordinator.replication": set(),
+    "coordinator.security": {"coordinator.cluster"},
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},
     "storage.log": set(),
@@ -50,6 +53,7 @@ FORBIDDEN = {
     "config": IMPURE,
     "coordinator": IMPURE | NO_FILES,
     "storage": IMPURE,
+    "security": IMPURE,
     "offline": IMPURE - {"time"},
 }
 EXCEPTIONS = {

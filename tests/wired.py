@@ -13,6 +13,7 @@ from odradek.server.routes import Routes
 class Endpoint:
     name = "PLAINTEXT"
     advertised = ("broker.example", 19092)
+    sasl = None
 
 
 class WireTransport:

@@ -48,7 +48,7 @@ fresh, settle = maven_jars.fresh, maven_jars.settle
 
 EXTRAS = {
     "serve": "",
-    "test": "[clients,testing,test]",
+    "test": "[clients,testing,test]",  # and kerberos, where its headers are
     "spark": "[spark,clients,test]",
     "spark-3.5": "[clients,test]",
     "spark-newest": "[spark,clients,test]",
@@ -85,8 +85,21 @@ SYSTEM_TOOLS = [
     ("mvn", "Maven", "maven"),
     ("Python.h", "the headers of Python", "python3-dev"),
     ("taskset", "taskset", "util-linux"),
+    ("openssl", "the command of OpenSSL", "openssl"),
 ]
 """Program, what it is, Debian package."""
+NIGHTLY_TOOLS = [
+    ("krb5-config", "the headers of Kerberos", "libkrb5-dev"),
+    ("krb5kdc", "the server of Kerberos", "krb5-kdc"),
+    ("kadmin.local", "the administration of Kerberos", "krb5-admin-server"),
+    ("kinit", "the client of Kerberos", "krb5-user"),
+    ("kcat", "kcat with the GSSAPI of Cyrus SASL", "kcat libsasl2-modules-gssapi-mit"),
+    ("go", "Go", "golang-go"),
+    ("node", "Node", "nodejs"),
+    ("npm", "npm", "npm"),
+    ("cargo", "Rust", "cargo"),
+]
+"""What `make nightly` needs besides."""
 
 
 def _say(text: str) -> None:
@@ -104,9 +117,18 @@ def _requirements_digest() -> str:
         sys.version.encode(),
         sysconfig.get_platform().encode(),
         str(CHECKOUT).encode(),  # the install points into this checkout
-        repr(PINNED).encode(),
+        repr((PINNED, _has_kerberos())).encode(),
         *(path.read_bytes() for path in files),
     )
+
+
+def _has_kerberos() -> bool:
+    return shutil.which("krb5-config") is not None
+
+
+def _extras(name: str) -> str:
+    extras = EXTRAS[name]
+    return extras.replace("]", ",kerberos]") if name == "test" and _has_kerberos() else extras
 
 
 def _extensions() -> dict[str, pathlib.Path]:
@@ -145,7 +167,7 @@ def venv(name: str) -> pathlib.Path:
         _say(f"making the {name} environment in {folder}")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
-        _install(folder, *PINNED.get(name, []), "-e", f"{CHECKOUT}{EXTRAS[name]}")
+        _install(folder, *PINNED.get(name, []), "-e", f"{CHECKOUT}{_extras(name)}")
         compiled.write_text(_compiled_digest())
         ready.touch()
     elif _needs_building(compiled):
@@ -337,16 +359,27 @@ def _java_major() -> int:
     return int(match.group(1)) if match else 0
 
 
+def system_program(name: str) -> str | None:
+    """Where it is, also beside the folders of the path: programs of administrators are not on everybody's."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    beside = [str(pathlib.Path(folder).parent / "sbin") for folder in folders if folder]
+    return shutil.which(name, path=os.pathsep.join([*folders, *beside]))
+
+
 def missing_tools() -> list[tuple[str, str]]:
-    """What `make test` needs of the system and does not find: (what it is, Debian package)."""
+    """What the suites need of the system and do not find: (what it is, Debian package). Those of `make test`,
+    with ODRADEK_NIGHTLY those of `make nightly`."""
     missing = []
-    for program, what, package in SYSTEM_TOOLS:
+    for program, what, package in [
+        *SYSTEM_TOOLS,
+        *(NIGHTLY_TOOLS if os.environ.get("ODRADEK_NIGHTLY") else []),
+    ]:
         if program == "javac":
             there = _java_major() >= 17
         elif program == "Python.h":
             there = pathlib.Path(sysconfig.get_path("include"), program).exists()
         else:
-            there = shutil.which(program) is not None
+            there = system_program(program) is not None
         if not there:
             missing.append((what, package))
     return missing

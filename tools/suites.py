@@ -50,7 +50,7 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            *("transactions", "groups", "benchmarks", "cluster"),
+            *("transactions", "groups", "benchmarks", "cluster", "security"),
         )
     ),
 ]
@@ -116,8 +116,11 @@ SUITES = {
     ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "dist": Suite([pytest("compat_tests/dist")]),
-    "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
-    "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
+    # Two files at once, as in `reference`: half of the time is waiting, and a file's tests share its broker.
+    "compat": Suite([pytest("-n", "2", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
+    "compat-on-kafka": Suite(
+        [pytest("-n", "2", "--dist", "loadfile", *CLIENTS, "--broker=kafka")], jars=CLIENT_JARS
+    ),
     "reference": Suite(
         # Two processes: half of the time is waiting, and each pair of brokers is started once.
         [pytest("-n", "2", "--dist", "loadgroup", "compat_tests/differential")],
@@ -141,6 +144,11 @@ SUITES = {
     ),
     # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end.
     "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
+    # Mostly waits for delays and sessions that the clients are to see.
+    "security": Suite(
+        [pytest("-n", "3", "--dist", "loadfile", "compat_tests/security")],
+        jars=["kafka-4.3.1", "kafka-3.9.2"],
+    ),
     "check-transactions": Suite(
         [
             pytest(

@@ -70,6 +70,14 @@ def single_batch(records: memoryview | None, version: int, may_be_transactional:
     return single_batch(_without_torn_end(records), version, may_be_transactional)
 
 
+def is_transactional(records: Buffer | None) -> bool:
+    """Whether the first batch says that it is part of a transaction, whoever its producer is."""
+    if records is None or len(records) < HEADER_SIZE_BYTES:
+        return False
+    magic, attributes, *_ = _magic_attributes_producer(records, MAGIC_POSITION)
+    return magic == MAGIC_V2 and bool(attributes & TRANSACTIONAL)
+
+
 def transactional_producer(records: Buffer | None) -> Producer | None:
     """The producer of the first batch, if it is transactional."""
     if records is None or len(records) < HEADER_SIZE_BYTES:

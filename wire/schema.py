@@ -103,13 +103,14 @@ def on_wire(
     tag: int | None = None,
     tag_since: int | None = None,
     ignorable: bool = False,
+    hidden: bool = False,
 ) -> Any:
     """Declare a field: its type, first and last version, and Kafka's `default` and `ignorable`.
 
     `nullable` is the first version in which null is allowed, or the pair of first and last. A field with a
     `tag` is tagged from `tag_since` on, by default `since`. An absent tagged struct is None in memory, so
     that a response needs no empty structs. An ignorable field may be set in versions that do not have it and
-    is left out there; any other field is refused.
+    is left out there; any other field is refused. A hidden one may be a secret: it is in no repr.
     """
     spec = {
         "type": wire_type,
@@ -124,8 +125,8 @@ def on_wire(
         default = _implied_default(wire_type, tag)
     # A class makes a new default each time: list for arrays, the struct's class for structs.
     if isinstance(default, type):
-        return dataclasses.field(default_factory=default, metadata={"on_wire": spec})
-    return dataclasses.field(default=default, metadata={"on_wire": spec})
+        return dataclasses.field(default_factory=default, repr=not hidden, metadata={"on_wire": spec})
+    return dataclasses.field(default=default, repr=not hidden, metadata={"on_wire": spec})
 
 
 class Struct:

@@ -1,4 +1,4 @@
-"""What a cluster has and a node of ours does not enforce is named; a cluster with ACLs is refused."""
+"""A node without an authorizer refuses a cluster with ACLs, unless it is told to ignore them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
-from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
 AUTHORIZED = {
@@ -55,18 +54,3 @@ def test_acls_that_come_end_a_node_and_refuse_its_start_unless_it_is_told_to_ign
         assert "odradek.ignore.acls=true" in node.log[told:]
         with OdradekMember(protected, 2, {"odradek.ignore.acls": "true"}) as unprotected:
             assert unprotected.log.count("the cluster has ACLs, which this node does not enforce") == 1
-
-
-def test_a_quota_is_named_once(controllers: Controllers, odradek: OdradekMember) -> None:
-    side = Side("odradek", odradek.bootstrap_servers)
-    for user in ("alice", "bob"):
-        entry = EntryData(
-            entity=[EntityData(entity_type="user", entity_name=user)],
-            ops=[OpData(key="consumer_byte_rate", value=1e9, remove=False)],
-        )
-        answer = side.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
-        assert [one.error_code for one in answer.entries] == [0]
-    side.close()
-    sentence = "the cluster has client quotas, which this node does not enforce"
-    wait_until(lambda: sentence in odradek.log, "it is said", seconds=DEADLINE_SECONDS)
-    assert odradek.log.count(sentence) == 1

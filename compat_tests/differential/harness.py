@@ -49,6 +49,7 @@ UNORDERED = {
     "DeleteGroups": {"results": "group_id"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
+    "DescribeClientQuotas": {"entries": "entity", "entity": "entity_type", "values": "key"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeGroups": {"members": "member_id"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
@@ -196,6 +197,8 @@ class Side:
         self.name = name
         self.host, port = bootstrap.split(":")
         self.port = int(port)
+        self.sources: dict[str, str] = {}
+        """By the name of a connection: the address that it comes from, where the default will not do."""
         self._connections: dict[str, socket.socket] = {}
         self._correlation_id = 0
         self._names: dict[Any, str] = {}
@@ -212,7 +215,8 @@ class Side:
 
     def _connection(self, name: str) -> socket.socket:
         if name not in self._connections:
-            self._connections[name] = socket.create_connection((self.host, self.port), timeout=SECONDS)
+            source = (self.sources[name], 0) if name in self.sources else None
+            self._connections[name] = socket.create_connection((self.host, self.port), SECONDS, source)
         return self._connections[name]
 
     def hang_up(self, name: str = "main") -> None:

@@ -6,10 +6,19 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from compat_tests import reference, reference_container
-from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions, side_of
+from compat_tests.differential.harness import (
+    PACKED_OTHERWISE,
+    Pair,
+    Side,
+    common_versions,
+    served_versions,
+    side_of,
+)
 from odradek.coordinator.cluster.features import ELIGIBLE_LEADERS_VERSION
 from odradek.coordinator.cluster.machine import MIN_INSYNC_REPLICAS
 from odradek.wire.compression import Compression
+from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -75,3 +84,51 @@ def _without_eligible_leaders(side: Side) -> None:
     for_all_brokers = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
     answer = side.ask(IncrementalAlterConfigsRequest(resources=[for_all_brokers]), 1)
     assert answer.responses[0].error_code == 0
+
+
+ACCESS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Settings with which nothing is forbidden as long as there is no rule."""
+EVERYTHING = (2, 3, 4, 5, 6, 7)
+"""Types of resources."""
+CLUSTER, ALL, ALLOW = 4, 2, 3
+
+
+@contextlib.contextmanager
+def access_pair(version: str, settings: Mapping[str, str] = ACCESS) -> Iterator[Pair]:
+    """Two new brokers that decide by rules. Clients from 127.0.0.1 may do everything, and so may Kafka's own
+    controller, which comes from there; all others nothing."""
+    with reference.Kafka(version, settings) as kafka, odradek(settings) as ours:
+        theirs = side_of("kafka", kafka.bootstrap_servers)
+        versions = common_versions(theirs, ours)
+        for key, one in versions.items():
+            first = max(one.start, 1 if key in IN_ZOOKEEPER else 0)
+            first_of_4_3 = BELOW_4_3.get(key, 0)
+            versions[key] = (
+                range(first, min(first_of_4_3, one.stop))
+                if version == reference.OLDER
+                else range(max(first, first_of_4_3), one.stop)
+            )
+        pair = Pair(theirs, ours, versions)
+        rules = [
+            AclCreation(
+                resource_type=kind,
+                resource_name="kafka-cluster" if kind == CLUSTER else "*",
+                resource_pattern_type=3,
+                principal="User:*",
+                host="127.0.0.1",
+                operation=ALL,
+                permission_type=ALLOW,
+            )
+            for kind in EVERYTHING
+        ]
+        for side in pair.sides:
+            side.remember("cluster id", side.ask(DescribeClusterRequest(), 0).cluster_id)
+            answer = side.ask(CreateAclsRequest(creations=rules), 3)
+            assert not any(result.error_code for result in answer.results), (side.name, answer)
+        yield pair
+        theirs.close()

@@ -1,16 +1,14 @@
-"""What a node without authorizer, users, tokens and quotas answers to those who ask about them, and what one
+"""What a node without authorizer, users and tokens answers to those who ask about them, and what one
 that is alone says of elections and quorums."""
 
 # ruff: noqa: B023  (every function is called in the round of the loop that makes it)
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.topics import new_topic
-from odradek.wire.messages import alter_client_quotas as quotas
 from odradek.wire.messages import alter_user_scram_credentials as scram
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -18,7 +16,6 @@ from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from odradek.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
-from odradek.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
@@ -330,121 +327,6 @@ def test_who_wants_to_prove_a_name_is_told_that_nobody_has_asked(pair: Pair) -> 
             pair.ask(lambda _: SaslAuthenticateRequest(auth_bytes=token), version, repr(token))
 
 
-# Quotas
-
-USER, CLIENT, IP = ("user", "alice"), ("client-id", "c"), ("ip", "127.0.0.1")
-PRODUCED, CONNECTED = "producer_byte_rate", "connection_creation_rate"
-Entity = list[tuple[str, str | None]]
-
-
-def quota_entry(entity: Entity, *ops: tuple[str, float | None]) -> quotas.EntryData:
-    """A value of None removes the quota."""
-    return quotas.EntryData(
-        entity=[quotas.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-        ops=[quotas.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops],
-    )
-
-
-def zero(entity: Entity, key: str) -> quotas.EntryData:
-    ops = [quotas.OpData(key=key, value=0.0, remove=False)]
-    return quotas.EntryData(entity=quota_entry(entity).entity, ops=ops)
-
-
-def alter_quotas(*entries: quotas.EntryData, dry: bool = False) -> quotas.AlterClientQuotasRequest:
-    return quotas.AlterClientQuotasRequest(entries=list(entries), validate_only=dry)
-
-
-def test_quotas_that_nobody_may_have_are_refused_alike(pair: Pair) -> None:
-    cases: dict[str, list[quotas.EntryData]] = {
-        "no entity": [quota_entry([], (PRODUCED, 1.0))],
-        "an unknown type": [quota_entry([("group", "g")], (PRODUCED, 1.0))],
-        "no type": [quota_entry([("", "x")], (PRODUCED, 1.0))],
-        "no name": [quota_entry([("user", "")], (PRODUCED, 1.0))],
-        "an address and a user": [quota_entry([USER, IP], (PRODUCED, 1.0))],
-        "an address and a client": [quota_entry([IP, CLIENT], (CONNECTED, 1.0))],
-        "an unknown quota": [quota_entry([USER], ("speed", 1.0))],
-        "an address's quota of a user": [quota_entry([USER], (CONNECTED, 1.0))],
-        "a user's quota of an address": [quota_entry([IP], (PRODUCED, 1.0))],
-        "negative": [quota_entry([CLIENT], (PRODUCED, -1.0))],
-        "zero": [zero([CLIENT], PRODUCED)],
-        "zero of a fraction": [zero([USER, CLIENT], "request_percentage")],
-        "a fraction": [quota_entry([USER], (PRODUCED, 1.5))],
-        "too large": [quota_entry([USER], (PRODUCED, 1e19))],
-        "infinite": [quota_entry([USER], (PRODUCED, math.inf))],
-        "too large for an address": [quota_entry([IP], (CONNECTED, 3e9))],
-        "a fraction for an address": [quota_entry([("ip", None)], (CONNECTED, 1.5))],
-        "twice a quota": [quota_entry([USER], (PRODUCED, None), (PRODUCED, 2.0))],
-        "twice a quota, and the user": [
-            quota_entry([USER], (PRODUCED, None), (PRODUCED, None)),
-            quota_entry([USER], (PRODUCED, None)),
-        ],
-        "twice a user": [quota_entry([USER], (PRODUCED, None)), quota_entry([USER], (PRODUCED, None))],
-        "the same in another order": [quota_entry([USER, CLIENT]), quota_entry([CLIENT, USER])],
-        "sound and not": [
-            quota_entry([USER], (PRODUCED, None)),
-            quota_entry([CLIENT], (PRODUCED, 0.5)),
-        ],
-        "first removed, then wrong": [quota_entry([USER], (PRODUCED, None), ("consumer_byte_rate", -1.0))],
-    }
-    for version in pair.versions(quotas.AlterClientQuotasRequest):
-        for note, entries in cases.items():
-            for dry in (False, True):
-                request = alter_quotas(*entries, dry=dry)
-                pair.ask(lambda _: request, version, f"{note}, dry {dry}")
-
-
-def test_what_is_not_there_is_removed_alike(pair: Pair) -> None:
-    cases: dict[str, list[quotas.EntryData]] = {
-        "of a user": [quota_entry([USER], (PRODUCED, None))],
-        "of the default user": [quota_entry([("user", None)], ("request_percentage", None))],
-        "of a client of a user": [quota_entry([USER, CLIENT], (PRODUCED, None))],
-        "of an address": [quota_entry([IP], (CONNECTED, None))],
-        "of the default address": [quota_entry([("ip", None)], (CONNECTED, None))],
-        "an unknown quota": [quota_entry([USER], ("speed", None))],
-        "one type twice": [quota_entry([USER, ("user", "bob")], (PRODUCED, None))],
-        "nothing of a user": [quota_entry([USER])],
-        "of many": [quota_entry([USER], (PRODUCED, None)), quota_entry([CLIENT], (PRODUCED, None))],
-        "nothing": [],
-    }
-    for version in pair.versions(quotas.AlterClientQuotasRequest):
-        for note, entries in cases.items():
-            request = alter_quotas(*entries)
-            pair.ask(lambda _: request, version, note)
-
-
-def test_quotas_are_described_alike(pair: Pair) -> None:
-    exact, default, any_ = 0, 1, 2
-    cases: list[list[tuple[str, int, str | None]]] = [
-        [],
-        [("user", exact, "alice")],
-        [("user", exact, None)],
-        [("user", default, None)],
-        [("user", default, "alice")],
-        [("client-id", any_, None)],
-        [("client-id", any_, "c")],
-        [("user", 3, None)],
-        [("user", -1, "alice")],
-        [("", exact, "alice")],
-        [("group", exact, "g")],
-        [("group", 9, None)],
-        [("group", exact, "g"), ("group", exact, "g")],
-        [("user", exact, "alice"), ("user", any_, None)],
-        [("user", exact, "alice"), ("client-id", default, None)],
-        [("user", exact, "alice"), ("ip", any_, None)],
-        [("ip", exact, "127.0.0.1"), ("client-id", any_, None)],
-        [("ip", exact, "127.0.0.1")],
-    ]
-    for version in pair.versions(DescribeClientQuotasRequest):
-        for asked in cases:
-            components = [
-                ComponentData(entity_type=kind, match_type=match_type, match=match)
-                for kind, match_type, match in asked
-            ]
-            for strict in (False, True):
-                request = DescribeClientQuotasRequest(components=components, strict=strict)
-                pair.ask(lambda _: request, version, f"{asked}, strict {strict}")
-
-
 # Users
 
 
@@ -490,29 +372,3 @@ def test_users_that_nobody_may_have_are_refused_alike(pair: Pair) -> None:
         for note, (deletions, upsertions) in cases.items():
             request = scram.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
             pair.ask(lambda _: request, version, note)
-
-
-# What Kafka would store
-
-
-def test_what_kafka_would_store_is_refused_and_not_there(pair: Pair) -> None:
-    """Ours alone: until it is built, what would be told and not obeyed is refused."""
-    ours = pair.odradek
-    if not pair.versions(quotas.AlterClientQuotasRequest):
-        return
-    for dry in (False, True):
-        request = alter_quotas(
-            quota_entry([USER], (PRODUCED, 1000.0)),
-            quota_entry([USER, CLIENT], ("request_percentage", 0.5), ("consumer_byte_rate", None)),
-            quota_entry([IP], (CONNECTED, 5.0)),
-            quota_entry([CLIENT], (PRODUCED, None)),
-            dry=dry,
-        )
-        codes = [one.error_code for one in ours.ask(request, 1).entries]
-        assert codes == [35, 35, 35, 0]
-    assert ours.ask(DescribeClientQuotasRequest(components=[], strict=False), 1).entries == []
-    users = scram.AlterUserScramCredentialsRequest(
-        deletions=[], upsertions=[upsertion("a"), upsertion("b", 2)]
-    )
-    assert [(one.user, one.error_code) for one in ours.ask(users, 0).results] == [("a", 35), ("b", 35)]
-    assert ours.ask(DescribeUserScramCredentialsRequest(users=None), 0).results == []

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from compat_tests import reference, reference_container
-from compat_tests.differential.harness import Pair, Side, common_versions, side_of
+from compat_tests.clients import wait_until
+from compat_tests.differential.harness import CLIENT_ID, Pair, Side, common_versions, side_of
+from compat_tests.differential.test_client_quotas import (
+    MUTATED,
+    Entity,
+    alone,
+    alter_quotas,
+    created,
+    quota_entry,
+)
 from compat_tests.differential.topics import metadata_of
 from odradek.server.embedded import Broker
 from odradek.wire.errors import ErrorCode
@@ -26,6 +35,7 @@ KINDS = {
 FIRST_VERSION_WITH_FLAG = 4
 LAST_VERSION_OF_DELETION_BY_NAME = 5
 
+UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _numbers = itertools.count()
 
 
@@ -75,6 +85,23 @@ def cases(pair: Pair) -> Iterator[tuple[int, bool]]:
         yield version, True
         if version >= FIRST_VERSION_WITH_FLAG:
             yield version, False
+
+
+def test_topics_count_for_the_quota_of_partitions_of_their_client(pair: Pair, kind: str) -> None:
+    if kind != "creating":
+        pytest.skip("nothing is created")
+    entity: Entity = [("client-id", CLIENT_ID)]
+    pair.ask(lambda _: alter_quotas(quota_entry(entity, (MUTATED, 1.0))), 1, "set")
+    for side in pair.sides:
+        dry = created(f"burst-{side.name}", count=150, dry=True)
+        wait_until(lambda: alone(side, dry, 7)[0] == [89], f"{side.name} refuses a topic")  # noqa: B023
+    for version in pair.versions(MetadataRequest):
+        for number in range(3):
+            note = f"request {number} with a quota that is used up"
+            answers = compare(pair, named("used-up"), version, note, connection=f"{version}-{number}")
+            assert [one.topics[0].error_code for one in answers] == [UNKNOWN_TOPIC] * 2
+    pair.ask(lambda _: alter_quotas(quota_entry(entity, (MUTATED, None))), 1, "removed")
+    wait_until(lambda: alone(pair.kafka, created("free", dry=True), 7)[0] == [0], "no quota is left")
 
 
 def test_a_topic_is_created_where_setting_and_request_allow_it(pair: Pair, kind: str) -> None:

@@ -37,7 +37,7 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Apache Kafka gets the authorizer that the suite's own fixtures configure; here ACLs are a later issue's."""
+"""As the suite's own fixtures configure it."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
 
     port = reference.free_port()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-    with Broker(process=True, port=port, options={**SETTINGS, **advertised}) as odradek:
+    with Broker(process=True, port=port, options={**SETTINGS, **AUTHORIZER, **advertised}) as odradek:
         yield OdradekBroker(odradek)
 
 
@@ -63,11 +63,9 @@ def listed(*kinds: str) -> dict[str, str]:
     return {entry["test"]: entry["says"] for kind in kinds for entry in NOT_PASSED[kind]}
 
 
-def known_failures(broker: TestBroker) -> dict[str, str]:
-    """Test id -> what its failure says; against Apache Kafka only what it fails too."""
-    if not getattr(broker, "is_odradek", False):
-        return listed("kafka_fails_too")
-    return listed("kafka_fails_too", "later_issue")
+def known_failures() -> dict[str, str]:
+    """Test id -> what its failure says: Apache Kafka fails it, too."""
+    return listed("kafka_fails_too")
 
 
 @dataclass
@@ -144,7 +142,7 @@ def test_kafka_pythons_own_tests_pass_but_for_the_known_ones(
 ) -> None:
     not_run = [f"--ignore={entry['file']}" for entry in NOT_PASSED["not_run"]]
     found = run(broker, tmp_path / "report.xml", INTEGRATION, *not_run)
-    wrong = complaints(found, "failed", known_failures(broker))
+    wrong = complaints(found, "failed", known_failures())
     wrong += complaints(found, "skipped", listed("skipped"))
     assert not wrong, "\n\n".join(wrong)
     passed = sum(outcome.what == "passed" for outcome in found.values())

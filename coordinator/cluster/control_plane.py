@@ -6,7 +6,7 @@ metadata log (`coordinator/kraft`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -64,5 +64,8 @@ class ControlPlane(Protocol):
         """Of which partitions the node's replicas are offline, and the paths of its log directories that have
         failed."""
 
-    def creating_topics(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[TopicResult]]:
-        """Topics that are created when they are needed. Raises KafkaError: none was created."""
+    def creating_topics(
+        self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
+    ) -> Work[Sequence[TopicResult]]:
+        """Topics that are created when they are needed. `charge` gets the number of partitions of each, and
+        may refuse it; in a cluster the controllers charge the node. Raises KafkaError: none was created."""

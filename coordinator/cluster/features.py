@@ -3,7 +3,8 @@ cluster begins.
 
 `metadata.version` names a release of Kafka. A new cluster of that release begins with the levels that the
 release brought, and a level may need a metadata.version below itself. What a lower metadata.version switches
-off here, as a client sees it: SCRAM credentials (below `SCRAM_SINCE`), several data directories
+off here, as a client sees it: SCRAM credentials (below `SCRAM_SINCE`), delegation tokens
+(`TOKENS_SINCE`), several data directories
 (`DIRECTORIES_SINCE`), changes of `cordoned.log.dirs` (`CORDONS_SINCE`), eligible leader replicas.
 
 Share groups are not built. Their feature is known, so that an upgrade of all features to a release goes
@@ -67,6 +68,7 @@ NODE_FEATURES: Mapping[str, tuple[int, int]] = {
 built. From metadata.version 21 (3.9-IV0) on replicas name their directories, and fetch with Fetch 17."""
 
 SCRAM_SINCE = 11
+TOKENS_SINCE = 14
 DIRECTORIES_SINCE = 17
 CORDONS_SINCE = 30
 

@@ -4,9 +4,12 @@ The `ClusterMachine` validates an operation, writes rows to its `MetadataStore` 
 next `ClusterView` (`coordinator/cluster/view.py`) and hands it to its `Publisher`. A change
 counts once it is in the store. A change of topics may be large, so it is a `Work`: new partitions are made
 before the view has them, deleted ones removed after all subscribers have the new view, new settings applied
-to the logs of all partitions. Topics, configuration overrides, producer ids and feature levels live here.
+to the logs of all partitions. Topics, configuration overrides, producer ids, feature levels, quotas and ACLs
+live here.
 
-Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
+Users for SCRAM and delegation tokens are rows and part of the view, too (`coordinator/security`).
+
+Not here: electing leaders, ISR changes, reassignment.
 """
 
 from __future__ import annotations
@@ -16,9 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from odradek.coordinator.cluster.features import CORDONS_SINCE, ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
+from odradek.coordinator.cluster.features import (
+    CORDONS_SINCE,
+    ELIGIBLE_LEADERS_VERSION,
+    METADATA_VERSION,
+    SCRAM_SINCE,
+    TOKENS_SINCE,
+)
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
     INTERNAL_TOPICS,
@@ -36,19 +45,39 @@ from odradek.coordinator.cluster.view import (
     ClusterChange,
     ClusterView,
     PartitionView,
+    QuotaEntity,
+    Quotas,
     TopicView,
+    quota_entity,
 )
+from odradek.coordinator.security import delegation_tokens, scram_users
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, DelegationToken, DelegationTokens
+from odradek.coordinator.security.scram_users import (
+    NO_USERS,
+    Deletion,
+    ScramCredential,
+    ScramUsers,
+    Upsertion,
+)
+from odradek.coordinator.security.scram_users import Key as ScramKey
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
+if TYPE_CHECKING:
+    from odradek.coordinator.security.acls import Acl, AclRules
+
 __all__ = [
+    "ClientMetricsOwner",
     "ClusterMachine",
     "ConfigChange",
+    "Draft",
     "GroupOwner",
     "MetadataStore",
+    "Owner",
     "Row",
     "TopicDefaults",
     "TopicResult",
+    "at_once",
     "rows_of_new",
 ]
 
@@ -57,6 +86,8 @@ PARTITIONS_PER_STEP = 256
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+R = TypeVar("R")
 
 
 # --- Store ---
@@ -111,12 +142,22 @@ class GroupOwner(NamedTuple):
     group_id: str
 
 
+class ClientMetricsOwner(NamedTuple):
+    """A subscription to client metrics."""
+
+    name: str
+
+
+Owner = str | GroupOwner | ClientMetricsOwner | int | None
+"""Who has settings: a topic by its name, a group, a subscription, a broker by its id, or None for all
+brokers."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
     """What is to become of one owner's overrides."""
 
-    owner: str | GroupOwner | int | None
-    """A topic's name, a group, a broker's id, or None for all brokers."""
+    owner: Owner
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
     """Takes the present overrides, returns the new ones; may refuse."""
     names: Collection[str] = ()
@@ -130,6 +171,14 @@ refuse."""
 
 def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
     """No check: for those who have no settings to check against."""
+
+
+Charge = Callable[[int], None]
+"""Takes a number of partitions that are made or deleted; may refuse."""
+
+
+def _free(partitions: int) -> None:
+    """For callers without a quota."""
 
 
 class LogDirectories:
@@ -171,7 +220,7 @@ class ClusterMachine:
     ) -> None:
         self.publisher = Publisher(ClusterView(cluster_id=cluster_id))
         self._store = store
-        self._new_topic_id = new_topic_id
+        self.new_id = new_topic_id
         self._defaults = defaults
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
@@ -210,8 +259,13 @@ class ClusterMachine:
             topic_names={topic.topic_id: name for name, topic in topics.items()},
             broker_configs=loaded.broker_configs,
             group_configs=loaded.group_configs,
+            client_metrics_configs=loaded.client_metrics_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
+            client_quotas=loaded.quotas,
+            acls=loaded.acl_rules(),
+            scram_users=loaded.scram_users(),
+            delegation_tokens=DelegationTokens(loaded.tokens) if loaded.tokens else NO_TOKENS,
         )
 
     def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
@@ -249,11 +303,12 @@ class ClusterMachine:
     # Topics. One change at a time: each judges by the view that the one before it has left.
 
     def creating_topics(
-        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
         """Create each topic that can be created, all of them in one transaction; one result each, in order.
 
-        The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
+        `charge` gets the number of partitions of each, and may refuse the topic. The caller has refused names
+        that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
         Raises KafkaError when the store does not answer: nothing was created.
         """
         with self._one_at_a_time():
@@ -262,6 +317,7 @@ class ClusterMachine:
             for new_topic in new_topics:
                 try:
                     topic = yield from self._new_topic(new_topic, draft)
+                    charge(len(topic.partitions))
                 except KafkaError as error:
                     results.append(TopicResult(new_topic.name, error=error))
                 else:
@@ -278,8 +334,9 @@ class ClusterMachine:
         """`creating_topics` here and now."""
         return finish(self.creating_topics(new_topics, validate_only=validate_only))
 
-    def deleting_topics(self, names: Sequence[str]) -> Work[list[TopicResult]]:
+    def deleting_topics(self, names: Sequence[str], charge: Charge = _free) -> Work[list[TopicResult]]:
         """Delete each topic that exists, in one transaction; UNKNOWN_TOPIC_OR_PARTITION for the others.
+        `charge` gets the number of partitions of each, and may refuse.
 
         Raises KafkaError when the store does not answer: nothing was deleted.
         """
@@ -288,8 +345,12 @@ class ClusterMachine:
             results = []
             for name in names:
                 topic = draft.topics.get(name)
-                if topic is None:
-                    results.append(TopicResult(name, error=_unknown_topic(name)))
+                try:
+                    if topic is None:
+                        raise _unknown_topic(name)
+                    charge(len(topic.partitions))
+                except KafkaError as error:
+                    results.append(TopicResult(name, error=error))
                 else:
                     draft.remove(topic)
                     results.append(TopicResult(name, topic))
@@ -308,15 +369,17 @@ class ClusterMachine:
             self._finished_deletions.append(topic_id)
 
     def creating_partitions(
-        self, growths: Sequence[NewPartitions], *, validate_only: bool = False
+        self, growths: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
-        """Grow each topic that can be grown, in one transaction."""
+        """Grow each topic that can be grown, in one transaction. `charge` gets the number of new partitions
+        of each, and may refuse."""
         with self._one_at_a_time():
             draft = self._draft()
             results = []
             for growth in growths:
                 try:
                     topic = yield from self._grown_topic(growth, draft)
+                    charge(len(topic.partitions) - len(draft.topics[growth.name].partitions))
                 except KafkaError as error:
                     results.append(TopicResult(growth.name, error=error))
                 else:
@@ -395,6 +458,20 @@ class ClusterMachine:
         """`changing_features` here and now."""
         finish(self.changing_features(levels))
 
+    # Security
+
+    def changing(self, edit: Callable[[Draft], Work[R]]) -> Work[R]:
+        """A change of the parts that `Draft` has methods for, in one transaction; `edit` makes it and returns
+        the result.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._one_at_a_time():
+            draft = self._draft()
+            result = yield from edit(draft)
+            yield from self._commit(draft)
+            return result
+
     # Inside
 
     @contextmanager
@@ -411,18 +488,23 @@ class ClusterMachine:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The metadata is being written.")
         self._store.write(rows)
 
-    def _draft(self) -> _Draft:
+    def _draft(self) -> Draft:
         view = self.view
-        return _Draft(
+        return Draft(
             dict(view.topics),
             dict(view.topic_names),
             dict(view.broker_configs),
             dict(view.group_configs),
+            view.client_metrics_configs,
             view.features,
             view.features_epoch,
+            view.client_quotas,
+            view.acls,
+            view.scram_users,
+            view.delegation_tokens,
         )
 
-    def _commit(self, draft: _Draft) -> Work[None]:
+    def _commit(self, draft: Draft) -> Work[None]:
         if not draft.rows:
             return
         finished = [Row(DELETION, topic_id.hex(), None) for topic_id in self._finished_deletions]
@@ -453,7 +535,7 @@ class ClusterMachine:
         if not names:
             del self._collision_keys[key]
 
-    def _new_topic(self, new_topic: NewTopic, draft: _Draft) -> Work[TopicView]:
+    def _new_topic(self, new_topic: NewTopic, draft: Draft) -> Work[TopicView]:
         name = new_topic.name
         if name in draft.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic {name!r} already.")
@@ -476,7 +558,7 @@ class ClusterMachine:
         check_partition_budget(len(draft.created) + len(placed))
         return TopicView(
             name,
-            self._new_topic_id(),
+            self.new_id(),
             (yield from _new_partitions(placed, 0)),
             name in INTERNAL_TOPICS,
             configs,
@@ -488,11 +570,19 @@ class ClusterMachine:
             one for one in sorted(self.view.brokers) if assignments or self.publisher.logs.takes_replicas(one)
         ]
 
-    def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
+    def _change_configs(self, change: ConfigChange, draft: Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
         owner = change.owner
         if isinstance(owner, GroupOwner):
             self._change_group_configs(owner.group_id, change, draft)
+            return
+        if isinstance(owner, ClientMetricsOwner):
+            from odradek.coordinator.client_metrics.subscriptions import check_subscription
+
+            before = draft.client_metrics_configs.get(owner.name, NO_CONFIGS)
+            after = dict(change.change(before))
+            check_subscription(owner.name, after)
+            draft.configure_client_metrics(owner.name, before, after)
             return
         if not isinstance(owner, str):
             before = draft.broker_configs.get(owner, NO_CONFIGS)
@@ -514,7 +604,7 @@ class ClusterMachine:
             raise _unknown_topic(owner)
         draft.configure(topic, replace(topic, configs=after))
 
-    def _unify_min_insync_replicas(self, draft: _Draft) -> None:
+    def _unify_min_insync_replicas(self, draft: Draft) -> None:
         """Which replicas may lead depends on it, so all brokers have to mean the same by it (KIP-966)."""
         for owner, before in list(draft.broker_configs.items()):
             if owner is not None and MIN_INSYNC_REPLICAS in before:
@@ -524,7 +614,7 @@ class ClusterMachine:
         default = str(self._defaults.min_insync_replicas)
         draft.configure_broker(None, before, {MIN_INSYNC_REPLICAS: default, **before})
 
-    def _change_group_configs(self, group_id: str, change: ConfigChange, draft: _Draft) -> None:
+    def _change_group_configs(self, group_id: str, change: ConfigChange, draft: Draft) -> None:
         before = draft.group_configs.get(group_id, NO_CONFIGS)
         after = dict(change.change(before))
         if not group_id:
@@ -532,7 +622,7 @@ class ClusterMachine:
         self._check_group_configs(group_id, after)
         draft.configure_group(group_id, before, after)
 
-    def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> Work[TopicView]:
+    def _grown_topic(self, growth: NewPartitions, draft: Draft) -> Work[TopicView]:
         topic = draft.topics.get(growth.name)
         if topic is None:
             raise _unknown_topic(growth.name)
@@ -559,27 +649,55 @@ class ClusterMachine:
         return replace(topic, partitions=topic.partitions + new)
 
 
+def at_once(edit: Callable[[Draft], R]) -> Callable[[Draft], Work[R]]:
+    """A change without steps, for `ClusterMachine.changing`."""
+
+    def editing(draft: Draft) -> Work[R]:
+        return edit(draft)
+        yield None
+
+    return editing
+
+
 # --- Rows ---
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
-# group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
-# log_directory: node/directory id -> path.
+# group_config: key/group -> value. client-metrics: key/subscription -> value. No part before a "/" can hold
+# one; a group's id and the name of a subscription can.
+# log_directory: node/directory id -> path. acl: id as hex -> the rule, see `acl_text`.
+# scram: mechanism/user -> iterations, salt and keys. token: id -> owner, renewers and times as JSON.
+# quota: pairs of type and name (null: the default) as JSON -> values by the names of quotas as JSON.
+# cluster: among others acl_count and scram_count, how many there are of what may not get lost.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
-DELETION, LOG_DIRECTORY = "deletion", "log_directory"
+DELETION, LOG_DIRECTORY, QUOTA, CLIENT_METRICS = "deletion", "log_directory", "quota", "client-metrics"
+ACL, SCRAM, TOKEN = "acl", "scram", "token"
+GUARDING = (ACL, SCRAM)
+"""Rows without which more might be allowed than was said. Each kind has its number in a row of `CLUSTER`, and
+no start goes on when one of them may be lost."""
+
+
+def count_key(kind: str) -> str:
+    """Key of the row of `CLUSTER` that says how many rows of this kind there are."""
+    return f"{kind}_count"
 
 
 @dataclass(slots=True)
-class _Draft:
+class Draft:
     """The next view while it is being made, and the rows that make it durable."""
 
     topics: dict[str, TopicView]
     topic_names: dict[bytes, str]
     broker_configs: dict[int | None, Mapping[str, str]]
     group_configs: dict[str, Mapping[str, str]]
+    client_metrics_configs: Mapping[str, Mapping[str, str]]
     features: Mapping[str, int]
     features_epoch: int
+    client_quotas: Quotas
+    acls: AclRules | None
+    scram_users: ScramUsers
+    tokens: DelegationTokens
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -596,8 +714,13 @@ class _Draft:
             topic_names=self.topic_names,
             broker_configs=self.broker_configs,
             group_configs=self.group_configs,
+            client_metrics_configs=self.client_metrics_configs,
             features=self.features,
             features_epoch=self.features_epoch,
+            client_quotas=self.client_quotas,
+            acls=self.acls,
+            scram_users=self.scram_users,
+            delegation_tokens=self.tokens,
         )
 
     def add(self, topic: TopicView) -> None:
@@ -651,6 +774,16 @@ class _Draft:
             self.groups_configured.append(group_id)
             self.rows.append(rows)
 
+    def configure_client_metrics(
+        self, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        if rows := [
+            Row(CLIENT_METRICS, f"{key}/{name}", value) for key, value in _differences(before, after)
+        ]:
+            others = {one: configs for one, configs in self.client_metrics_configs.items() if one != name}
+            self.client_metrics_configs = {**others, name: after} if after else others
+            self.rows.append(rows)
+
     def set_features(self, levels: Mapping[str, int]) -> None:
         before = {name: str(level) for name, level in self.features.items()}
         self.features = {name: level for name, level in {**self.features, **levels}.items() if level > 0}
@@ -658,6 +791,59 @@ class _Draft:
         after = {name: str(level) for name, level in self.features.items()}
         rows = [Row(FEATURE, name, text) for name, text in _differences(before, after)]
         self.rows.append([*rows, Row(CLUSTER, "features_epoch", str(self.features_epoch))])
+
+    def set_quotas(self, changed: Quotas) -> None:
+        quotas = {**self.client_quotas, **changed}
+        self.client_quotas = {entity: values for entity, values in quotas.items() if values}
+        self.rows.append([_quota_row(entity, values) for entity, values in changed.items()])
+
+    def change_acls(self, added: Mapping[bytes, Acl], removed: Collection[bytes] = ()) -> None:
+        """By id. ValueError: see `AclRules.changed`."""
+        if not added and not removed:
+            return
+        from odradek.coordinator.security.acls import AclRules, acl_text
+
+        self.acls = (self.acls or AclRules()).changed(added, removed)
+        self.rows += (
+            (Row(ACL, acl_id.hex(), None) for acl_id in removed),
+            (Row(ACL, acl_id.hex(), acl_text(acl)) for acl_id, acl in added.items()),
+            [Row(CLUSTER, count_key(ACL), str(len(self.acls)))],
+        )
+
+    def alter_scram_users(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> Mapping[str, KafkaError | None]:
+        """Change the credentials of each user that may have them so; the refusal (None: done) of each."""
+        are_supported = self.features.get(METADATA_VERSION, 0) >= SCRAM_SINCE
+        results, credentials = self.scram_users.alterations(
+            deletions, upsertions, are_supported=are_supported
+        )
+        self.change_scram_users(credentials)
+        return results
+
+    def change_scram_users(self, credentials: Mapping[ScramKey, ScramCredential | None]) -> None:
+        if credentials:
+            self.scram_users = self.scram_users.with_changes(credentials)
+            self.rows += (
+                [scram_row(key, one) for key, one in credentials.items()],
+                [Row(CLUSTER, count_key(SCRAM), str(len(self.scram_users.credentials)))],
+            )
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the metadata.version has delegation tokens."""
+        return self.features.get(METADATA_VERSION, 0) >= TOKENS_SINCE
+
+    def change_tokens(self, changes: Mapping[str, DelegationToken | None]) -> None:
+        """By id; None: removed."""
+        if changes:
+            self.tokens = self.tokens.with_changes(changes)
+            self.rows.append(
+                [
+                    Row(TOKEN, token_id, None if one is None else delegation_tokens.row_text(one))
+                    for token_id, one in changes.items()
+                ]
+            )
 
 
 @dataclass(slots=True)
@@ -669,11 +855,18 @@ class _Loaded:
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    client_metrics_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     next_producer_id: int = 0
     deletions: dict[bytes, str] = field(default_factory=dict)
     log_directories: dict[int, dict[str, str]] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    acls: dict[bytes, Acl] = field(default_factory=dict)
+    acl_count: int = 0
+    scram_credentials: dict[ScramKey, ScramCredential] = field(default_factory=dict)
+    scram_count: int = 0
+    tokens: dict[str, DelegationToken] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -689,12 +882,30 @@ class _Loaded:
             self.broker_configs.setdefault(int(owner) if owner else None, {})[rest] = value
         elif table == GROUP_CONFIG:
             self.group_configs.setdefault(rest, {})[owner] = value
+        elif table == CLIENT_METRICS:
+            self.client_metrics_configs.setdefault(rest, {})[owner] = value
         elif table == FEATURE:
             self.features[key] = int(value)
         elif table == DELETION:
             self.deletions[bytes.fromhex(key)] = value
         elif table == LOG_DIRECTORY:
             self.log_directories.setdefault(int(owner), {})[rest] = value
+        elif table == QUOTA:
+            entity, values = _quota_from_row(key, value)
+            self.quotas[entity] = values
+        elif table == ACL:
+            from odradek.coordinator.security.acls import acl_from_text
+
+            self.acls[bytes.fromhex(key)] = acl_from_text(value)
+        elif (table, key) == (CLUSTER, count_key(ACL)):
+            self.acl_count = int(value)
+        elif table == SCRAM:
+            user, credential = scram_users.from_row(key, value)
+            self.scram_credentials[user] = credential
+        elif table == TOKEN:
+            self.tokens[key] = delegation_tokens.from_row(key, value)
+        elif (table, key) == (CLUSTER, count_key(SCRAM)):
+            self.scram_count = int(value)
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):
@@ -709,6 +920,30 @@ class _Loaded:
             configs = self.topic_configs.get(name, NO_CONFIGS)
             topics[name] = TopicView(name, topic_id, partitions, name in INTERNAL_TOPICS, configs)
         return topics
+
+    def scram_users(self) -> ScramUsers:
+        """ValueError: some are missing."""
+        if len(self.scram_credentials) != self.scram_count:
+            raise ValueError(
+                f"there are {len(self.scram_credentials)} credentials of users, and there have to be "
+                f"{self.scram_count}"
+            )
+        return ScramUsers(self.scram_credentials) if self.scram_credentials else NO_USERS
+
+    def acl_rules(self) -> AclRules | None:
+        """ValueError: some are missing."""
+        if len(self.acls) != self.acl_count:
+            raise ValueError(f"there are {len(self.acls)} ACLs, and there have to be {self.acl_count}")
+        if not self.acls:
+            return None
+        from odradek.coordinator.security.acls import AclRules
+
+        return AclRules().changed(self.acls)
+
+
+def scram_row(key: ScramKey, credential: ScramCredential | None) -> Row:
+    """How the store has a user."""
+    return Row(SCRAM, scram_users.row_key(key), None if credential is None else credential.text())
 
 
 def rows_of_new(topic: TopicView) -> Iterator[Row]:
@@ -740,6 +975,19 @@ def _broker_ids(text: str) -> tuple[int, ...]:
 
 def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Row]:
     return [Row(table, f"{owner}/{key}", value) for key, value in _differences(before, after)]
+
+
+def _quota_row(entity: QuotaEntity, values: Mapping[str, float]) -> Row:
+    import json  # a start without quotas does not need it
+
+    return Row(QUOTA, json.dumps(entity), json.dumps(values) if values else None)
+
+
+def _quota_from_row(key: str, value: str) -> tuple[QuotaEntity, dict[str, float]]:
+    import json
+
+    values: dict[str, float] = json.loads(value)
+    return quota_entity((kind, name) for kind, name in json.loads(key)), values
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:

@@ -9,8 +9,9 @@ transaction are held back; they count as a whole, or not at all. A snapshot repl
 Views share what did not change: where one of 10,000 partitions is other, a new view is one new partition, one
 new topic and one copied mapping of topics.
 
-What this node does not enforce (ACLs, quotas, SCRAM credentials, delegation tokens) is kept
-(`MetadataImage.kept`), and `ClusterView.unenforced` names which of it there is.
+Quotas, users for SCRAM and delegation tokens are in the view, and ACLs become its rules. All of them are kept
+(`MetadataImage.kept`). `ClusterView.unenforced` says whether there are ACLs, for a node without an
+authorizer.
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from odradek.coordinator.cluster.features import KRAFT_VERSION
 from odradek.coordinator.cluster.image_topics import (
@@ -29,7 +30,18 @@ from odradek.coordinator.cluster.image_topics import (
     Topics,
     TopicsTaken,
 )
-from odradek.coordinator.cluster.view import Broker, ClusterChange, ClusterView, Endpoint
+from odradek.coordinator.cluster.view import (
+    Broker,
+    ClusterChange,
+    ClusterView,
+    Endpoint,
+    QuotaEntity,
+    Quotas,
+    quota_entity,
+)
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, DelegationToken, DelegationTokens
+from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers
+from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -71,6 +83,9 @@ from odradek.wire.messages.metadata_records import (
     ZkMigrationStateRecord,
 )
 
+if TYPE_CHECKING:
+    from odradek.coordinator.security.acls import Acl, AclRules
+
 __all__ = ["ACLS", "InconsistentMetadata", "KeptRecords", "MetadataImage", "Publication"]
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -79,8 +94,6 @@ ACLS = "ACLs"
 """In `ClusterView.unenforced`: a cluster that has them is protected, and this node would not be."""
 
 K = TypeVar("K")
-QuotaKey = tuple[tuple[tuple[str, str | None], ...], str]
-"""((type, name or None for the default) of each entity, sorted by type), and the name of the quota."""
 
 
 class Publication(NamedTuple):
@@ -90,52 +103,110 @@ class Publication(NamedTuple):
 
 
 class KeptRecords:
-    """What later work will enforce, by key."""
+    """Whom to let in, and how much each may do, by key."""
 
     def __init__(self) -> None:
-        self.quotas: dict[QuotaKey, float] = {}
-        self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        """By user and mechanism."""
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self._scram_credentials: dict[tuple[str, int], ScramCredential] = {}
+        self._scram_users: ScramUsers | None = NO_USERS
         self.access_control_entries: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
-        self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
-        """By id."""
+        self.touched_acls: set[bytes] = set()
+        """Ids of what may be other than in the last view."""
+        self._tokens: dict[str, DelegationToken] = {}
+        self._delegation_tokens: DelegationTokens | None = NO_TOKENS
+        self._quotas_are_new = True
 
     def present(self) -> frozenset[str]:
-        """Names, for people, of the kinds of which there is any."""
-        kinds = {
-            ACLS: self.access_control_entries,
-            "client quotas": self.quotas,
-            "SCRAM credentials": self.scram_credentials,
-            "delegation tokens": self.delegation_tokens,
-        }
-        return frozenset(name for name, kept in kinds.items() if kept)
+        """Names, for people, of the kinds that a node may not enforce and of which there is any."""
+        return frozenset({ACLS} if self.access_control_entries else ())
+
+    @property
+    def scram_users(self) -> ScramUsers:
+        """Another table after each change."""
+        if self._scram_users is None:
+            self._scram_users = ScramUsers(dict(self._scram_credentials))
+        return self._scram_users
 
     def set_quota(self, record: ClientQuotaRecord) -> None:
-        entity = sorted(((one.entity_type, one.entity_name) for one in record.entity), key=lambda one: one[0])
-        key = (tuple(entity), record.key)
+        entity = quota_entity((one.entity_type, one.entity_name) for one in record.entity)
+        values = self.quotas.setdefault(entity, {})
         if record.remove:
-            self.quotas.pop(key, None)
+            values.pop(record.key, None)
         else:
-            self.quotas[key] = record.value
+            values[record.key] = record.value
+        if not values:
+            del self.quotas[entity]
+        self._quotas_are_new = True
+
+    def quotas_taken(self, before: Quotas) -> Quotas:
+        """The quotas as a mapping that stays as it is; `before` itself when none is other."""
+        if not self._quotas_are_new:
+            return before
+        self._quotas_are_new = False
+        now = {entity: dict(values) for entity, values in self.quotas.items()}
+        return before if now == before else now
 
     def set_credential(self, record: UserScramCredentialRecord) -> None:
-        self.scram_credentials[record.name, record.mechanism] = record
+        self._scram_users = None
+        self._scram_credentials[record.name, record.mechanism] = ScramCredential(
+            bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+        )
 
     def remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
-        self.scram_credentials.pop((record.name, record.mechanism), None)
+        self._scram_users = None
+        self._scram_credentials.pop((record.name, record.mechanism), None)
 
     def set_entry(self, record: AccessControlEntryRecord) -> None:
         self.access_control_entries[record.id] = record
+        self.touched_acls.add(record.id)
 
     def remove_entry(self, record: RemoveAccessControlEntryRecord) -> None:
         self.access_control_entries.pop(record.id, None)
+        self.touched_acls.add(record.id)
+
+    def acl_rules(self, before: AclRules | None) -> AclRules | None:
+        """The rules now; `before` itself when none is other. Raises InconsistentMetadata."""
+        touched, self.touched_acls = self.touched_acls, set()
+        if not touched:
+            return before
+        from odradek.coordinator.security.acls import AclRules
+
+        rules = AclRules() if before is None else before
+        entries = self.access_control_entries
+        try:
+            now = {one: _acl_of(entries[one]) for one in touched if one in entries}
+            others = [one for one in touched if rules.by_id.get(one) != now.get(one)]
+            if not others:
+                return before
+            return rules.changed(
+                {one: now[one] for one in others if one in now}, [one for one in others if one in rules.by_id]
+            )
+        except ValueError as error:
+            raise InconsistentMetadata(str(error)) from None
 
     def set_token(self, record: DelegationTokenRecord) -> None:
-        self.delegation_tokens[record.token_id] = record
+        self._delegation_tokens = None
+        self._tokens[record.token_id] = DelegationToken(
+            record.token_id,
+            record.owner,
+            record.requester,
+            tuple(record.renewers),
+            record.issue_timestamp,
+            record.max_timestamp,
+            record.expiration_timestamp,
+        )
 
     def remove_token(self, record: RemoveDelegationTokenRecord) -> None:
-        self.delegation_tokens.pop(record.token_id, None)
+        self._delegation_tokens = None
+        self._tokens.pop(record.token_id, None)
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens:
+        """Another table after each change."""
+        if self._delegation_tokens is None:
+            self._delegation_tokens = DelegationTokens(dict(self._tokens))
+        return self._delegation_tokens
 
 
 class _Brokers:
@@ -244,6 +315,8 @@ class _Contents:
     def touch_all(self, view: ClusterView) -> None:
         """Have all that a view has looked at when the next one is made."""
         self.topics.touch_all(view.topics.values())
+        if view.acls is not None:
+            self.kept.touched_acls.update(view.acls.by_id)
         self.brokers.touched.update(view.registrations)
         owners = {
             TOPIC_RESOURCE: view.topics,
@@ -295,6 +368,27 @@ class _Contents:
 
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
+
+
+def _acl_of(record: AccessControlEntryRecord) -> Acl:
+    """ValueError: nobody can know what it means."""
+    from odradek.coordinator.security.acls import Acl, known
+
+    pattern_type, permission = PatternType(record.pattern_type), Permission(record.permission_type)
+    if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED) or permission not in (
+        Permission.DENY,
+        Permission.ALLOW,
+    ):
+        raise ValueError(f"{record}: neither the pattern nor the permission may be of another type")
+    return Acl(
+        known(ResourceType, record.resource_type),
+        record.resource_name,
+        pattern_type,
+        record.principal,
+        record.host,
+        known(Operation, record.operation),
+        permission,
+    )
 
 
 def _endpoint(record: BrokerEndpoint) -> Endpoint:
@@ -364,6 +458,10 @@ class MetadataImage:
             group_configs=configs.group_configs,
             client_metrics_configs=configs.client_metrics_configs,
             features=before.features if contents.features == before.features else contents.features,
+            client_quotas=contents.kept.quotas_taken(before.client_quotas),
+            acls=contents.kept.acl_rules(before.acls),
+            scram_users=contents.kept.scram_users,
+            delegation_tokens=contents.kept.delegation_tokens,
             unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
@@ -412,8 +510,9 @@ def _is_same(before: ClusterView, after: ClusterView) -> bool:
     return before.unenforced == after.unenforced and all(
         getattr(before, name) is getattr(after, name)
         for name in (
-            *("topics", "registrations", "features"),
-            *("broker_configs", "group_configs", "client_metrics_configs"),
+            *("topics", "registrations", "features", "acls"),
+            *("broker_configs", "group_configs", "client_metrics_configs", "client_quotas", "scram_users"),
+            "delegation_tokens",
         )
     )
 

@@ -10,12 +10,17 @@ Fields that only a cluster fills have defaults that are right for one node alone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from odradek.coordinator.security.delegation_tokens import NO_TOKENS, DelegationTokens
+from odradek.coordinator.security.scram_users import NO_USERS, ScramUsers
 from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.coordinator.security.acls import AclRules
 
 __all__ = [
     "LOST",
@@ -119,6 +124,18 @@ class TopicView:
         return len(self.partitions[0].replicas)
 
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Type, and name or None for the default, of each part of what has a quota; sorted by type."""
+Quotas = Mapping[QuotaEntity, Mapping[str, float]]
+"""Quotas by their names, of each entity."""
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity of these parts; of a type that is named twice the last one counts."""
+    named = dict(parts)
+    return tuple((kind, named[kind]) for kind in sorted(named))
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     """One state of the cluster. Mappings are shared between views: read them, never write."""
@@ -145,8 +162,15 @@ class ClusterView:
     """All brokers of the cluster, those that are fenced too."""
     client_metrics_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """Settings of subscriptions to client metrics, by their name."""
+    client_quotas: Quotas = field(default_factory=_nothing)
+    """Quotas of users, clients and addresses; each entity has one at least."""
+    acls: AclRules | None = None
+    """Who may do what; None: there never were ACLs. They count where an authorizer is configured."""
+    scram_users: ScramUsers = NO_USERS
+    """Users with passwords for SCRAM."""
+    delegation_tokens: DelegationTokens = NO_TOKENS
     unenforced: frozenset[str] = frozenset()
-    """What the cluster's metadata have and this node does not enforce, for people: ACLs, quotas and such."""
+    """What the cluster's metadata have and this node does not enforce, for people: ACLs."""
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics.get(name)

@@ -15,7 +15,7 @@ shown are Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from odradek.coordinator.cluster.view import ClusterView
@@ -190,7 +190,7 @@ class ConsumerMembership:
         self._store_all(group_id, [*records, *change.records], now_ms, out)
         if replaced is not None:
             self.cancel_timers(group, replaced, out)
-        self._after(change, config, now_ms, out)
+        self._after(change, config, command.left_out, now_ms, out)
         if isinstance(known, ClassicGroup):
             self.migration.upgraded(known, now_ms, out)
         current = change.current
@@ -265,7 +265,14 @@ class ConsumerMembership:
         _check_epoch(member, command)
         return MemberChange(group, member, member_id)
 
-    def _after(self, change: MemberChange, config: GroupConfig, now_ms: int, out: list[Effect]) -> None:
+    def _after(
+        self,
+        change: MemberChange,
+        config: GroupConfig,
+        left_out: Callable[[Iterable[str]], Collection[str]] | None,
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
         """State that does not survive a restart: timers, and flags for the next heartbeat."""
         group_id, member_id = change.group.group_id, change.member_id
         group = self._consumer_group(group_id)
@@ -278,7 +285,8 @@ class ConsumerMembership:
         if group.subscriptions.has_patterns and self._is_match_due(group, change.wants_match, now_ms):
             group.matching_since_ms = now_ms
             group.has_new_topics = False
-            out.append(MatchTopics(group_id, tuple(group.subscriptions.patterns), self._topics().version))
+            patterns = tuple(group.subscriptions.patterns)
+            out.append(MatchTopics(group_id, patterns, self._topics().version, left_out))
 
     # Topics by pattern
 

@@ -62,7 +62,7 @@ class Delivery:
     """The delivery of one topic, as all tasks need it; pickled for the executors."""
 
     id: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     """Options with Kafka's names after `kafka.`."""
     topic: str
     partitions: int

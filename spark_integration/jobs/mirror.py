@@ -40,7 +40,7 @@ from odradek.spark.jobs.offset_runs import Place
 from odradek.spark.jobs.publishing import STATE, Publisher
 from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery
 from odradek.spark.jobs.targets import Targets
-from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options
+from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options, options_of_other
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 
@@ -87,6 +87,7 @@ def run(
     size_rules: SizeRules | None = None,
     mirror_id: str | None = None,
     options: Mapping[str, str] | None = None,
+    to_options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Report:
@@ -97,11 +98,12 @@ def run(
     at the target at the end, in a stream every minute as well. `starting_offsets` (Spark's `startingOffsets`)
     is for the first run. The progress belongs to the two topics, source and copy; a mirror with its own
     `mirror_id` copies all of it once more. `options` are more options of the source; those that begin with
-    `kafka.` are also for the target's brokers. JobError for any error.
+    `kafka.` are also for the target's brokers; with `to_options` those for TLS and SASL are not, and these
+    are. JobError for any error.
     """
     more = dict(options or {})
     source = Topics(bootstrap_servers, tuple(topics), topic_pattern, options=more)
-    target = Topics(to_bootstrap_servers, options=more)
+    target = Topics(to_bootstrap_servers, options=options_of_other(more, to_options))
     pace = Pace(stream, trigger_seconds, max_offsets_per_trigger, starting_offsets, fail_on_data_loss)
     pace.check()
     _check(more, compression)

@@ -6,13 +6,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import odradek.spark
-from odradek.spark.client import EARLIEST, LATEST, ClientError, ClientSettings, Cluster
+from odradek.spark.client import (
+    EARLIEST,
+    LATEST,
+    ClientError,
+    ClientSettings,
+    Cluster,
+    is_option_of_security,
+)
 from odradek.spark.jobs.errors import JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ARROW_ROWS", "READ_COMMITTED", "Ranges", "Topics", "job_session", "kafka_options"]
+__all__ = [
+    "ARROW_ROWS",
+    "READ_COMMITTED",
+    "Ranges",
+    "Topics",
+    "job_session",
+    "kafka_options",
+    "options_of_other",
+]
 
 READ_COMMITTED = "read_committed"
 ISOLATION_LEVELS = (READ_COMMITTED, "read_uncommitted")
@@ -53,8 +68,8 @@ class Topics:
     names: Sequence[str] = ()
     pattern: str | None = None
     isolation: str = READ_COMMITTED
-    options: Mapping[str, str] = field(default_factory=dict)
-    """More options of the source, such as `kafka.request.timeout.ms`."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More options of the source, such as `kafka.request.timeout.ms`; passwords may be among them."""
 
     def __str__(self) -> str:
         if self.pattern is not None:
@@ -69,6 +84,9 @@ class Topics:
             raise JobError(f"isolation {self.isolation!r} is none: it is {' or '.join(ISOLATION_LEVELS)}")
         with self.cluster() as cluster:
             there = cluster.topics(self.pattern)
+            hidden = set(self.names) - set(there)
+            # Of one that this user may not see the broker says so, and a list leaves it out.
+            there = sorted({*there, *cluster.partitions_of(hidden)}) if hidden else there
         if self.pattern is not None:
             if not there:
                 raise JobError(f"no topic at {self.bootstrap_servers} has a name like {self.pattern}")
@@ -145,6 +163,13 @@ class Connected:
         self._cluster.close()
         if isinstance(error, ClientError):
             raise JobError(f"{self._topics.bootstrap_servers}: {error}") from None
+
+
+def options_of_other(options: Mapping[str, str], others: Mapping[str, str] | None) -> dict[str, str]:
+    """For the brokers of another cluster: `others`, if given, are in place of those for TLS and SASL."""
+    if others is None:
+        return dict(options)
+    return {name: text for name, text in options.items() if not is_option_of_security(name)} | dict(others)
 
 
 def kafka_options(bootstrap_servers: str, options: Mapping[str, Any]) -> dict[str, str]:

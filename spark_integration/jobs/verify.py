@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.spark.jobs import sides
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.tables import read_table
-from odradek.spark.jobs.topics import READ_COMMITTED, Ranges, Topics, job_session
+from odradek.spark.jobs.topics import READ_COMMITTED, Ranges, Topics, job_session, options_of_other
 from odradek.spark.progress import Progress
 from odradek.spark.report import Plot, Report, Table
 from odradek.spark.watching import watched
@@ -51,13 +51,15 @@ def run(
     window_rows: int = WINDOW_ROWS,
     allow_lag: bool = False,
     options: Mapping[str, str] | None = None,
+    other_options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Compares the topic with `table`, or with `other_topic` (of other brokers, if given).
 
     `table_format` is "parquet" or "iceberg" (whose table is `catalog.namespace.name`). `report.ok` is true if
     all is the same. Windows have `window_rows` offsets or positions, or more if there would be too many
-    windows. JobError if the two cannot be compared.
+    windows. `options` are more options of the source, for both topics; with `other_options` those for TLS and
+    SASL are for the first one alone, and these for the other. JobError if the two cannot be compared.
     """
     if (table is None) == (other_topic is None):
         raise JobError("there is nothing to compare with: name a table, or another topic, and not both")
@@ -73,7 +75,8 @@ def run(
         else:
             assert other_topic is not None
             servers = other_bootstrap_servers or bootstrap_servers
-            other = Topics(servers, (other_topic,), None, isolation, dict(options or {}))
+            more = options_of_other(options or {}, other_options)
+            other = Topics(servers, (other_topic,), None, isolation, more)
             job = _against_topic(session, source, ranges, other)
         rows = sum(end - start for start, end in ranges.values())
         job.window_rows = max(window_rows, -(-rows // WINDOWS_MAX))

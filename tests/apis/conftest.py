@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from odradek.apis import refusals
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
@@ -45,6 +47,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog
+from odradek.server.security.authorizer import StandardAuthorizer
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile
@@ -78,14 +81,20 @@ class FakeConnection:
 
     def __init__(self):
         self.peer_host = "192.0.2.7"
+        self.peer_port = 50_000
         self.local_host = "127.0.0.1"
         self.local_port = 9092
         self.advertised_host = "broker.example"
         self.advertised_port = 19092
         self.listener_name = "PLAINTEXT"
         self.principal = "User:ANONYMOUS"
+        self.granted = None
+        self.is_token = False
         self.client_software_name = self.client_software_version = "unknown"
         self.closed = None
+
+    def begin_reauthentication(self, mechanism, version, now_ms):
+        return None
 
     def close(self, reason):
         self.closed = reason
@@ -253,9 +262,15 @@ class StoreLogs(NodeLogs):
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, directories=None, conversions=None, **options):
+    def __init__(
+        self, directory, *, configs=None, directories=None, conversions=None, policy=None, **options
+    ):
+        """With a `policy` there is an authorizer."""
         self.loop = FakeLoop()
         self.connection = FakeConnection()
+        self.authorizer = ALLOW_ALL
+        if policy is not None:
+            self.authorizer = StandardAuthorizer(policy, lambda: self.machine.view, self._now_ms)
         self.start_configs = dict(configs or {})
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
         self.store = LogStore(QuickDisk(), directories or [str(directory)])
@@ -295,24 +310,27 @@ class Node:
         for coordinator in (self.groups, self.transactions):
             self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
             coordinator.view_changed(self.machine.view)
-        self.apis = build_apis(
-            NodeParts(
-                node_id=NODE_ID,
-                plane=self.machine,
-                store=self.store,
-                leadership=self.leadership,
-                groups=self.groups,
-                transactions=self.transactions,
-                new_producer_id=self.new_producer_id,
-                now_ms=self._now_ms,
-                turn=self.loop,
-                timers=self.loop,
-                changes=self.loop,
-                searches=self.loop,
-                reads=self.loop,
-                conversions=self.loop if conversions is None else conversions,
-                saves=self.loop,
-            ),
+        parts = NodeParts(
+            node_id=NODE_ID,
+            plane=self.machine,
+            store=self.store,
+            leadership=self.leadership,
+            groups=self.groups,
+            transactions=self.transactions,
+            new_producer_id=self.new_producer_id,
+            now_ms=self._now_ms,
+            turn=self.loop,
+            timers=self.loop,
+            changes=self.loop,
+            searches=self.loop,
+            reads=self.loop,
+            conversions=self.loop if conversions is None else conversions,
+            saves=self.loop,
+            authorizer=self.authorizer,
+        )
+        self.client_metrics = parts.client_metrics
+        self.apis = self._build(
+            parts,
             ApiSettings(
                 start_configs=self.start_configs,
                 internal_topics=(
@@ -322,6 +340,10 @@ class Node:
                 **options,
             ),
         )
+
+    def _build(self, parts, settings):
+        self.parts, self.api_settings = parts, settings
+        return build_apis(parts, settings)
 
     def _new_groups(self):
         suffixes = itertools.count(1)
@@ -381,7 +403,13 @@ class Node:
         key = request.api_key
         api = self.apis[key]
         decoded = decode_message(api.request, version, encode_message(request, version))
-        context = RequestContext(key, version, 7, client_id, connection or self.connection, self.loop.now_ms)
+        connection = connection or self.connection
+        refused = self.authorizer.refused(connection, api.needs, decoded)
+        context = RequestContext(
+            key, version, 7, client_id, connection, self.loop.now_ms, refused, self.authorizer
+        )
+        if refused:
+            return refusals.answer(api.handle, api.needs, decoded, context)
         return api.handle(decoded, context)
 
     def before_encoding(self, request, version):

@@ -3,17 +3,26 @@
 import pytest
 
 from odradek.apis import access
-from odradek.apis.access import NEEDS, Operation, ResourceType, resources
+from odradek.apis.access import NEEDS, Need, resources
+from odradek.apis.api import Api
+from odradek.apis.prefixes import Prefix
+from odradek.server._pipeline import Route
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.messages import find
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
-from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
@@ -55,6 +64,8 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         for kind, name in ((2, "t"), (4, "1"), (8, "1"), (32, "g"))
     ]
     write, describe, configure = Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS
+    fetched = [(describe, GROUP, ""), (describe, TOPIC, "t")]
+    in_group = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(topic_id=b"id")])
     expected = [
         (
             ProduceRequest(transactional_id="x", topic_data=[TopicProduceData(name="t")]),
@@ -66,7 +77,7 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         ),
         (
             AddPartitionsToTxnRequest(transactions=transactions),
-            [(write, TRANSACTIONAL_ID, "x"), (write, TOPIC, "t")],
+            [(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")],
         ),
         (
             AddPartitionsToTxnRequest(
@@ -78,8 +89,13 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         (FindCoordinatorRequest(coordinator_keys=["x"], key_type=1), [(describe, TRANSACTIONAL_ID, "x")]),
         (OffsetFetchRequest(group_id="g"), [(describe, GROUP, "g")]),
         (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), [(describe, GROUP, "g")]),
-        (DeleteTopicsRequest(topic_names=["t"]), [(Operation.DELETE, TOPIC, "t")]),
-        (DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), [(Operation.DELETE, TOPIC, "t")]),
+        (OffsetFetchRequest(topics=[OffsetFetchRequestTopic(name="t")]), fetched),
+        (OffsetFetchRequest(groups=[in_group]), [(describe, GROUP, "g"), (describe, TOPIC, b"id")]),
+        (InitProducerIdRequest(transactional_id="x"), [(write, TRANSACTIONAL_ID, "x")]),
+        (
+            InitProducerIdRequest(transactional_id=None),
+            [(Operation.IDEMPOTENT_WRITE, CLUSTER, "kafka-cluster")],
+        ),
         (
             DescribeConfigsRequest(resources=configs),
             [(configure, TOPIC, "t"), (configure, GROUP, "g"), (configure, CLUSTER, "kafka-cluster")],
@@ -87,3 +103,26 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
     ]
     for request, needed in expected:
         assert resources(NEEDS[request.api_key], request) == needed, request
+
+
+def test_what_is_remembered_without_its_handler_names_all_that_it_needs(node):
+    """Else a connection would remember a request that its principal is not allowed."""
+    remembered = {key for key in node.apis if node.apis[key].prefix is not None}
+    assert remembered == {0, 2, 8, 9, 12, 68}
+    for key in remembered:
+        assert node.apis[key].needs
+        assert all(need.names is not None for need in node.apis[key].needs), key
+
+
+def test_no_route_remembers_requests_whose_needs_only_their_handler_knows():
+    request, response = find(12)
+    api = Api(
+        request,
+        response,
+        lambda request, context: None,
+        range(5),
+        (Need(Operation.READ, ResourceType.TOPIC, None),),
+        Prefix(range(5), lambda request, context: None),
+    )
+    with pytest.raises(ValueError, match="only its handler knows all its needs"):
+        Route(12, 4, api)

@@ -1,8 +1,9 @@
-"""What a node that is alone, and has no users, says to those who administer clusters: beside the comparison
-with Kafka, what that cannot show."""
+"""What a node that is alone says to those who administer clusters: beside the comparison with Kafka, what
+that cannot show."""
 
 import pytest
 
+from odradek.apis.client_quotas import HOSTS_MAX
 from odradek.coordinator.cluster.features import first_levels
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -14,10 +15,13 @@ from odradek.wire.messages.alter_client_quotas import (
 )
 from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
+from odradek.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -97,26 +101,64 @@ def test_an_acl_of_an_unknown_kind_ends_the_connection(node):
         node.ask(request, 3)
 
 
-@pytest.mark.parametrize("validate_only", [False, True])
-def test_a_quota_that_would_not_be_obeyed_is_refused_and_says_so(node, validate_only):
-    entry = EntryData(
-        entity=[EntityData(entity_type="user", entity_name="a")],
-        ops=[OpData(key="producer_byte_rate", value=1000.0, remove=False)],
-    )
-    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
-    (answer,) = node.ask(request, 1).entries
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "no quotas yet" in answer.error_message
+def alteration(name, value, *, validate_only=False):
+    """A quota of a user; a value of None removes it."""
+    op = OpData(key="producer_byte_rate", value=value or 0.0, remove=value is None)
+    entry = EntryData(entity=[EntityData(entity_type="user", entity_name=name)], ops=[op])
+    return AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
 
 
-@pytest.mark.parametrize(
-    ("release", "words"),
-    [("4.3", "no SCRAM credentials yet"), ("3.5-IV1", "The current metadata.version does not support SCRAM")],
-)
-def test_a_user_who_could_not_log_in_is_refused_and_says_so(node, release, words):
-    node.machine.set_features(first_levels(release))
+def quotas(node):
+    """Values by the names of users."""
+    answer = node.ask(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    return {
+        one.entity[0].entity_name: {value.key: value.value for value in one.values} for one in answer.entries
+    }
+
+
+def test_quotas_are_set_described_and_removed(node):
+    assert node.ask(alteration("a", 1000.0), 1).entries[0].error_code == ErrorCode.NONE
+    node.ask(alteration(None, 0.5e3), 1)
+    assert quotas(node) == {"a": {"producer_byte_rate": 1000}, None: {"producer_byte_rate": 500}}
+    node.ask(alteration("a", 2000.0, validate_only=True), 1)
+    node.ask(alteration("a", None, validate_only=True), 1)
+    assert quotas(node)["a"] == {"producer_byte_rate": 1000}
+    node.ask(alteration("a", None), 1)
+    assert quotas(node) == {None: {"producer_byte_rate": 500}}
+
+
+def test_a_request_has_a_bounded_number_of_hosts_to_resolve(node):
+    op = OpData(key="connection_creation_rate", value=5.0, remove=False)
+    entries = [
+        EntryData(entity=[EntityData(entity_type="ip", entity_name=f"host-{number}")], ops=[op])
+        for number in range(HOSTS_MAX + 1)
+    ]
+    answer = node.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+    refused = [one.entity[0].entity_name for one in answer.entries if one.error_code]
+    assert refused == [f"host-{HOSTS_MAX}"]
+    assert len(node.machine.view.client_quotas) == HOSTS_MAX
+
+
+def test_a_metadata_version_without_scram_refuses_users(node):
+    node.machine.set_features(first_levels("3.5-IV1"))
     user = ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
     request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
     (answer,) = node.ask(request, 0).results
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert words in answer.error_message
+    assert "metadata.version" in answer.error_message
+    assert node.machine.view.scram_users.credentials == {}
+
+
+def test_users_are_stored_and_described(node):
+    node.machine.set_features(first_levels("4.3"))
+    user = ScramCredentialUpsertion(name="a", mechanism=2, iterations=5000, salt=b"s", salted_password=b"p")
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
+    (answer,) = node.ask(request, 0).results
+    assert (answer.user, answer.error_code, answer.error_message) == ("a", 0, None)
+    described = node.ask(DescribeUserScramCredentialsRequest(users=None), 0)
+    (found,) = described.results
+    assert [(one.mechanism, one.iterations) for one in found.credential_infos] == [(2, 5000)]
+    deletion = ScramCredentialDeletion(name="a", mechanism=2)
+    (answer,) = node.ask(AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]), 0).results
+    assert answer.error_code == 0
+    assert node.ask(DescribeUserScramCredentialsRequest(users=[]), 0).results == []

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.apis import api_versions as versions
 from odradek.coordinator.cluster.features import NODE_FEATURES, Feature
+from odradek.coordinator.cluster.machine import ClientMetricsOwner
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -21,6 +22,7 @@ def ask(node, version, name="apache-kafka-java", software_version="4.3.1"):
 
 @pytest.mark.parametrize("version", range(5))
 def test_what_is_in_the_table_is_advertised(node, version):
+    node.set_configs(ClientMetricsOwner("any"), {"metrics": "*"})  # without it client metrics are not
     response = ask(node, version)
     told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
     assert told == {key: (api.versions[0], api.versions[-1]) for key, api in node.apis.items()}

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from odradek.coordinator.cluster.machine import GroupOwner
+from odradek.coordinator.cluster.machine import ClientMetricsOwner, GroupOwner
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -64,6 +64,12 @@ def test_a_subscription_to_client_metrics_has_kafkas_defaults(node):
         ("metrics", "", 5),
     ]
     assert list(entries(describe(node, CLIENT_METRICS, "any", ["match", "x"]))) == ["match"]
+
+
+def test_a_subscription_to_client_metrics_is_described_by_what_it_has(node):
+    node.set_configs(ClientMetricsOwner("m"), {"interval.ms": "500"})
+    told = entries(describe(node, CLIENT_METRICS, "m", include_synonyms=True))["interval.ms"]
+    assert (told.value, told.config_source) == ("500", 7)
 
 
 @pytest.mark.parametrize(

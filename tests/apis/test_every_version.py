@@ -59,8 +59,8 @@ SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 17: 1, 18: 4,
     19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 29: 3, 30: 3, 31: 3, 32: 4, 33: 2,
     34: 2, 35: 5, 36: 2, 37: 3, 38: 3, 39: 2, 40: 2, 41: 3, 42: 2, 43: 2, 44: 1, 45: 1, 46: 0, 47: 0, 48: 1,
-    49: 1, 50: 0, 51: 0, 55: 2, 57: 2, 60: 2, 61: 0, 64: 0, 65: 0, 66: 2, 68: 1, 69: 1, 74: 1, 75: 0, 80: 1,
-    81: 0, 88: 0, 89: 0,
+    49: 1, 50: 0, 51: 0, 55: 2, 57: 2, 60: 2, 61: 0, 64: 0, 65: 0, 66: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 1,
+    75: 0, 80: 1, 81: 0, 88: 0, 89: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 ANY_ACL = {
@@ -352,6 +352,14 @@ def fields(node, key, version, topic):
             "topic_partitions": [],
         },
         69: lambda: {"group_ids": ["g"], "include_authorized_operations": True},
+        71: lambda: {"client_instance_id": bytes(16)},
+        72: lambda: {
+            "client_instance_id": bytes(range(16)),
+            "subscription_id": 0,
+            "terminating": False,
+            "compression_type": 0,
+            "metrics": b"",
+        },
         74: dict,
         75: lambda: {"topics": []},
         80: lambda: {

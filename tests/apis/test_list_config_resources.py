@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.cluster.machine import GroupOwner
+from odradek.coordinator.cluster.machine import ClientMetricsOwner, GroupOwner
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
 
@@ -51,6 +51,9 @@ def test_an_unknown_type_refuses_the_whole_request(full_node, kind):
     assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
 
-def test_version_0_lists_client_metrics_of_which_there_are_none(full_node):
+def test_version_0_lists_subscriptions_to_client_metrics(full_node):
     response = full_node.ask(ListConfigResourcesRequest(), 0)
     assert (response.error_code, response.config_resources) == (0, [])
+    full_node.set_configs(ClientMetricsOwner("m"), {"metrics": "*"})
+    (listed,) = full_node.ask(ListConfigResourcesRequest(), 0).config_resources
+    assert (listed.resource_name, listed.resource_type) == ("m", CLIENT_METRICS)

@@ -206,7 +206,7 @@ def test_only_so_many_deleted_topics_are_remembered(node, monkeypatch):
 def test_topics_are_found_by_id(node, version):
     created = node.create("t")
     response = node.ask(by_id(created.topic_id, b"\x08" * 16), version)
-    found, unknown = response.topics
+    unknown, found = response.topics  # as in Kafka
     assert (found.name, found.topic_id, found.error_code) == ("t", created.topic_id, 0)
     assert (unknown.name, unknown.topic_id) == (None, b"\x08" * 16)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID

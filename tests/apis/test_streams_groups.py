@@ -128,7 +128,9 @@ def test_a_topic_that_cannot_be_created_is_told_and_tried_again_after_a_while(st
     assert "app-words-repartition" in streams_node.machine.view.topics
     tried = []
     create = streams_node.machine.creating_topics
-    streams_node.machine.creating_topics = lambda topics: tried.append(topics) or create(topics)
+    streams_node.machine.creating_topics = lambda topics, **more: (
+        tried.append(topics) or create(topics, **more)
+    )
     streams_node.ask(replace(STAY, member_epoch=told.member_epoch))
     assert not tried
     streams_node.loop.advance(10_001)

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.broker_config import ConfigError, Listener, cordoned_directories, load, option_of_variable
+from odradek.config.broker_config import (
+    STANDARD_AUTHORIZER,
+    ConfigError,
+    Listener,
+    cordoned_directories,
+    load,
+    option_of_variable,
+)
 from odradek.config.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
 from odradek.config.options import (
     ACCEPTED,
@@ -140,6 +147,12 @@ def test_the_data_directory_of_the_command_line_rules_over_the_file(tmp_path):
     assert config.data_directories == (str(tmp_path / "three"),)
 
 
+def test_a_reference_to_a_provider_of_settings_stays_text():
+    """CVE-2024-31141: Kafka's providers read files and variables for whoever may change a setting."""
+    text = "${file:/etc/passwd:root} ${env:HOME}"
+    assert load(sets=[f"broker.rack={text}"])["broker.rack"] == text
+
+
 def test_log_dirs_rules_over_log_dir():
     assert load(sets=["log.dir=/one"]).data_directories == ("/one",)
     assert load(sets=["log.dir=/one", "log.dirs=/two"]).data_directories == ("/two",)
@@ -169,7 +182,6 @@ def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
     assert "transaction.two.phase.commit.enable" in message
     assert "not built yet" in message
     assert "--set" in message
-    assert "not built yet" in refusal(sets=["security.inter.broker.protocol=SSL"])
     of_a_listener = "listener.name.x.principal.builder.class=org.example.Principals"
     assert of_a_listener.partition("=")[0] in refusal(sets=[of_a_listener])
 
@@ -200,7 +212,7 @@ def test_what_nothing_reads_is_taken_and_named():
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "group.share.max.size": "300",
         "remote.log.reader.threads": "3",
-        "quota.window.num": "5",
+        "alter.log.dirs.replication.quota.window.num": "5",
     }
     config = load(sets=[f"{name}={text}" for name, text in texts.items()])
     assert config.without_effect == tuple(texts)
@@ -242,11 +254,25 @@ def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promi
         assert load(sets=[text]).without_effect == (option.name,)
 
 
-def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
+def test_super_users_are_separated_by_semicolons_and_names_may_have_commas():
+    users = "User:CN=a, O=b ; User:c;;"
+    config = load(sets=[f"super.users={users}", f"authorizer.class.name={STANDARD_AUTHORIZER}"])
+    assert config.super_users == {"User:CN=a, O=b", "User:c"}
+    assert config.warnings == ()
+    assert load().super_users == frozenset()
+
+
+@pytest.mark.parametrize("text", ["super.users=User:a", "allow.everyone.if.no.acl.found=true"])
+def test_options_of_an_authorizer_without_one_are_named(text):
+    (warning,) = load(sets=[text]).warnings
+    assert "have no effect without authorizer.class.name" in warning
+
+
+def test_a_setting_of_a_listener_that_nobody_knows_stops_the_start():
     assert "listener.name.x.ssl.key" in refusal(sets=["listener.name.x.ssl.key=1"])
-    (warning,) = load(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"}).warnings
-    assert "listener.name.x.ssl.key" in warning
+    assert "listener.name.x.ssl.key" in refusal(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"})
     assert "max.connections must be" in refusal(sets=["listener.name.x.max.connections=-1"])
+    assert "listener 'x'" in refusal(sets=["listener.name.x.max.connections=1"])
 
 
 @pytest.mark.parametrize(
@@ -362,8 +388,8 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
         (["listeners=PLAINTEXT://localhost:65536"], "NAME://HOST:PORT"),
         (["listeners=localhost:9092"], "NAME://HOST:PORT"),
         (["listeners="], "none for clients"),
-        (["listeners=SSL://:9092"], "SSL, which is not built yet"),
-        (["listeners=SASL_PLAINTEXT://:9092"], "SASL_PLAINTEXT, which is not built yet"),
+        (["listeners=SASL_SSL://:9092"], "offers GSSAPI, the default of sasl.enabled.mechanisms"),
+        (["listeners=SASL_PLAINTEXT://:9092"], "offers GSSAPI, the default of sasl.enabled.mechanisms"),
         (["listeners=INSIDE://:9092"], "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         (["listeners=PLAINTEXT://:1,PLAINTEXT://:2"], "PLAINTEXT twice"),
         (["listeners=SSL://a:1,PLAINTEXT://b:1"], "port 1 twice"),
@@ -393,6 +419,8 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
         (["group.consumer.migration.policy=both"], "must be of disabled, downgrade, upgrade, bidirectional"),
         (["group.coordinator.rebalance.protocols=consumer"], "must have classic"),
         (["log.retention.ms=0"], "log.retention.ms"),
+        (["authorizer.class.name=com.example.Mine"], "use org.apache.kafka.metadata.authorizer.Standard"),
+        (["super.users=User:a;admin"], "without a type: write User:admin"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_together_are_refused(sets, words):
@@ -453,6 +481,8 @@ def test_every_option_can_be_given_its_default(option):
     config = load(sets=[f"{option.name}={option.default_text}"])
     assert config[option.name] == option.default_value
     without_effect = option.standing in (ACCEPTED, IN_CLUSTER)
+    # Nothing reads settings of TLS and SASL without a listener that has it.
+    without_effect |= option.name.startswith(("ssl.", "sasl.")) or option.name == "connections.max.reauth.ms"
     assert config.without_effect == ((option.name,) if without_effect else ())
     if option.standing == REFUSED:
         assert config.warnings == ()
@@ -526,8 +556,19 @@ def test_the_reference_page_is_what_the_declarations_say():
 def test_an_honoured_broker_option_is_read_somewhere():
     # An option that is taken and then ignored is the worst of all; topic options come by way of LogConfig.
     root = pathlib.Path(__file__).parents[2]
-    paths = [root / "config" / name for name in ("broker_config.py", "listeners.py", "live.py")]
-    paths += [path for folder in ("server", "apis") for path in (root / folder).rglob("*.py")]
+    names = (
+        "broker_config.py",
+        "broker_security.py",
+        "kerberos.py",
+        "kerberos_names.py",
+        "listener_security.py",
+        "listeners.py",
+        "live.py",
+        "logins.py",
+        "oauthbearer.py",
+    )
+    paths = [root / "config" / name for name in names]
+    paths += [path for folder in ("server", "apis", "security") for path in (root / folder).rglob("*.py")]
     source = "".join(path.read_text() for path in paths)
     of_topics = {synonym for option in TOPIC_OPTIONS.values() for synonym in option.synonyms}
     of_groups = {field.name.replace("_", ".") for field in dataclasses.fields(GroupSettings)}

@@ -134,7 +134,6 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         # And these, of what Kafka takes, it cannot work with or is not built.
         ("controller.quorum.voters=-1@127.0.0.1:9093", "an entry is ID@HOST:PORT"),
         ("controller.quorum.bootstrap.servers=localhost:0", "an entry is HOST:PORT"),
-        ("listener.security.protocol.map=CONTROLLER:SSL,PLAINTEXT:PLAINTEXT", "PLAINTEXT are not built"),
         ("process.roles=controller", "no controllers of its own"),
         (
             "process.roles=broker,controller\ncontroller.quorum.voters=7@a:1,8@b:1",
@@ -263,7 +262,9 @@ def test_an_option_that_is_honoured_in_a_cluster_is_read():
     kinds = (ClusterConfig, ReplicationConfig, GroupSettings)
     read = {field.name.replace("_", ".") for kind in kinds for field in dataclasses.fields(kind)}
     folder = pathlib.Path(__file__).parents[2] / "config"
-    source = "".join((folder / name).read_text() for name in ("cluster_config.py", "roles.py"))
+    source = "".join(
+        (folder / name).read_text() for name in ("broker_security.py", "cluster_config.py", "roles.py")
+    )
     unread = {
         option.name
         for option in BROKER_OPTIONS.values()

@@ -52,6 +52,7 @@ FOLLOWED = {
     "cordoned.log.dirs",
     "group.consumer.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
+    "max.connection.creation.rate",
     "max.connections",
     "max.connections.per.ip",
     "log.cleaner.backoff.ms",
@@ -63,8 +64,17 @@ FOLLOWED = {
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    *("ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols"),
+    "ssl.endpoint.identification.algorithm",
 }
-"""Read each time, or taken along by `Reconfiguration` or `Coordinators.follow`."""
+"""Read each time, or taken along by `Reconfiguration`, `Coordinators.follow` or `TlsReload`."""
+OF_THE_NEXT_START = {
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
+}
+"""Kafka follows them for new listeners; here they are named as without effect until the next start."""
 
 
 def test_every_honoured_option_that_may_change_is_followed():
@@ -78,7 +88,14 @@ def test_every_honoured_option_that_may_change_is_followed():
         except KafkaError:
             continue
         changeable.add(name)
-    assert changeable - of_topics == FOLLOWED
+    assert changeable - of_topics == FOLLOWED | OF_THE_NEXT_START
+
+
+@pytest.mark.parametrize("name", sorted(OF_THE_NEXT_START))
+def test_a_setting_of_the_next_start_is_named(name):
+    live = live_config()
+    live.follow({1: {name: "PLAIN"}})
+    assert live.without_effect == (name,)
 
 
 def _some_value(option):
@@ -89,8 +106,12 @@ def test_what_the_controllers_of_a_cluster_have_stored_and_cannot_be_honoured_is
     live = live_config()
     live.follow(
         {
-            None: {"no.such.option": "1", "max.connection.creation.rate": "7", "log.retention.ms": "5"},
-            1: {"log.segment.bytes": "many", "listener.name.x.max.connections": "-1"},
+            None: {"no.such.option": "1", "log.retention.ms": "5"},
+            1: {
+                "log.segment.bytes": "many",
+                "listener.name.x.max.connections": "-1",
+                "principal.builder.class": "org.example.Principals",
+            },
         }
     )
     assert live["log.retention.ms"] == 5
@@ -98,7 +119,7 @@ def test_what_the_controllers_of_a_cluster_have_stored_and_cannot_be_honoured_is
     told = "\n".join(live.refused)
     for part in (
         "no option 'no.such.option'",
-        "max.connection.creation.rate is known but not built yet",
+        "principal.builder.class is known but not built yet",
         "log.segment.bytes must be a whole number",
         "listener.name.x.max.connections must be at least",
     ):

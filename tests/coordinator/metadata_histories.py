@@ -303,4 +303,13 @@ def quota_record(entity, value, remove):
 
 
 def acl_record(number):
-    return AccessControlEntryRecord(id=number.to_bytes(16, "big"), resource_name="t", principal="User:u")
+    return AccessControlEntryRecord(
+        id=number.to_bytes(16, "big"),
+        resource_type=2,
+        resource_name=f"t{number}",
+        pattern_type=3,
+        principal="User:u",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )

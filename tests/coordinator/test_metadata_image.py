@@ -7,6 +7,9 @@ import pytest
 
 from odradek.coordinator.cluster.metadata_image import ACLS, InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
+from odradek.coordinator.security.acls import Acl, AclFilter, requester
+from odradek.coordinator.security.delegation_tokens import DelegationToken
+from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
     CONTROL_RECORDS,
     RECORDS,
@@ -16,6 +19,7 @@ from odradek.wire.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     KRaftVersionRecord,
@@ -26,12 +30,14 @@ from odradek.wire.messages.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tests.coordinator.metadata_histories import History, acl_record
+from odradek.wire.work import finish
+from tests.coordinator.metadata_histories import History, acl_record, quota_record
 from tests.tiers import NIGHTLY
 
 HERE = 1
@@ -228,10 +234,100 @@ def test_what_is_not_enforced_is_kept_and_named(image):
     assert (view.unenforced, sorted(image.kept.access_control_entries)) == ({ACLS}, [
         number.to_bytes(16, "big") for number in (1, 2)
     ])  # fmt: skip
-    view, changed = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id))
-    assert changed is None
+    view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id))
+    assert view.unenforced == {ACLS}
     view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(2).id))
     assert view.unenforced == frozenset()
+
+
+def test_delegation_tokens_are_in_the_view(image):
+    def record(token_id, expiry_ms):
+        return DelegationTokenRecord(
+            owner="User:ann",
+            requester="User:bob",
+            renewers=["User:carl"],
+            issue_timestamp=1,
+            max_timestamp=9,
+            expiration_timestamp=expiry_ms,
+            token_id=token_id,
+        )
+
+    view, changed = played(image, record("t", 5), record("u", 5))
+    assert changed is not None
+    assert view.unenforced == frozenset()
+    assert view.delegation_tokens.get("t") == DelegationToken(
+        "t", "User:ann", "User:bob", ("User:carl",), 1, 9, 5
+    )
+    after, _ = played(image, record("t", 7), RemoveDelegationTokenRecord(token_id="u"))
+    assert [(one.token_id, one.expiry_ms) for one in after.delegation_tokens.by_id.values()] == [("t", 7)]
+    assert len(view.delegation_tokens) == 2
+    assert played(image, NoOpRecord())[0].delegation_tokens is after.delegation_tokens
+    image.begin_snapshot()
+    assert len(played(image)[0].delegation_tokens) == 0
+
+
+def test_quotas_are_in_the_view_by_entity(image):
+    user, client = ("user", "u"), ("client-id", None)
+    view, changed = played(
+        image, quota_record([user, client], 5.0, False), quota_record([("ip", None)], 7.0, False)
+    )
+    assert view.client_quotas == {
+        (client, user): {"producer_byte_rate": 5},
+        (("ip", None),): {"producer_byte_rate": 7},
+    }
+    assert changed is not None
+    before = view.client_quotas
+    assert played(image, quota_record([client, user], 5.0, False))[1] is None
+    assert played(image, NoOpRecord())[0].client_quotas is before
+    view, _ = played(image, quota_record([user, client], 5.0, True), quota_record([user], 5.0, True))
+    assert view.client_quotas == {(("ip", None),): {"producer_byte_rate": 7}}
+    # A view stays as it was.
+    assert len(before) == 2
+    image.begin_snapshot()
+    assert played(image)[0].client_quotas == {}
+
+
+def names(view):
+    return sorted(acl.name for acl in view.acls.by_id.values())
+
+
+def test_acls_are_the_rules_of_a_view_and_change_with_it(image):
+    view, _ = played(image, topic(), partition())
+    assert view.acls is None
+    one, _ = played(image, acl_record(1), acl_record(2))
+    assert names(one) == ["t1", "t2"]
+    assert one.acls.by_id[acl_record(1).id] == Acl(
+        ResourceType.TOPIC, "t1", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW
+    )
+    two, _ = played(image, partition(1))
+    assert two.acls is one.acls
+    three, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id), acl_record(3))
+    assert (names(three), names(one)) == (["t2", "t3"], ["t1", "t2"])
+    assert three.acls.version > two.acls.version
+    image.begin_snapshot()
+    four, _ = played(image, acl_record(3), acl_record(4))
+    assert names(four) == ["t3", "t4"]
+    assert four.acls.version > three.acls.version
+    image.begin_snapshot()
+    five, _ = played(image)
+    assert (names(five), five.unenforced) == ([], frozenset())
+
+
+def test_rules_of_newer_controllers_are_kept_apart_and_allow_nothing(image):
+    numbers = [{"operation": 60}, {"operation": 61}, {"resource_type": 60}]
+    records = [replace(acl_record(number), **fields) for number, fields in enumerate(numbers)]
+    view, _ = played(image, *records)
+    assert len(view.acls) == 3
+    who = requester("User:u", "127.0.0.1")
+    assert view.acls.decide(who, Operation.READ, ResourceType.TOPIC, "t0") is False
+    wanted = AclFilter(ResourceType.ANY, "t0", PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+    assert [acl.operation for acl in finish(view.acls.finding(wanted))] == [60]
+
+
+@pytest.mark.parametrize("fields", [{"permission_type": 0}, {"permission_type": 9}, {"pattern_type": 9}])
+def test_a_rule_that_nobody_can_judge_is_not_taken_for_none(image, fields):
+    with pytest.raises(InconsistentMetadata):
+        played(image, replace(acl_record(1), **fields))
 
 
 def test_records_that_concern_no_view_make_none(image):
@@ -438,7 +534,7 @@ def test_log_and_snapshot_give_the_same_view_and_changes_are_the_exact_differenc
             assert comparable(fresh.view) == comparable(by_log.view)
             for one in (fresh, by_snapshots):
                 assert one.kept.quotas == by_log.kept.quotas
-                assert one.kept.scram_credentials == by_log.kept.scram_credentials
+                assert one.kept.scram_users == by_log.kept.scram_users
                 assert (one.next_producer_id, one.offset) == (by_log.next_producer_id, by_log.offset)
         check_view(by_log.view)
 

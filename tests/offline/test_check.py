@@ -475,6 +475,13 @@ def test_a_setting_of_a_group_that_is_refused_is_found(data):
     assert "a setting of group a/b is refused: " in told(data, status=1)[0]
 
 
+def test_a_setting_of_a_subscription_that_is_refused_is_found(data):
+    write_rows(data, Row("client-metrics", "interval.ms/a/b", "5000"))
+    assert told(data) == []
+    write_rows(data, Row("client-metrics", "interval.ms/a/b", "5"))
+    assert "a setting of the subscription a/b to client metrics is refused: " in told(data, status=1)[0]
+
+
 def test_directories_that_no_topic_has_are_noted(data):
     shutil.copytree(data / "orders-0", data / "orders-7")
     shutil.copytree(data / "orders-0", data / "bills-0")

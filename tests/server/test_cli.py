@@ -367,7 +367,7 @@ def test_a_directory_that_was_mounted_read_only_is_told_as_such(written, tmp_pat
     [
         (["--set", "num.partition=3"], "Did you mean num.partitions?"),
         (["--set", "num.partitions=many"], "num.partitions must be a whole number"),
-        (["--set", "listeners=SSL://:9093"], "not built yet"),
+        (["--set", "listeners=SSL://:9093"], "ssl.keystore.location is missing"),
         (["no-such-file.properties"], "no-such-file.properties cannot be read"),
     ],
 )

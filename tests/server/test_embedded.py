@@ -1,6 +1,7 @@
 """`odradek.Broker` as people use it: in a thread, as a child process, from asyncio; how it ends or fails."""
 
 import asyncio
+import logging
 import os
 import pathlib
 import re
@@ -15,7 +16,14 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 import odradek
+from odradek.server.free_port import free_port
 from odradek.server.health import check
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.raw_client import RawClient
 
 
 def send(broker, *values, topic="t"):
@@ -87,6 +95,21 @@ def test_a_taken_port_is_told_in_a_sentence(in_process):
         assert check(broker.bootstrap_servers) is None
 
 
+def test_listeners_in_the_options_are_those_of_the_broker(in_process):
+    """Not one without TLS and SASL in their place."""
+    ports = [free_port(), free_port()]
+    listeners = ",".join(f"L{port}://127.0.0.1:{port}" for port in ports)
+    protocols = ",".join(f"L{port}:PLAINTEXT" for port in ports)
+    options = {
+        "listeners": listeners,
+        "listener.security.protocol.map": protocols,
+        "inter.broker.listener.name": f"L{ports[0]}",
+    }
+    with odradek.Broker(process=in_process, options=options) as broker:
+        assert broker.port == ports[0]
+        assert [check(f"127.0.0.1:{port}") for port in ports] == [None, None]
+
+
 def test_what_was_acknowledged_survives_a_kill():
     with odradek.Broker(process=True) as broker:
         pid = broker.pid
@@ -116,6 +139,22 @@ def test_a_program_with_a_thousand_open_files_can_start_a_broker():
 def test_a_broker_in_a_thread_cannot_be_killed():
     with odradek.Broker() as broker, pytest.raises(RuntimeError, match="process=True"):
         broker.kill()
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_the_levels_of_loggers_belong_to_the_program_that_has_the_process(in_process):
+    """So clients change them only where the broker is the program."""
+    wanted = AlterableConfig(name="odradek.fetch", config_operation=0, value="DEBUG")
+    loggers = AlterConfigsResource(resource_type=8, resource_name="1", configs=[wanted])
+    before = logging.getLogger("odradek.fetch").level
+    with odradek.Broker(process=in_process) as broker:
+        client = RawClient(broker.port)
+        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[loggers]), 1).responses
+        client.close()
+        if not in_process:
+            assert broker.metrics().clients == ()
+    assert answer.error_code == (0 if in_process else 42)
+    assert logging.getLogger("odradek.fetch").level == before
 
 
 def test_asyncio_programs_await_it():

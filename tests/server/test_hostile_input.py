@@ -15,7 +15,7 @@ import pytest
 import odradek
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import api_versions, fetch, metadata, produce
-from odradek.wire.records import Record, build_batch
+from odradek.wire.records import Record, batch_records, build_batch, iter_whole_batches, verify_crc
 from tests.raw_client import RawClient
 from tests.tiers import NIGHTLY
 
@@ -258,3 +258,49 @@ def test_a_refused_produce_without_acknowledgement_closes_the_connection(hostile
     frame[-5] ^= 0xFF
     client.send(bytes(frame))
     client.read_to_end()
+
+
+def test_records_of_clients_that_vanish_are_stored_whole_or_not_at_all(hostile):
+    """CVE-2026-35554, of a producer: a buffer that is used again while it is in flight mixes the records of
+    one with those of another. Each client here is gone before its records are stored."""
+    choose = random.Random(chosen_seed())
+    first = hostile.others_produce(b"x") + 1
+    for number in range(200):
+        client = hostile()
+        frames = [
+            produce_frame(bytes([number]) * choose.choice([10, 3000, 70_000]), choose.choice([0, 1, -1]))
+            for _ in range(choose.randrange(1, 4))
+        ]
+        sent = b"".join(frames)
+        if choose.random() < 0.5:
+            sent = sent[: choose.randrange(len(sent))]
+        if choose.random() < 0.5:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
+        client.send(sent)
+        client.close()
+        if number % 20 == 0:
+            assert hostile.others_produce(b"x") > 0
+    end = hostile.others_produce(b"x")
+    found = values_between(hostile(), first, end)
+    assert len(found) > 20
+    for value in found:
+        assert value == value[:1] * len(value)
+
+
+def values_between(client, first, end):
+    """The values of the records from offset `first` on, to `end` or more; KafkaError for a wrong checksum."""
+    values = []
+    while first < end:
+        partition = fetch.FetchPartition(partition=0, fetch_offset=first, partition_max_bytes=4 * MEGABYTE)
+        request = fetch.FetchRequest(
+            max_wait_ms=1000,
+            min_bytes=1,
+            max_bytes=4 * MEGABYTE,
+            topics=[fetch.FetchTopic(topic="t", partitions=[partition])],
+        )
+        records = bytes(client.ask(request, 11).responses[0].partitions[0].records)
+        for position, header in iter_whole_batches(records):
+            verify_crc(records, position, header)
+            values += [record.value for record in batch_records(records, position, header)]
+            first = header.last_offset + 1
+    return values

@@ -162,5 +162,10 @@ def test_a_broker_on_another_port_is_healthy_until_it_ends(tmp_path):
     [("", "127.0.0.1:7"), ("0.0.0.0", "127.0.0.1:7"), ("::", "[::1]:7"), ("172.17.0.2", "172.17.0.2:7")],
 )
 def test_the_address_is_one_at_which_the_broker_can_be_asked(tmp_path, host, address):
-    write_address(str(tmp_path / "address"), [("FIRST", host, 7), ("SECOND", "127.0.0.1", 8)])
+    bound = [("FIRST", host, 7), ("SECOND", "127.0.0.1", 8)]
+    write_address(str(tmp_path / "address"), bound)
     assert (tmp_path / "address").read_text() == address
+    write_address(str(tmp_path / "address"), bound, {"FIRST"})
+    assert (tmp_path / "address").read_text() == "127.0.0.1:8"
+    write_address(str(tmp_path / "address"), bound, {"FIRST", "SECOND"})
+    assert (tmp_path / "address").read_text() == f"ssl://{address}"

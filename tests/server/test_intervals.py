@@ -117,7 +117,7 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
     noting(Checkpointing, "writing_high_watermarks", HIGH_WATERMARKS)
     noting(Retention, "expire_producers", PRODUCERS)
     noting(cleaner_module._Lane, "_look", CLEANER)
-    noting(Connections, "forget", IDLE)
+    noting(Connections, "left", IDLE)
     monkeypatch.setattr(schedule, "Timers", clock.timers)
 
     async def act():

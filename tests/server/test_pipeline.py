@@ -1,6 +1,7 @@
 """The pipeline of requests: what it reads in place, whom it asks, what it counts, whom it holds back."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -8,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.apis import access
-from odradek.apis.access import Need, Operation, ResourceType
+from odradek.apis.access import Need
 from odradek.apis.api import Api, Waiting
 from odradek.apis.prefixes import Ask, Prefix, Submit
+from odradek.coordinator.security.client_meters import QuotaMeters
+from odradek.server._pipeline import monotonic_ms
 from odradek.server.embedded import Broker
+from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import request_frame, response_parts
+from odradek.wire.frames import read_response, request_frame, response_parts
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.offset_commit import (
@@ -43,7 +47,9 @@ class Loop:
         self.soon.append(lambda: callback(*arguments))
 
     def after(self, delay_ms, callback):
-        self.later.append((self.now_ms + delay_ms, callback))
+        timer = self.now_ms + delay_ms, callback
+        self.later.append(timer)
+        return Handle(lambda: self.later.remove(timer))
 
     def run(self, until_ms):
         self.now_ms = until_ms
@@ -53,6 +59,10 @@ class Loop:
                 callback()
         while self.soon:
             self.soon.pop(0)()
+
+
+class Handle(NamedTuple):
+    cancel: Callable[[], None]
 
 
 class Item(NamedTuple):
@@ -189,6 +199,14 @@ class Recording:
         self.asked.append((connection.principal, connection.peer_host, resources))
         return self.told & frozenset(resources)
 
+    left_out = refused_of
+
+    def is_known_to_allow(self, connection, operation, resource_type, names):
+        return False
+
+    def may_on_any(self, connection, operation, resource_type):
+        return True
+
 
 READ_GROUP = (Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,)),)
 
@@ -225,38 +243,107 @@ def test_a_refused_request_is_not_remembered_and_each_connection_is_asked_for_it
     assert (len(authorizer.asked), from_prefix(stage.connections)) == (6, 5)
 
 
+def test_what_one_principal_has_learnt_serves_no_other_one_of_the_same_connection():
+    stage = Stage(READ_GROUP, range(5))
+    stage.dispatcher.authorizer = authorizer = Recording()
+    wire = Wire(stage.connections)
+    frame = request_frame(beat(), 4, 1, "me")
+    for _ in range(2):
+        wire.send(frame)
+    assert (len(authorizer.asked), from_prefix(stage.connections)) == (1, 2)
+    authorizer.told = frozenset({(Operation.READ, ResourceType.GROUP, "g")})
+    wire.connection.granted = "what the first one may"
+    wire.connection.principal = "User:bob"
+    wire.send(frame)
+    assert authorizer.asked[-1][0] == "User:bob"
+    assert (len(stage.contexts), from_prefix(stage.connections)) == (1, 2)
+    assert stage.contexts[-1].refused == authorizer.told
+    assert wire.connection.granted is None
+
+
+def test_a_request_that_is_refused_as_a_whole_does_not_reach_its_handler():
+    group = Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,), is_whole=True)
+    stage = Stage((group,))
+    stage.dispatcher.authorizer = Recording((Operation.READ, ResourceType.GROUP, "secret"))
+    wire = Wire(stage.connections)
+    for name in ("open", "secret", "open"):
+        wire.send(request_frame(beat(name), 4, 1, "me"))
+    code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert len(stage.contexts) == 2
+    route = stage.dispatcher.routes.resolve(HEARTBEAT << 16 | 4)
+    assert (route.requests, route.errors) == (3, {code: 1})
+
+
 # What it costs
 
 
-@dataclass
-class Bill:
-    hold_ms: int
-    charged: list
+def hurried(**quotas):
+    """Meters in which any request of the user bob takes too long."""
+    meters = QuotaMeters(monotonic_ms)
+    meters.follow({(("user", "bob"),): {"request_percentage": 1e-9, **quotas}})
+    return meters
 
-    def charge(self, connection, api_key, bytes_in, bytes_out, took_ns):
-        self.charged.append((connection.peer_host, api_key, bytes_in, bytes_out))
-        assert took_ns >= 0
-        return self.hold_ms
+
+def heartbeat_wait(frame, version=4):
+    return read_response(frame[4:], HeartbeatRequest, version)[1].throttle_time_ms
 
 
 @pytest.mark.parametrize("remembers", [False, True])
-def test_a_connection_that_is_held_back_has_its_answer_and_begins_nothing_until_then(remembers):
+def test_a_client_over_its_quota_has_its_answer_and_begins_nothing_until_it_has_waited(remembers):
     stage = Stage(remembered_versions=range(5) if remembers else None)
-    stage.dispatcher.meters = bill = Bill(500, [])
+    stage.dispatcher.meters = hurried()
     held, other = Wire(stage.connections), Wire(stage.connections, "192.0.2.8")
+    held.connection.principal = "User:bob"
     frame = request_frame(beat(), 4, 7, "me")
     held.send(frame + frame)
-    assert len(held.frames) == 1
+    assert [heartbeat_wait(one) for one in held.frames] == [1000]
     assert not held.transport.is_reading
-    assert bill.charged == [("192.0.2.7", HEARTBEAT, len(frame), len(held.frames[0]))]
     other.send(frame)
-    assert len(other.frames) == 1
-    stage.loop.run(until_ms=1_499)
+    assert [heartbeat_wait(one) for one in other.frames] == [0]
+    stage.loop.run(until_ms=1_999)
     assert len(held.frames) == 1
-    bill.hold_ms = 0
-    stage.loop.run(until_ms=1_500)
-    assert len(held.frames) == 2
+    stage.dispatcher.meters = None
+    stage.loop.run(until_ms=2_000)
+    assert [heartbeat_wait(one) for one in held.frames] == [1000, 0]
     assert held.transport.is_reading
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_client_whose_version_does_not_say_so_waits_as_well(remembers):
+    stage = Stage(remembered_versions=range(5) if remembers else None)
+    stage.dispatcher.meters = hurried()
+    wire = Wire(stage.connections)
+    wire.connection.principal = "User:bob"
+    frame = request_frame(beat(), 0, 7, "me")
+    wire.send(frame + frame)
+    assert len(wire.frames) == 1
+    stage.loop.run(until_ms=2_000)
+    assert len(wire.frames) == 2
+
+
+def test_whoever_logs_in_under_another_name_has_other_quotas():
+    stage = Stage(remembered_versions=range(5))
+    stage.dispatcher.meters = hurried()
+    wire = Wire(stage.connections)
+    frame = request_frame(beat(), 4, 7, "me")
+    wire.send(frame)
+    wire.connection.principal = "User:bob"
+    wire.send(frame)
+    assert [heartbeat_wait(one) for one in wire.frames] == [0, 1000]
+
+
+def test_quotas_of_client_ids_are_of_each_request_for_itself():
+    stage = Stage(remembered_versions=range(5))
+    stage.dispatcher.meters = meters = QuotaMeters(monotonic_ms)
+    wire = Wire(stage.connections)
+    meters.follow({(("client-id", "hasty"),): {"request_percentage": 1e-9}})
+    for client_id in ("calm", "calm", "hasty"):
+        wire.send(request_frame(beat(), 4, 7, client_id))
+    assert [heartbeat_wait(one) for one in wire.frames] == [0, 0, 1000]
+    meters.follow({})
+    stage.loop.run(until_ms=2_000)
+    wire.send(request_frame(beat(), 4, 7, "hasty"))
+    assert heartbeat_wait(wire.frames[-1]) == 0
 
 
 class Later(Stage):
@@ -270,19 +357,63 @@ class Later(Stage):
 
 def test_an_answer_that_came_late_holds_back_the_next_request_too():
     stage = Later()
-    stage.dispatcher.meters = bill = Bill(500, [])
+    stage.dispatcher.meters = hurried()
     wire = Wire(stage.connections)
+    wire.connection.principal = "User:bob"
     frame = request_frame(beat(), 4, 7, "me")
     wire.send(frame)
+    assert wire.transport.is_reading
     stage.waiting.complete(HeartbeatResponse(error_code=0))
     stage.loop.run(until_ms=1_000)
-    assert (len(wire.frames), len(stage.contexts)) == (1, 1)
+    assert [heartbeat_wait(one) for one in wire.frames] == [1000]
     assert not wire.transport.is_reading
-    bill.hold_ms = 0
     wire.send(frame)
     assert len(stage.contexts) == 1
-    stage.loop.run(until_ms=1_500)
+    stage.loop.run(until_ms=2_000)
     assert len(stage.contexts) == 2
+
+
+def test_the_time_of_waiting_is_no_processor_time():
+    stage = Later()
+    stage.dispatcher.meters = meters = QuotaMeters(monotonic_ms)
+    # A tenth of a second in ten seconds.
+    meters.follow({(("user", "bob"),): {"request_percentage": 1.0}})
+    wire = Wire(stage.connections)
+    wire.connection.principal = "User:bob"
+    wire.send(request_frame(beat(), 4, 7, "me"))
+    began = time.perf_counter()
+    while time.perf_counter() - began < 0.2:
+        pass
+    stage.waiting.complete(HeartbeatResponse(error_code=0))
+    stage.loop.run(until_ms=1_000)
+    assert [heartbeat_wait(one) for one in wire.frames] == [0]
+
+
+def test_what_a_handler_says_of_waiting_is_kept_and_obeyed():
+    stage = Stage()
+    stage.dispatcher.meters = QuotaMeters(monotonic_ms)
+    stage.handle = lambda request, context: HeartbeatResponse(error_code=0, throttle_time_ms=300)
+    stage.dispatcher.routes.resolve(HEARTBEAT << 16 | 4).handle = stage.handle
+    wire = Wire(stage.connections)
+    frame = request_frame(beat(), 4, 7, "me")
+    wire.send(frame + frame)
+    assert [heartbeat_wait(one) for one in wire.frames] == [300]
+    stage.loop.run(until_ms=1_300)
+    assert len(wire.frames) == 2
+
+
+def test_a_client_that_waits_is_not_idle_and_one_that_has_gone_leaves_no_timer():
+    stage = Stage()
+    stage.dispatcher.meters = hurried()
+    wire = Wire(stage.connections)
+    wire.connection.principal = "User:bob"
+    wire.send(request_frame(beat(), 4, 7, "me"))
+    stage.connections.sweep(10**9, 10**9)
+    assert not wire.transport.is_closed
+    assert len(stage.loop.later) == 1
+    wire.connection.connection_lost(None)
+    assert stage.loop.later == []
+    assert not wire.connection.requests.is_held_back
 
 
 def test_of_two_pauses_the_longer_one_counts():

@@ -386,9 +386,13 @@ def test_settings_are_read_from_options_with_kafkas_names():
         ({"kafka.bootstrap.servers": " , "}, "names no broker"),
         ({"kafka.bootstrap.servers": "localhost"}, "has 'localhost', which is not host:port"),
         ({"kafka.bootstrap.servers": "h:99999"}, "has 'h:99999', which is not host:port"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol is SASL_SSL, and only PLAINTEXT"),
-        ({"kafka.ssl.truststore.location": "x"}, "the option kafka.ssl.truststore.location is not taken"),
-        ({"kafka.sasl.jaas.config": "secret"}, "the option kafka.sasl.jaas.config is not taken"),
+        (
+            {"kafka.security.protocol": "TLS"},
+            "kafka.security.protocol is 'TLS': it has to be one of PLAINTEXT",
+        ),
+        ({"kafka.ssl.truststore.location": "x"}, "kafka.ssl.truststore.location has no effect with"),
+        ({"kafka.sasl.jaas.config": "secret"}, "kafka.sasl.jaas.config has no effect with"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.provider": "x"}, "kafka.ssl.provider is not taken"),
         ({"kafka.request.timeout.ms": "1s"}, "kafka.request.timeout.ms is '1s': it has to be a number"),
     ],
 )

@@ -1,5 +1,6 @@
 """`odradek spark` as far as it goes without Spark."""
 
+import argparse
 import subprocess
 import sys
 import textwrap
@@ -7,6 +8,9 @@ import textwrap
 import pytest
 
 from odradek.server import cli
+from odradek.spark import cli as spark_cli
+from odradek.spark.jobs.errors import JobError
+from odradek.spark.jobs.topics import Topics, options_of_other
 
 
 @pytest.mark.parametrize("job", ["archive", "replay", "mirror", "verify", "latest", "profile"])
@@ -88,3 +92,60 @@ def test_the_file_for_spark_submit_is_the_command_line_and_hides_no_module_of_ot
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: odradek spark profile")
+
+
+def parsed(*words):
+    parser, _ = spark_cli.make_parser(argparse.HelpFormatter)
+    return parser.parse_args(words)
+
+
+LEAST = ("--bootstrap-servers", "a:1", "--topic", "t")
+
+
+def test_the_file_of_kafkas_tools_comes_before_single_options(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=elsewhere:1\nsecurity.protocol=SASL_SSL\nclient.id=of-the-file\n"
+        'sasl.jaas.config=org.x.PlainLoginModule required username="ann" password="secret word";\n'
+    )
+    words = ("profile", *LEAST, "--command-config", str(file), "--option", "kafka.client.id=mine")
+    assert spark_cli.kafka_options(parsed(*words)) == {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.client.id": "mine",
+        "kafka.sasl.jaas.config": 'org.x.PlainLoginModule required username="ann" password="secret word";',
+    }
+    assert spark_cli.kafka_options(parsed("profile", *LEAST)) == {}
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(JobError, match=r"--command-config .*nowhere cannot be read"):
+        spark_cli.kafka_options(parsed("profile", *LEAST, "--command-config", str(tmp_path / "nowhere")))
+
+
+def test_each_job_takes_such_a_file_and_those_of_two_clusters_take_two(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\n")
+    path = str(file)
+    more = {
+        "archive": ("--table", "x"),
+        "replay": ("--table", "x"),
+        "mirror": ("--to", "b:1", "--offsets", "x", "--to-command-config", path),
+        "verify": ("--table", "x", "--other-command-config", path),
+        "latest": ("--table", "x"),
+        "profile": (),
+    }
+    for job, words in more.items():
+        options = parsed(job, *LEAST, "--command-config", path, *words)
+        assert spark_cli.kafka_options(options) == {"kafka.security.protocol": "SSL"}, job
+
+
+def test_the_other_cluster_has_its_own_tls_and_sasl_and_the_other_options_of_both():
+    both = {"kafka.Security.Protocol": "SSL", "kafka.ssl.key.password": "x", "kafka.client.id": "c"}
+    assert options_of_other(both, None) == both
+    assert options_of_other(both, {}) == {"kafka.client.id": "c"}
+    own = {"kafka.security.protocol": "SASL_SSL"}
+    assert options_of_other(both, own) == {"kafka.client.id": "c", **own}
+
+
+def test_topics_show_no_option():
+    assert "secret" not in repr(Topics("a:1", ("t",), options={"kafka.sasl.jaas.config": "secret"}))

@@ -132,7 +132,7 @@ def test_a_time_for_all_comes_before_times_for_each_and_these_before_offsets():
         ("minPartitions", "0"),
         ("maxRecordsPerPartition", "many"),
         ("kafka.isolation.level", "serializable"),
-        ("kafka.security.protocol", "SASL_SSL"),
+        ("kafka.security.protocol", "TLS"),
         ("kafka.ssl.truststore.location", "/store"),
         ("kafka.bootstrap.servers", "nowhere"),
         ("kafka.request.timeout.ms", "soon"),

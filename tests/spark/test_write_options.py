@@ -70,7 +70,7 @@ def test_what_spark_hands_to_every_stream_is_left_alone():
         ({"path": "/c"}, "the topic is named with the option topic"),
         ({"topic": " "}, "topic is empty: give it a name, or remove it"),
         ({"is_stream": True, "writeId": "x"}, "a stream is exactly once without it, by its checkpoint"),
-        ({"kafka__security__protocol": "SSL"}, "only PLAINTEXT is there yet"),
+        ({"kafka__security__protocol": "TLS"}, "has to be one of PLAINTEXT, SSL"),
         ({"tpoic": "x"}, "does not take the option tpoic; remove it or correct its name"),
     ],
 )

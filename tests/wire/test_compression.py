@@ -189,6 +189,19 @@ def test_exactly_the_limit_is_not_too_large(compression):
     assert refusal(compression, compressed, 99_999) == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.parametrize("length", [0x7FFF_FFFF, -1, -(2**31), 21])
+def test_the_length_of_a_snappy_chunk_is_not_believed(length):
+    """CVE-2023-34455: snappy-java allocated what it said."""
+    data = XERIAL + struct.pack(">i", length) + bytes(20)
+    decompress(Compression.SNAPPY, compress(Compression.SNAPPY, b"x"))
+    tracemalloc.start()
+    try:
+        assert refusal(Compression.SNAPPY, data) == ErrorCode.CORRUPT_MESSAGE
+        assert tracemalloc.get_traced_memory()[1] < 64 << 10
+    finally:
+        tracemalloc.stop()
+
+
 def test_raw_snappy_that_announces_more_than_it_can_hold_is_refused():
     assert refusal(Compression.SNAPPY, b"\xff\xff\xff\x0f" + bytes(20)) == ErrorCode.CORRUPT_MESSAGE
 

@@ -1,5 +1,6 @@
 """No bytes make a decoder hang, take memory beyond a multiple of the frame, or raise anything of its own."""
 
+import dataclasses
 import random
 import tracemalloc
 
@@ -115,6 +116,39 @@ def test_a_lying_count_allocates_nothing():
     with pytest.raises(MalformedMessage, match="more items than fit"):
         decode_message(ProduceRequest, 0, frame)
     assert memory_to_decode(decoder(ProduceRequest, 0), frame) < MEMORY_FLOOR
+
+
+def uvarint(value):
+    return uvarint_of_rest(value) if value > 0x7F else bytes([value])
+
+
+def uvarint_of_rest(value):
+    return bytes([value & 0x7F | 0x80]) + uvarint(value >> 7)
+
+
+def default_of(cls, name):
+    (field,) = [one for one in dataclasses.fields(cls) if one.name == name]
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+UNKNOWN_TAGS = uvarint(2000) + b"".join(uvarint(1000 + n) + uvarint(50) + bytes(50) for n in range(2000))
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
+def test_unknown_tagged_fields_are_not_kept(cls):
+    """CVE-2026-111108 and CVE-2026-111115: Kafka keeps each of them as an object."""
+    for version in cls.versions:
+        if not cls.is_flexible(version):
+            continue
+        message = Samples((cls.__name__, version, "tags")).message(cls, version)
+        for spec in fields_of(cls):
+            if spec.is_tagged_in(version):
+                setattr(message, spec.name, default_of(cls, spec.name))
+        data = encode_message(message, version)
+        assert data[-1] == 0  # the number of its tagged fields
+        decode, extended = decoder(cls, version), data[:-1] + UNKNOWN_TAGS
+        assert decode(extended, 0) == (decode(data, 0)[0], len(extended))
+        assert memory_to_decode(decode, extended) < memory_to_decode(decode, data) + 2048
 
 
 def test_a_message_of_too_many_items_is_malformed():

@@ -20,7 +20,7 @@ from odradek.wire.schema import (
 class AlterableConfig(Struct):
     name: str = on_wire(STRING)
     """Name of the setting."""
-    value: str | None = on_wire(STRING, nullable=ALL)
+    value: str | None = on_wire(STRING, nullable=ALL, hidden=True)
     """New value as text, null for the default."""
 
 

@@ -34,7 +34,7 @@ class ScramCredentialUpsertion(Struct):
     """Iterations of the password hash."""
     salt: bytes = on_wire(BYTES)
     """Random bytes that were hashed with the password."""
-    salted_password: bytes = on_wire(BYTES)
+    salted_password: bytes = on_wire(BYTES, hidden=True)
     """The password after hashing."""
 
 

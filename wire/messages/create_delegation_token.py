@@ -56,7 +56,7 @@ class CreateDelegationTokenResponse(Message, api_key=38, versions=(0, 3), flexib
     """Largest lifetime of the token, as a time."""
     token_id: str = on_wire(STRING)
     """Id of the token."""
-    hmac: bytes = on_wire(BYTES)
+    hmac: bytes = on_wire(BYTES, hidden=True)
     """Secret of the delegation token."""
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -58,7 +58,7 @@ class DescribedDelegationToken(Struct):
     """Largest lifetime of the token, as a time."""
     token_id: str = on_wire(STRING)
     """Id of the token."""
-    hmac: bytes = on_wire(BYTES)
+    hmac: bytes = on_wire(BYTES, hidden=True)
     """Secret of the delegation token."""
     renewers: list[DescribedDelegationTokenRenewer] = on_wire(Array(DescribedDelegationTokenRenewer))
     """Principals besides the owner that may renew the token."""

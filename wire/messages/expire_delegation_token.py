@@ -14,7 +14,7 @@ from odradek.wire.schema import (
 
 @dataclass(slots=True, kw_only=True)
 class ExpireDelegationTokenRequest(Message, api_key=40, versions=(0, 2), flexible_since=2):
-    hmac: bytes = on_wire(BYTES)
+    hmac: bytes = on_wire(BYTES, hidden=True)
     """Secret of the delegation token."""
     expiry_time_period_ms: int = on_wire(INT64)
     """New time to the expiry of the token; below zero it expires at once."""

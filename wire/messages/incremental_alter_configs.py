@@ -22,7 +22,7 @@ class AlterableConfig(Struct):
     """Name of the setting."""
     config_operation: int = on_wire(INT8)
     """0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
-    value: str | None = on_wire(STRING, nullable=ALL)
+    value: str | None = on_wire(STRING, nullable=ALL, hidden=True)
     """New value as text, null for the default."""
 
 

@@ -306,7 +306,7 @@ class ConfigRecord(MetadataRecord, record_type=4, versions=(0, 0), flexible_sinc
     """Name or id of the owner; empty for all brokers."""
     name: str = on_wire(STRING)
     """Name of the setting."""
-    value: str | None = on_wire(STRING, nullable=ALL)
+    value: str | None = on_wire(STRING, nullable=ALL, hidden=True)
     """Its value; null removes it."""
 
 
@@ -359,9 +359,9 @@ class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0),
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     salt: bytes = on_wire(BYTES)
     """Salt of the password."""
-    stored_key: bytes = on_wire(BYTES)
+    stored_key: bytes = on_wire(BYTES, hidden=True)
     """Key with which the broker checks the client (RFC 5802)."""
-    server_key: bytes = on_wire(BYTES)
+    server_key: bytes = on_wire(BYTES, hidden=True)
     """Key with which the broker proves itself to the client."""
     iterations: int = on_wire(INT32)
     """Iterations of the password hash."""

@@ -14,7 +14,7 @@ from odradek.wire.schema import (
 
 @dataclass(slots=True, kw_only=True)
 class RenewDelegationTokenRequest(Message, api_key=39, versions=(0, 2), flexible_since=2):
-    hmac: bytes = on_wire(BYTES)
+    hmac: bytes = on_wire(BYTES, hidden=True)
     """Secret of the delegation token."""
     renew_period_ms: int = on_wire(INT64)
     """New time to the expiry of the token; -1 for the broker's default."""

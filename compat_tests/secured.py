@@ -1,0 +1,92 @@
+"""Apache Kafka and Odradek with a SASL listener and the same users."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Mapping
+
+from compat_tests import reference
+from odradek import Broker
+from odradek.server.free_port import free_port
+
+PASSWORD = "pw-of-ann"
+OTHER_PASSWORD = "pw-of-bob"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+LISTENER = "SASL_PLAINTEXT"
+_SECURITY = "org.apache.kafka.common.security"
+PLAIN_USERS = (
+    f'{_SECURITY}.plain.PlainLoginModule required username="admin" password="pw-of-admin" '
+    f'user_admin="pw-of-admin" user_ann="{PASSWORD}" user_bob="{OTHER_PASSWORD}";'
+)
+SCRAM_LOGIN = f'{_SECURITY}.scram.ScramLoginModule required username="admin" password="pw-of-admin";'
+SCRAM_USERS = tuple(
+    f"{mechanism}=[name={user},password={password}]"
+    for mechanism in MECHANISMS[1:]
+    for user, password in (("ann", PASSWORD), ("bob", OTHER_PASSWORD), ("admin", "pw-of-admin"))
+)
+
+
+def sasl_options(listener: str = LISTENER, **more: str) -> dict[str, str]:
+    """Options of both; `more` have underscores for dots."""
+    prefix = f"listener.name.{listener.lower()}"
+    return {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "connection.failed.authentication.delay.ms": "100",
+        f"{prefix}.plain.sasl.jaas.config": PLAIN_USERS,
+        f"{prefix}.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
+        f"{prefix}.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+class SecuredKafka(reference.Kafka):
+    """Its listener for clients has SASL, and with SASL_SSL the TLS of `options`."""
+
+    def __init__(
+        self, options: Mapping[str, str] | None = None, *, listener: str = LISTENER, **more: str
+    ) -> None:
+        formatting = [word for user in SCRAM_USERS for word in ("--add-scram", user)]
+        properties = {**sasl_options(listener, **more), **(options or {})}
+        super().__init__(properties=properties, formatting=formatting)
+        self._listener = listener
+
+    def _format(self, config: pathlib.Path) -> None:
+        super()._format(config)
+        name = self._listener
+        both = f"{name}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
+        lines = {
+            "listeners": both,
+            "advertised.listeners": both,
+            "inter.broker.listener.name": name,
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{name}:{name}",
+        }
+        kept = [line for line in config.read_text().splitlines() if line.partition("=")[0] not in lines]
+        config.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in lines.items())]) + "\n")
+
+
+@contextlib.contextmanager
+def secured_odradek(
+    directory: pathlib.Path,
+    options: Mapping[str, str] | None = None,
+    *,
+    listener: str = LISTENER,
+    **more: str,
+) -> Iterator[Broker]:
+    """A broker in a thread, with the users of `SCRAM_USERS`."""
+    from odradek.config.broker_config import load
+    from odradek.config.first_users import parse
+    from odradek.server.security.users import add
+
+    for user in parse(" ".join(SCRAM_USERS)):
+        add(load(data_dir=directory), user)
+    port = free_port()
+    settings = {
+        **sasl_options(listener, **more),
+        **(options or {}),
+        "listeners": f"{listener}://127.0.0.1:{port}",
+        "inter.broker.listener.name": listener,
+    }
+    with Broker(options=settings, data_dir=directory) as broker:
+        yield broker

@@ -1,0 +1,1 @@
+"""Security, with real clients, tools and processes."""

@@ -1,0 +1,312 @@
+"""Client libraries with each mechanism: the right password, a wrong one, a user that does not exist, one that
+has been removed; and sessions that end, with the libraries that authenticate again.
+
+Kafka's own tools change the users. Libraries of Go and Node have programs of their own (`go`, `sasl.js`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+from kafka.errors import KafkaError as KafkaPythonError
+
+from compat_tests import reference
+from compat_tests.clients import wait_until
+from compat_tests.clients.java import JavaFailure, JavaProgram, compile_java
+from compat_tests.secured import LISTENER, MECHANISMS, PASSWORD
+from odradek import Broker
+from tools import environment
+
+HERE = pathlib.Path(__file__).parent
+SECONDS = 30.0
+SESSION_SECONDS = 6
+"""Three times as long as a session."""
+
+Connect = Callable[[Broker, str, str, str], bool]
+"""Broker, mechanism, user, password: whether the client gets in. Any other failure raises."""
+
+
+def confluent_settings(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": LISTENER,
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def with_confluent(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+    """librdkafka tries for ever and tells of each failure."""
+    failures: list[confluent_kafka.KafkaError] = []
+    settings = confluent_settings(broker, mechanism, user, password) | {"error_cb": failures.append}
+    admin = AdminClient(settings)
+    try:
+        admin.list_topics(timeout=3)
+    except confluent_kafka.KafkaException:
+        wait_until(lambda: bool(admin.poll(0.1)) or bool(failures), "a reason", seconds=SECONDS)
+        codes = {error.code() for error in failures}
+        assert codes & {KafkaError._AUTHENTICATION}, failures
+        return False
+    return True
+
+
+def kafka_python_settings(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "security_protocol": LISTENER,
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+
+
+def with_kafka_python(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+    try:
+        admin = kafka.KafkaAdminClient(**kafka_python_settings(broker, mechanism, user, password))
+    except KafkaPythonError:
+        return False
+    admin.list_topics()
+    admin.close()
+    return True
+
+
+def with_aiokafka(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+    async def connect() -> bool:
+        producer = aiokafka.AIOKafkaProducer(**kafka_python_settings(broker, mechanism, user, password))
+        try:
+            await producer.start()
+        except aiokafka.errors.KafkaError:
+            return False
+        finally:
+            await producer.stop()
+        return True
+
+    return asyncio.run(connect())
+
+
+@pytest.fixture(scope="module")
+def java(secured: Broker) -> Iterator[JavaProgram]:
+    class_path = compile_java(reference.client_class_path(), HERE / "SaslClient.java")
+    program = JavaProgram(class_path, "SaslClient", secured.bootstrap_servers)
+    yield program
+    program.close()
+
+
+def attempts_of(connect: Connect, broker: Broker, mechanism: str) -> None:
+    assert connect(broker, mechanism, "ann", PASSWORD)
+    assert not connect(broker, mechanism, "ann", "wrong")
+    assert not connect(broker, mechanism, "nobody", PASSWORD)
+    assert connect(broker, mechanism, "ann", PASSWORD)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("connect", [with_confluent, with_kafka_python, with_aiokafka])
+def test_a_client_of_python_gets_in_with_the_right_password_only(
+    secured: Broker, connect: Connect, mechanism: str
+) -> None:
+    attempts_of(connect, secured, mechanism)
+
+
+def java_connect(java: JavaProgram) -> Connect:
+    def connect(_: Broker, mechanism: str, user: str, password: str) -> bool:
+        try:
+            java.ask("connect", mechanism, user, password)
+        except JavaFailure as error:
+            # Anything else, such as a time-out, is a failure of the test.
+            if "SaslAuthenticationException" not in str(error):
+                raise
+            return False
+        return True
+
+    return connect
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafkas_own_client_gets_in_with_the_right_password_only(
+    secured: Broker, java: JavaProgram, mechanism: str
+) -> None:
+    attempts_of(java_connect(java), secured, mechanism)
+
+
+def kafka_configs(broker: Broker, path: pathlib.Path, *arguments: str) -> str:
+    """Kafka's own tool, as the user admin of PLAIN."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path.write_text(
+        f"security.protocol={LISTENER}\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="admin" password="pw-of-admin";\n'
+    )
+    finished = reference.kafka_tool(
+        "kafka.admin.ConfigCommand",
+        *(
+            "--bootstrap-server",
+            broker.bootstrap_servers,
+            "--command-config",
+            str(path),
+            "--entity-type",
+            "users",
+        ),
+        *arguments,
+    )
+    return finished.stdout
+
+
+def test_users_of_kafkas_own_tool_get_in_until_they_are_removed(
+    secured: Broker, java: JavaProgram, tmp_path: pathlib.Path
+) -> None:
+    connections: dict[str, Connect] = {
+        "java": java_connect(java),
+        "confluent": with_confluent,
+        "kafka-python": with_kafka_python,
+        "aiokafka": with_aiokafka,
+    }
+    for mechanism in MECHANISMS[1:]:
+        added = f"{mechanism}=[iterations=8192,password=pw-of-carl]"
+        named = ("--entity-name", "carl")
+        kafka_configs(secured, tmp_path / "client", *named, "--alter", "--add-config", added)
+        described = kafka_configs(secured, tmp_path / "client", *named, "--describe")
+        assert f"{mechanism}=iterations=8192" in described
+        for name, connect in connections.items():
+            assert connect(secured, mechanism, "carl", "pw-of-carl"), name
+        kafka_configs(secured, tmp_path / "client", *named, "--alter", "--delete-config", mechanism)
+        for name, connect in connections.items():
+            assert not connect(secured, mechanism, "carl", "pw-of-carl"), name
+
+
+# Sessions that end
+
+
+def renewals(broker: Broker) -> int:
+    """Handshakes of clients that were authenticated already."""
+    return sum(metrics.requests for (name, _), metrics in broker.metrics().items() if name == "SaslHandshake")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafkas_own_client_renews_its_session(short_sessions: Broker, mechanism: str) -> None:
+    class_path = compile_java(reference.client_class_path(), HERE / "SaslClient.java")
+    program = JavaProgram(class_path, "SaslClient", short_sessions.bootstrap_servers)
+    before = renewals(short_sessions)
+    try:
+        topic = f"java-{mechanism}"
+        (count,) = program.ask("produce", mechanism, "ann", PASSWORD, topic, SESSION_SECONDS)
+    finally:
+        program.close()
+    assert int(count) > 0
+    assert renewals(short_sessions) > before
+
+
+def test_librdkafka_renews_its_session(short_sessions: Broker) -> None:
+    failures: list[Any] = []
+    before = renewals(short_sessions)
+    settings = confluent_settings(short_sessions, "SCRAM-SHA-512", "ann", PASSWORD)
+    producer = confluent_kafka.Producer({**settings, "error_cb": failures.append})
+    deadline = time.monotonic() + SESSION_SECONDS
+    delivered: list[Any] = []
+    while time.monotonic() < deadline:
+        producer.produce("confluent", b"value", on_delivery=lambda error, message: delivered.append(error))
+        assert producer.flush(SECONDS) == 0
+    assert delivered
+    assert not any(delivered)
+    assert failures == []
+    assert renewals(short_sessions) > before
+
+
+def test_kafka_python_renews_its_session(short_sessions: Broker) -> None:
+    before = renewals(short_sessions)
+    producer = kafka.KafkaProducer(
+        **kafka_python_settings(short_sessions, "SCRAM-SHA-256", "ann", PASSWORD), retries=0
+    )
+    deadline = time.monotonic() + SESSION_SECONDS
+    while time.monotonic() < deadline:
+        producer.send("kafka-python", b"value").get(SECONDS)
+    producer.close()
+    assert renewals(short_sessions) > before
+
+
+def test_aiokafka_connects_anew_when_its_session_has_ended(short_sessions: Broker) -> None:
+    async def produce() -> int:
+        producer = aiokafka.AIOKafkaProducer(
+            **kafka_python_settings(short_sessions, "SCRAM-SHA-256", "ann", PASSWORD), retry_backoff_ms=100
+        )
+        await producer.start()
+        sent = 0
+        try:
+            deadline = time.monotonic() + SESSION_SECONDS
+            while time.monotonic() < deadline:
+                await producer.send_and_wait("aiokafka", b"value")
+                sent += 1
+                await asyncio.sleep(0.05)
+        finally:
+            await producer.stop()
+        return sent
+
+    assert asyncio.run(produce()) > 0
+
+
+# Go and Node
+
+
+def tell(command: list[str], **variables: str) -> None:
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, env={**os.environ, **variables}
+    )
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr[-3000:]}"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafkajs_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
+    modules = environment.node_modules(HERE.parent / "polyglot" / "node")
+    program = str(HERE.parent / "polyglot" / "node" / "sasl.js")
+    tell(["node", program, secured.bootstrap_servers, mechanism, "ann", PASSWORD], NODE_PATH=str(modules))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_franz_go_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
+    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "franz_sasl"
+    tell([str(program), secured.bootstrap_servers, mechanism, "ann", PASSWORD])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_sarama_gets_in_with_the_right_password_only(secured: Broker) -> None:
+    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "sarama_sasl"
+    for handshake in ("0", "1"):
+        tell([str(program), secured.bootstrap_servers, handshake, "ann", PASSWORD])
+
+
+def test_guesses_do_not_disturb_a_client_that_is_served(secured: Broker) -> None:
+    stop = threading.Event()
+
+    def guess() -> None:
+        while not stop.is_set():
+            with_aiokafka(secured, "PLAIN", "ann", "wrong")
+
+    threads = [threading.Thread(target=guess) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        producer = kafka.KafkaProducer(**kafka_python_settings(secured, "PLAIN", "ann", PASSWORD))
+        for _ in range(50):
+            producer.send("undisturbed", b"value").get(SECONDS)
+        producer.close()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,134 @@
+"""The login module of each mechanism of a listener: from `sasl.jaas.config` of the listener and mechanism,
+else from the file of `odradek.jaas.config.path`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.config.config_error import ConfigError
+from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
+from odradek.config.listener_security import ListenerSecurity, listener_prefix
+from odradek.config.oauthbearer import OAUTHBEARER, oauth_settings
+from odradek.config.oauthbearer import warnings_of as oauth_warnings_of
+from odradek.config.secret import Secret
+
+__all__ = [
+    "JAAS_PATH",
+    "Contexts",
+    "Credentials",
+    "credentials_of",
+    "login_of",
+    "logins_of",
+    "read_contexts",
+    "warnings_of",
+]
+
+JAAS_PATH = "odradek.jaas.config.path"
+_JAAS = "sasl.jaas.config"
+_OF_NODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms with which this node authenticates to others."""
+_NEED_USERS = ("PLAIN",)
+"""Mechanisms whose users are in the login module."""
+
+Contexts = Mapping[str, Sequence[LoginModule]]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """With which this node, or a client, authenticates to others."""
+
+    mechanism: str
+    user: str
+    password: Secret = field(repr=False)
+    """With OAUTHBEARER the token, which has the user in it."""
+    is_token: bool = False
+    """Whether user and password are the id and the HMAC of a delegation token (SCRAM alone)."""
+
+
+def read_contexts(values: Mapping[str, Any]) -> Contexts:
+    """The contexts of the file; none without one. ConfigError: one sentence."""
+    path = values[JAAS_PATH]
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise ConfigError(f"{JAAS_PATH}: {path} cannot be read: {reason}.") from None
+    return parse_file(text, path)
+
+
+def login_of(security: ListenerSecurity, mechanism: str, contexts: Contexts) -> LoginModule | None:
+    """The login module of one mechanism; None without one. ConfigError: one sentence."""
+    text = security.text(_JAAS, mechanism)
+    if text is None:
+        return server_context(contexts, security.name, mechanism)
+    name = f"{listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}"
+    login = parse_one(text, name)
+    if mechanism not in login.mechanisms:
+        wanted = next(one for one, mechanisms in LOGIN_MODULES.items() if mechanism in mechanisms)
+        raise ConfigError(f"{name} has {login.name}, and {mechanism} needs {wanted}.")
+    return login
+
+
+def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, LoginModule]:
+    """The login modules of the mechanisms that have one. ConfigError: one is missing, or makes no sense."""
+    logins = {}
+    for mechanism in security.mechanisms:
+        login = login_of(security, mechanism, contexts)
+        if login is not None:
+            logins[mechanism] = login
+        if mechanism == "GSSAPI":
+            from odradek.config.kerberos import service_of
+
+            service_of(security, login)
+        if mechanism in _NEED_USERS and not any(
+            option.startswith("user_") for option in (login.options if login else ())
+        ):
+            raise ConfigError(
+                f"Listener {security.name} offers {mechanism} and has no users: give them as options "
+                f"user_NAME in {listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}."
+            )
+    if OAUTHBEARER in security.mechanisms:
+        oauth_settings(security, logins.get(OAUTHBEARER))
+    return logins
+
+
+def warnings_of(
+    security: ListenerSecurity, logins: Mapping[str, LoginModule], values: Mapping[str, Any]
+) -> list[str]:
+    """Sentences for the log at the start."""
+    warnings = []
+    if "PLAIN" in security.mechanisms and not security.has_tls:
+        warnings.append(
+            f"Listener {security.name} offers PLAIN without TLS: passwords cross the network as they are."
+        )
+    if OAUTHBEARER in security.mechanisms:
+        warnings += oauth_warnings_of(security, oauth_settings(security, logins.get(OAUTHBEARER)))
+    path = values[JAAS_PATH]
+    if path is not None and os.stat(path).st_mode & 0o077:
+        warnings.append(
+            f"{path} has passwords, and other users of this machine may read it: set its mode to 600."
+        )
+    return warnings
+
+
+def credentials_of(
+    security: ListenerSecurity, mechanism: str, contexts: Contexts, option: str
+) -> Credentials:
+    """With which this node logs in to the listeners of this name at other nodes: `username` and `password` of
+    the login module, as in Kafka. `option` has named the mechanism. ConfigError: one sentence."""
+    if mechanism not in _OF_NODES:
+        raise ConfigError(f"{option}={mechanism} is not built yet: set it to one of {', '.join(_OF_NODES)}.")
+    login = login_of(security, mechanism, contexts)
+    options = {} if login is None else login.options
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            f"This node logs in to others with {mechanism} at listener {security.name}, and has no username "
+            f"and password: give them in {listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}."
+        )
+    return Credentials(mechanism, options["username"][:], Secret(options["password"]))

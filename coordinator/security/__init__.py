@@ -1,0 +1,1 @@
+"""Rules and machines of security: who may do what, who is who, and how much of it."""

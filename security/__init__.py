@@ -1,0 +1,1 @@
+"""What both ends of a secured connection need: key stores, contexts of TLS, and the client's side of SASL."""

@@ -1,0 +1,1 @@
+"""Security at the sockets of a broker: TLS, SASL, the authorizer, admission."""

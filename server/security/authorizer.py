@@ -1,0 +1,221 @@
+"""The authorizer of a broker (`apis/access.py`): it decides by ACLs and super users, and logs refusals.
+
+A connection keeps what it was told (`Granted`), for its principal, its host and one state of the rules. It
+never reads the answers of another connection. When the rules change, the view of the cluster does: then all
+answers count as unknown, and the pipeline drops what connections have learnt.
+
+Source: StandardAuthorizer of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from odradek.apis.access import NOTHING_REFUSED, resources
+from odradek.coordinator.security.acls import AclRules, Policy, host_text, requester
+from odradek.wire.acl_types import ResourceType
+
+if TYPE_CHECKING:
+    from odradek.apis.access import Needs, Refused, Requester, Resources
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.wire.acl_types import Operation
+
+__all__ = ["RefusalLog", "StandardAuthorizer", "new_authorizer"]
+
+logger = logging.getLogger("odradek.authorizer")
+
+ANSWERS_MAX = 2_000
+"""Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
+LINES_MAX = 60
+"""Lines in the log in `LOG_WINDOW_MS`."""
+LOG_WINDOW_MS = 60_000
+NO_RULES = AclRules()
+_NO_ANSWERS: dict[Any, bool] = {}
+
+Answers = dict[tuple[Any, Any], dict[Any, bool]]
+"""By operation and type of resource, then by the name of a resource; None stands for any resource."""
+
+
+class Granted:
+    """What one connection was told."""
+
+    __slots__ = ("acls", "answers", "is_super", "principal", "who")
+
+    def __init__(self, connection: Requester, acls: AclRules | None, policy: Policy) -> None:
+        self.principal = connection.principal
+        self.acls = acls
+        self.who = requester(self.principal, host_text(connection.peer_host))
+        self.is_super = self.principal in policy.super_users
+        self.answers: Answers = {}
+
+    def knows(self, wanted: Resources) -> bool:
+        """Whether all of them are known to be allowed."""
+        answers = self.answers
+        for operation, resource_type, name in wanted:
+            known = answers.get((operation, resource_type))
+            if known is None or not known.get(name):
+                return False
+        return True
+
+    def of(self, operation: Operation, resource_type: ResourceType) -> dict[Any, bool]:
+        """Its answers, to be read and added to."""
+        answers = self.answers.setdefault((operation, resource_type), {})
+        if len(answers) >= ANSWERS_MAX:
+            answers.clear()
+        return answers
+
+
+class StandardAuthorizer:
+    """An `Authorizer`."""
+
+    def __init__(
+        self, policy: Policy, current_view: Callable[[], ClusterView], now_ms: Callable[[], int]
+    ) -> None:
+        self._policy = policy
+        self._current_view = current_view
+        self._log = RefusalLog(now_ms)
+
+    def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
+        granted = self._granted(connection)
+        if granted.is_super:
+            return NOTHING_REFUSED
+        answers = granted.answers
+        for need in needs:
+            if need.names is not None:
+                known = answers.get((need.operation, need.resource_type), _NO_ANSWERS)
+                if not all(map(known.get, need.names(request))):
+                    break
+        else:
+            # Mostly all of them are known and allowed.
+            return NOTHING_REFUSED
+        api = type(request).__name__.removesuffix("Request")
+        return self._told(granted, resources(needs, request), needs, api)
+
+    def refused_of(self, connection: Requester, resources: Resources) -> Refused:
+        granted = self._granted(connection)
+        if granted.is_super or granted.knows(resources):
+            return NOTHING_REFUSED
+        return self._told(granted, resources, (), "")
+
+    def left_out(self, connection: Requester, resources: Resources) -> Refused:
+        granted = self._granted(connection)
+        if granted.is_super or granted.knows(resources):
+            return NOTHING_REFUSED
+        return self._refused(granted, resources)
+
+    def is_known_to_allow(
+        self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]
+    ) -> bool:
+        granted = self._granted(connection)
+        if granted.is_super:
+            return True
+        return all(map(granted.answers.get((operation, resource_type), _NO_ANSWERS).get, names))
+
+    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        granted = self._granted(connection)
+        if granted.is_super:
+            return True
+        answers = granted.of(operation, resource_type)
+        answer = answers.get(None)
+        if answer is None:
+            rules = NO_RULES if granted.acls is None else granted.acls
+            answer = answers[None] = self._policy.allows_any(rules, granted.who, operation, resource_type)
+        return answer
+
+    def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
+        """What is refused, after a line in the log."""
+        refused = self._refused(granted, wanted)
+        if refused:
+            quiet = {(need.operation, need.resource_type) for need in needs if need.is_quiet}
+            for operation, resource_type, name in wanted:
+                if (operation, resource_type, name) not in refused or (operation, resource_type) in quiet:
+                    continue
+                self._log.tell(granted, operation, resource_type, self._name_of(resource_type, name), api)
+        return refused
+
+    def _granted(self, connection: Requester) -> Granted:
+        acls = self._current_view().acls
+        granted: Granted | None = connection.granted
+        if granted is None or granted.acls is not acls or granted.principal != connection.principal:
+            granted = connection.granted = Granted(connection, acls, self._policy)
+        return granted
+
+    def _refused(self, granted: Granted, wanted: Resources) -> Refused:
+        refused = [one for one in wanted if not self._may(granted, one)]
+        return frozenset(refused) if refused else NOTHING_REFUSED
+
+    def _may(self, granted: Granted, wanted: tuple[Operation, ResourceType, Any]) -> bool:
+        operation, resource_type, name = wanted
+        answers = granted.of(operation, resource_type)
+        answer = answers.get(name)
+        if answer is not None:
+            return answer
+        text = self._name_of(resource_type, name)
+        if text is None:
+            return True
+        rules = NO_RULES if granted.acls is None else granted.acls
+        answer = answers[name] = self._policy.allows(rules, granted.who, operation, resource_type, text)
+        return answer
+
+    def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:
+        """None: it is the id of no topic."""
+        if resource_type == ResourceType.TOPIC and isinstance(name, bytes):
+            return self._current_view().topic_names.get(name)
+        text: str = name
+        return text
+
+
+class RefusalLog:
+    """One line for each refusal, once in a window of time; beyond `LINES_MAX` they are only counted."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._window_ms = 0
+        self._told: set[tuple[str, str, int, int, str | None]] = set()
+        self._left_out = 0
+
+    def tell(
+        self,
+        granted: Granted,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str | None,
+        api: str,
+    ) -> None:
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        now_ms = self._now_ms()
+        if not self._window_ms <= now_ms < self._window_ms + LOG_WINDOW_MS:
+            if self._left_out:
+                logger.info("%d refusals before were not logged", self._left_out)
+            self._window_ms, self._left_out = now_ms, 0
+            self._told.clear()
+        principal, host = granted.who[0]
+        key = (principal, host, operation, resource_type, name)
+        if key in self._told or len(self._told) >= LINES_MAX:
+            self._left_out += 1
+            return
+        self._told.add(key)
+        rules = NO_RULES if granted.acls is None else granted.acls
+        is_denied = rules.denies(granted.who, operation, resource_type, name or "")
+        logger.info(
+            "%r from %s may not %s %s %r%s: %s",
+            principal,
+            host,
+            operation.name,
+            resource_type.name,
+            name,
+            f" ({api})" if api else "",
+            "an ACL denies it" if is_denied else "no ACL allows it",
+        )
+
+
+def new_authorizer(
+    config: BrokerConfig, current_view: Callable[[], ClusterView], now_ms: Callable[[], int]
+) -> StandardAuthorizer:
+    """By the options of a broker that has one."""
+    policy = Policy(frozenset(config.super_users), config["allow.everyone.if.no.acl.found"])
+    return StandardAuthorizer(policy, current_view, now_ms)

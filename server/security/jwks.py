@@ -1,0 +1,177 @@
+"""The keys of an authority, from a file or an address: read before the port opens, and now and then after it.
+
+A token that names an unknown key makes the keys be fetched again, so that a new key counts at once: for one
+key id at the most once a minute, and for a bounded number of them. A fetch that fails leaves the keys as they
+are, and is repeated after a pause.
+
+Source: RefreshingHttpsJwks of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from odradek.config.config_error import ConfigError
+from odradek.server.security.signed_tokens import KeySet, read_key_set
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from odradek.apis.turn import TimerHandle, Timers, WorkQueue
+    from odradek.config.oauthbearer import SignedTokens
+    from odradek.wire.work import Work
+
+__all__ = ["Jwks", "fetch"]
+
+logger = logging.getLogger("odradek.authentication")
+
+BYTES_MAX = 1_048_576
+FETCH_SECONDS_MAX = 10
+"""For the connection and for the answer."""
+PIECE_BYTES = 65_536
+MISS_INTERVAL_MS = 60_000
+MISSES_MAX = 16
+"""Unknown key ids that are remembered."""
+
+
+def fetch(url: str) -> bytes:
+    """The content of a `file:`, `http:` or `https:` address; no redirect is followed, and no proxy used.
+    Raises OSError or ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with open(unquote(parts.path), "rb") as file:
+            content = file.read(BYTES_MAX + 1)
+    else:
+        content = _downloaded(url)
+    if len(content) > BYTES_MAX:
+        raise ValueError(f"it has more than {BYTES_MAX} bytes")
+    return content
+
+
+def _downloaded(url: str) -> bytes:
+    # Half a hundred modules, for those that need it.
+    from http.client import HTTPException
+    from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    deadline = time.monotonic() + FETCH_SECONDS_MAX
+    content = b""
+    try:
+        with build_opener(ProxyHandler({}), NoRedirect()).open(url, timeout=FETCH_SECONDS_MAX) as answer:
+            while len(content) <= BYTES_MAX and (piece := answer.read1(PIECE_BYTES)):
+                content += piece
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"it did not end within {FETCH_SECONDS_MAX} s")
+    except HTTPException as error:
+        raise ValueError(f"no HTTP answer ({type(error).__name__})") from None
+    return content
+
+
+class Jwks:
+    """The present keys, kept fresh. `keys` and `miss` may be used in any thread."""
+
+    def __init__(
+        self,
+        settings: SignedTokens,
+        loop: asyncio.AbstractEventLoop,
+        timers: Timers,
+        queue: WorkQueue,
+        now_ms: Callable[[], int],
+        get: Callable[[str], bytes] = fetch,
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._timers = timers
+        self._queue = queue
+        self._now_ms = now_ms
+        self._get = get
+        self._keys = KeySet()
+        self._misses: dict[str, int] = {}
+        """When an unknown key id was asked for."""
+        self._timer: TimerHandle | None = None
+        self._is_fetching = self._is_closed = False
+        self._pause_ms = settings.retry_ms
+
+    def keys(self) -> KeySet:
+        return self._keys
+
+    def load(self) -> None:
+        """The first keys, here and now. ConfigError: there are none."""
+        try:
+            self._keys = self._read()
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"sasl.oauthbearer.jwks.endpoint.url: {self._settings.jwks_url} cannot be used: {error}."
+            ) from None
+        self._refresh_after(self._settings.refresh_ms)
+
+    def miss(self, key_id: str | None) -> None:
+        """A token has named a key that is not known."""
+        if key_id is not None:
+            self._loop.call_soon_threadsafe(self._note_miss, key_id)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _read(self) -> KeySet:
+        return read_key_set(self._get(self._settings.jwks_url))
+
+    def _note_miss(self, key_id: str) -> None:
+        if self._is_fetching:
+            return
+        now_ms = self._now_ms()
+        # A clock that was set back forgets them.
+        self._misses = {
+            one: asked_ms
+            for one, asked_ms in self._misses.items()
+            if 0 <= now_ms - asked_ms < MISS_INTERVAL_MS
+        }
+        if key_id in self._misses or len(self._misses) >= MISSES_MAX:
+            return
+        self._misses[key_id] = now_ms
+        self._refresh()
+
+    def _refresh_after(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._is_closed:
+            self._timer = self._timers.after(delay_ms, self._refresh)
+
+    def _refresh(self) -> None:
+        if self._is_fetching or self._is_closed:
+            return
+        self._is_fetching = True
+
+        def work() -> Work[KeySet]:
+            keys: KeySet = yield self._read
+            return keys
+
+        self._queue.run(work(), self._fetched, self._failed)
+
+    def _fetched(self, keys: KeySet) -> None:
+        self._is_fetching = False
+        self._keys = keys
+        self._pause_ms = self._settings.retry_ms
+        self._refresh_after(self._settings.refresh_ms)
+
+    def _failed(self, error: Exception) -> None:
+        self._is_fetching = False
+        if not isinstance(error, OSError | ValueError):
+            logger.error("fetching keys failed", exc_info=error)
+        else:
+            logger.warning(
+                "the keys at %s cannot be fetched, and the present ones stay: %s",
+                self._settings.jwks_url,
+                error,
+            )
+        self._refresh_after(self._pause_ms)
+        self._pause_ms = min(2 * self._pause_ms, self._settings.retry_ms_max)

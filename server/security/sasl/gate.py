@@ -1,0 +1,251 @@
+"""The gate before the requests of a connection: it reads the frames until the client has authenticated.
+
+As long as the gate is closed, the transport gives the bytes to it, and `Requests` serves nothing. When it
+opens, the transport gives them to `Requests` again, so an authenticated connection costs nothing more than
+another one but a comparison with the end of its session. A client that authenticates again closes the gate
+for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.server._pipeline import BUFFER_BYTES
+from odradek.server.security.sasl.exchange import (
+    Authenticated,
+    Close,
+    Compute,
+    Effect,
+    Exchange,
+    Send,
+    Settings,
+    State,
+    Versions,
+)
+from odradek.server.security.sasl.mechanism import AuthenticationFailed
+from odradek.wire.errors import MalformedMessage
+
+if TYPE_CHECKING:
+    from odradek.server.connection import Connection
+    from odradek.server.security.unauthenticated import Unauthenticated
+    from odradek.server.timers import Timers
+    from odradek.server.work import WorkQueues
+    from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
+    from odradek.wire.work import Work
+
+__all__ = ["COMPUTATIONS_MAX", "Gate", "SaslListener"]
+
+logger = logging.getLogger("odradek.authentication")
+
+UNREAD_ANSWERS_BYTES_MAX = 65_536
+"""Answers that a client does not read, such as those to ApiVersions of unknown versions."""
+COMPUTATIONS_MAX = 1_000
+"""Authentications that wait for a worker thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslListener:
+    """What the gates of a listener share."""
+
+    name: str
+    settings: Settings
+    new_versions: Callable[[Connection], Versions]
+    unauthenticated: Unauthenticated
+    timers: Timers
+    now_ms: Callable[[], int]
+    workers: WorkQueues
+
+    def gate_of(self, connection: Connection) -> Gate:
+        """A closed gate."""
+        return Gate(connection, self)
+
+
+class Gate:
+    """The gate of one connection; a `Stranger`."""
+
+    __slots__ = ("_connection", "_exchange", "_is_closing", "_is_waiting", "_listener")
+
+    def __init__(self, connection: Connection, listener: SaslListener) -> None:
+        self._connection = connection
+        self._listener = listener
+        self._exchange = Exchange(listener.settings, listener.new_versions(connection))
+        self._is_closing = self._is_waiting = False
+        self._shut()
+
+    @property
+    def address(self) -> str:
+        return self._connection.peer_host
+
+    @property
+    def mechanism(self) -> str:
+        return self._exchange.mechanism
+
+    # The connection's side
+
+    def admitted(self) -> None:
+        """The connection is open."""
+        self._listener.unauthenticated.add(self)
+
+    def forget(self) -> None:
+        """The connection has ended."""
+        self._is_closing = True
+        self._listener.unauthenticated.remove(self)
+
+    def note_expired(self) -> None:
+        """The connection is closed since its session has ended."""
+        self._listener.unauthenticated.expired += 1
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """For the transport."""
+        requests = self._connection.requests
+        requests.buffer.take_in(nbytes)
+        requests.active_ms = self._listener.now_ms()
+        self.serve()
+
+    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | None:
+        """A handshake of an authenticated client. None: it stays as it is."""
+        answer = self._exchange.begin_again(mechanism, version, now_ms)
+        if isinstance(answer, Close):
+            self._close(answer)
+            return None
+        if answer is not None:
+            self._shut()
+            self._use_these_functions()
+            self._listener.unauthenticated.add(self)
+            # The frames behind the handshake: its own answer is to go out first.
+            self._listener.timers.after(0, self.serve)
+        return answer
+
+    def give_up(self, reason: str) -> None:
+        self._is_closing = True
+        self._connection.abort(None)
+
+    # Inside
+
+    def serve(self) -> None:
+        """Reads whole frames, as long as the gate is closed."""
+        exchange, buffer = self._exchange, self._connection.requests.buffer
+        while self._reads:
+            try:
+                frame = buffer.take_frame(exchange.frame_bytes_max)
+            except MalformedMessage as error:
+                looks = ", which looks like TLS" if buffer.unserved_start(2) == b"\x16\x03" else ""
+                self._close(exchange.refuse_length(f"{error}{looks}"))
+                return
+            if frame is None:
+                break
+            self._carry_out(exchange.receive(frame, self._listener.now_ms()))
+        if not self._is_closing and exchange.state is not State.COMPLETE:
+            held_bytes = max(buffer.capacity - BUFFER_BYTES, 0)
+            self._listener.unauthenticated.note_held(self, held_bytes)
+
+    @property
+    def _reads(self) -> bool:
+        return not (self._is_closing or self._is_waiting or self._exchange.state is State.COMPLETE)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._write(effect.frame)
+        elif isinstance(effect, Authenticated):
+            self._open(effect)
+        elif isinstance(effect, Compute):
+            self._compute(effect)
+        else:
+            self._close(effect)
+
+    def _write(self, frame: bytes) -> None:
+        transport = self._connection.responses.transport
+        if not frame or transport is None or transport.is_closing():
+            return
+        transport.write(frame)
+        if transport.get_write_buffer_size() > UNREAD_ANSWERS_BYTES_MAX:
+            # An orderly end would wait until the answers are read.
+            self._close(Close(0, "it does not read the answers"))
+            self._connection.abort(None)
+
+    def _shut(self) -> None:
+        connection = self._connection
+        connection.requests.suspend()
+        connection.buffer_updated = self.buffer_updated
+
+    def _use_these_functions(self) -> None:
+        """Transports look the functions of their protocol up once."""
+        transport = self._connection.responses.transport
+        if transport is not None:
+            transport.set_protocol(self._connection)
+
+    def _open(self, known: Authenticated) -> None:
+        self._write(known.frame)
+        if self._is_closing:
+            return
+        shared, connection = self._listener.unauthenticated, self._connection
+        shared.remove(self)
+        shared.successes += 1
+        if known.is_again:
+            shared.reauthentications += 1
+        requests = connection.requests
+        connection.principal, connection.is_token = known.principal, known.is_token
+        requests.session_ends_ms = known.session_ends_ms or 0
+        connection.buffer_updated = requests.buffer_updated
+        self._use_these_functions()
+        requests.end_suspension()
+
+    def _close(self, effect: Close) -> None:
+        """A failure that is answered late holds its socket, and nothing else."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        shared, connection = self._listener.unauthenticated, self._connection
+        shared.remove(self)
+        shared.note_failure(connection.peer_host, f"listener {self._listener.name}: {effect.reason}")
+        connection.responses.is_closing = True
+        transport = connection.responses.transport
+        if transport is None or transport.is_closing():
+            return
+        transport.pause_reading()
+        connection.requests.buffer.shrink()
+
+        def end() -> None:
+            if not transport.is_closing():
+                if effect.frame is not None:
+                    transport.write(effect.frame)
+                transport.close()
+
+        if effect.after_ms:
+            self._listener.timers.after(effect.after_ms, end)
+        else:
+            end()
+
+    # Mechanisms that wait
+
+    def _compute(self, effect: Compute) -> None:
+        if len(self._listener.workers) >= COMPUTATIONS_MAX:
+            self._close(Close(0, "too many authentications wait for a worker"))
+            return
+        self._is_waiting = True
+
+        def work() -> Work[bytes | None]:
+            result: bytes | None = yield effect.call
+            return result
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, AuthenticationFailed):
+                self._computed(effect, error)
+            else:
+                self._broken(error)
+
+        self._listener.workers.run(work(), lambda result: self._computed(effect, result), failed)
+
+    def _computed(self, effect: Compute, result: bytes | AuthenticationFailed | None) -> None:
+        self._is_waiting = False
+        if not self._is_closing:
+            self._carry_out(effect.go_on(result, self._listener.now_ms()))
+            self.serve()
+
+    def _broken(self, error: Exception) -> None:
+        self._is_waiting = False
+        logger.error("a SASL mechanism failed", exc_info=error)
+        self._close(Close(0, "internal error"))

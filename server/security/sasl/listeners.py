@@ -1,0 +1,166 @@
+"""The SASL listeners of a broker, made from its options when everything that they need is there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.config.broker_config import ConfigError
+from odradek.config.kerberos import GSSAPI, service_of
+from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens, oauth_settings
+from odradek.coordinator.security.scram_users import ScramUsers
+from odradek.server.security.sasl.answers import Answers
+from odradek.server.security.sasl.exchange import Settings
+from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
+from odradek.server.security.sasl.mechanism import NewServer
+from odradek.server.security.sasl.plain import PlainServer, users_of
+from odradek.server.security.sasl.scram import ScramServer
+from odradek.server.security.unauthenticated import Unauthenticated
+from odradek.server.work import WorkQueue, WorkQueues
+from odradek.wire.scram import MECHANISM_NUMBERS
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.config.listener_security import ListenerSecurity
+    from odradek.server.connections import Connections
+    from odradek.server.listeners import Listener
+    from odradek.server.schedule import Schedule
+    from odradek.server.security.sasl.oauthbearer import Validator
+    from odradek.server.security.tokens import TokenLogins
+
+__all__ = ["SECRET_FILE", "node_secret", "open_listeners"]
+
+SECRET_FILE = "odradek-scram-secret"
+_SECRET_BYTES = 32
+_WORKERS = 2
+
+NewScram = Callable[[str], NewServer]
+"""Takes the name of a mechanism."""
+NewOAuth = Callable[["ListenerSecurity"], NewServer]
+
+
+def open_listeners(
+    config: BrokerConfig,
+    listeners: Iterable[Listener],
+    connections: Connections,
+    schedule: Schedule,
+    scram_users: Callable[[], ScramUsers],
+    tokens: TokenLogins | None = None,
+) -> Callable[[], None]:
+    """Gives each listener with SASL what its connections need. Returns what ends it. ConfigError: one
+    sentence."""
+    now_ms = connections.dispatcher.now_ms
+    workers = WorkQueues(schedule.loop, _WORKERS)
+    shared = connections.unauthenticated = Unauthenticated(schedule.timers, now_ms)
+    secret = node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
+    routes = connections.dispatcher.routes
+
+    def new_scram(mechanism: str) -> NewServer:
+        number = MECHANISM_NUMBERS[mechanism]
+        return lambda: ScramServer(number, scram_users, secret, secrets.token_urlsafe, tokens)
+
+    with ExitStack() as ending:
+        ending.callback(workers.close)
+
+        def new_oauth(security: ListenerSecurity) -> NewServer:
+            from odradek.server.security.sasl.oauthbearer import OAuthBearerServer
+
+            validator = _validator(config, security, schedule, now_ms, ending)
+            return lambda: OAuthBearerServer(validator)
+
+        for listener in listeners:
+            security = config.security.get(listener.name)
+            if security is None or not security.has_sasl:
+                continue
+            listener.sasl = SaslListener(
+                name=listener.name,
+                settings=_settings(config, security, new_scram, new_oauth),
+                new_versions=partial(Answers, routes),
+                unauthenticated=shared,
+                timers=schedule.timers,
+                now_ms=now_ms,
+                workers=workers,
+            )
+        return ending.pop_all().close
+
+
+def _settings(
+    config: BrokerConfig, security: ListenerSecurity, new_scram: NewScram, new_oauth: NewOAuth
+) -> Settings:
+    logins = config.logins[security.name]
+
+    def new_server(mechanism: str) -> NewServer:
+        if mechanism == GSSAPI:
+            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
+            return lambda: GssapiServer(acceptor)
+        if mechanism == "PLAIN":
+            users = users_of(logins[mechanism].options)
+            return lambda: PlainServer(users)
+        if mechanism == GSSAPI:
+            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
+            return lambda: GssapiServer(acceptor)
+        return new_oauth(security) if mechanism == OAUTHBEARER else new_scram(mechanism)
+
+    return Settings(
+        {one: new_server(one) for one in security.mechanisms},
+        {one: security.value("connections.max.reauth.ms", one) for one in security.mechanisms},
+        config["connection.failed.authentication.delay.ms"],
+        security.value("sasl.server.max.receive.size"),
+    )
+
+
+def _validator(
+    config: BrokerConfig,
+    security: ListenerSecurity,
+    schedule: Schedule,
+    now_ms: Callable[[], int],
+    ending: ExitStack,
+) -> Validator:
+    """What checks the tokens of a listener."""
+    settings = oauth_settings(security, config.logins[security.name].get(OAUTHBEARER))
+    if isinstance(settings, UnsignedTokens):
+        from odradek.server.security.sasl.oauthbearer import UnsignedValidator
+
+        return UnsignedValidator(settings)
+    try:
+        from odradek.server.security.jwks import Jwks
+        from odradek.server.security.signed_tokens import SignedValidator
+    except ImportError:
+        raise ConfigError(
+            f"Listener {security.name} offers OAUTHBEARER, which needs packages more: "
+            "pip install 'odradek[security]'."
+        ) from None
+    queue = WorkQueue(schedule.loop)
+    ending.callback(queue.close)
+    jwks = Jwks(settings, schedule.loop, schedule.timers, queue, now_ms)
+    ending.callback(jwks.close)
+    jwks.load()
+    return SignedValidator(settings, jwks.keys, jwks.miss)
+
+
+def node_secret(path: str) -> bytes:
+    """The secret of this node, which a file keeps: salts of users that do not exist stay the same after a
+    start."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_SECRET_BYTES + 1)
+        if len(content) == _SECRET_BYTES:
+            return content
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    secret = secrets.token_bytes(_SECRET_BYTES)
+    building = f"{path}.building"
+    try:
+        with open(os.open(building, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secret)
+        os.replace(building, path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from None
+    return secret

@@ -1,0 +1,189 @@
+"""New keys and certificates for listeners that serve: set at run time, or found in a changed file.
+
+Only new connections get them. A change is checked before it is accepted, as in Kafka: the stores load, none
+appears or goes, the broker keeps its name and its addresses unless `ssl.allow.dn.changes` or
+`ssl.allow.san.changes` says otherwise, and on the listener among brokers the old and the new settings can
+talk to each other. Kafka notices a changed file only when its location is set again; here it is also looked
+for.
+
+Source: SslFactory.createNewSslEngineFactory of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from odradek.config.config_error import ConfigError
+from odradek.config.listener_security import ListenerSecurity, resolve
+from odradek.config.options import BrokerLayers
+from odradek.security.tls import TlsSettings
+from odradek.wire.distinguished_name import DamagedCertificate, alternative_names, name_text, subject_of
+
+if TYPE_CHECKING:
+    from odradek.config.live import LiveConfig
+    from odradek.server.security.tls_transport import TlsAcceptor
+    from odradek.server.timers import Timers
+
+__all__ = ["TlsReload", "check_change", "check_talks_to_itself", "settings_of"]
+
+logger = logging.getLogger("odradek.broker")
+
+POLL_MS = 10_000
+FLIGHTS_MAX = 10
+"""A handshake has five at most."""
+
+
+def settings_of(security: ListenerSecurity) -> TlsSettings:
+    """Raises ConfigError, whose sentence begins with the listener."""
+    return TlsSettings.of(security.values, f"Listener {security.name}: ")
+
+
+class TlsReload:
+    """For all listeners with TLS of one broker, on its event loop."""
+
+    def __init__(
+        self,
+        acceptors: Mapping[str, TlsAcceptor],
+        protocols: Mapping[str, str],
+        layers: BrokerLayers,
+        inter_broker_listener: str,
+        run_soon: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """`acceptors` and `protocols` are by the names of listeners. `layers` are the present settings."""
+        self._acceptors = acceptors
+        self._protocols = protocols
+        self._layers = layers
+        self._inter_broker_listener = inter_broker_listener
+        self._run_soon = run_soon
+        self._told: dict[str, str] = {}
+        """By listener, the last refusal: it comes with every poll, and is said once."""
+
+    def start(self, timers: Timers) -> Callable[[], None]:
+        """Looks for changed files from now on; the returned function ends it."""
+        return timers.every(POLL_MS, self.poll)
+
+    def check(self, layers: BrokerLayers) -> None:
+        """Refuses settings that a listener cannot have, with ConfigError. As in Kafka those that are as they
+        were are not looked at; they may mean files that have changed, which are read soon."""
+        for name in self._acceptors:
+            if self._values(name, layers) != self._values(name, self._layers):
+                self._changed_settings(name, layers)
+        self._run_soon(self.poll)
+
+    def follow(self, live: LiveConfig[Any]) -> None:
+        """Uses the present settings, as far as they can be used."""
+        self._layers = live.layers
+        for name in self._acceptors:
+            self._use_present(name)
+
+    def poll(self) -> None:
+        """Reads files that have changed, and those that were refused."""
+        for name, acceptor in self._acceptors.items():
+            if name in self._told or not acceptor.settings.is_current:
+                self._use_present(name)
+
+    def _use_present(self, name: str) -> None:
+        acceptor = self._acceptors[name]
+        try:
+            settings = self._changed_settings(name, self._layers)
+            if settings is not None:
+                acceptor.use(settings)
+                logger.info("listener %s has new TLS settings for new connections", name)
+            self._told.pop(name, None)
+        except ConfigError as error:
+            if self._told.get(name) != str(error):
+                self._told[name] = str(error)
+                logger.error("new TLS settings are not used, the old ones stay: %s", error)
+
+    def _security(self, name: str, layers: BrokerLayers) -> ListenerSecurity:
+        return resolve(name, self._protocols[name], layers)
+
+    def _values(self, name: str, layers: BrokerLayers) -> Mapping[str, str]:
+        return self._security(name, layers).values
+
+    def _changed_settings(self, name: str, layers: BrokerLayers) -> TlsSettings | None:
+        """None: all is as it was."""
+        present = self._acceptors[name].settings
+        wanted = settings_of(self._security(name, layers))
+        if wanted == present:
+            if not present.is_current:
+                # Written again with the same content.
+                self._acceptors[name].settings = wanted
+            return None
+        check_change(present, wanted)
+        wanted.server_context()
+        if name == self._inter_broker_listener and _talks(present, present) is None:
+            _check_talks(present, wanted)
+            _check_talks(wanted, present)
+        return wanted
+
+
+def check_change(old: TlsSettings, new: TlsSettings) -> None:
+    """Refuses new settings of a listener that serves, with ConfigError."""
+    if old.key_store is not None and new.key_store is None:
+        raise ConfigError(f"{new.origin}a listener that serves cannot lose its key store.")
+    if old.trust_store is None and new.trust_store is not None:
+        raise ConfigError(
+            f"{new.origin}a listener that serves cannot get a trust store that it did not have."
+        )
+    if old.key_store is None or new.key_store is None:
+        return
+    before, after = old.key_store.chain[0], new.key_store.chain[0]
+    try:
+        _check_names(before, after, new)
+    except DamagedCertificate as error:
+        raise ConfigError(f"{new.origin}a certificate of the key store cannot be read: {error}.") from None
+
+
+def _check_names(before: bytes, after: bytes, new: TlsSettings) -> None:
+    name_before, name_after = name_text(subject_of(before)), name_text(subject_of(after))
+    if not new.allows_name_changes and name_before.lower() != name_after.lower():
+        raise ConfigError(
+            f"{new.origin}the new certificate has the name {name_after!r} in place of {name_before!r}, and "
+            "ssl.allow.dn.changes is false."
+        )
+    if not new.allows_address_changes and not alternative_names(before) <= alternative_names(after):
+        raise ConfigError(
+            f"{new.origin}the new certificate lacks alternative names that the old one has, and "
+            "ssl.allow.san.changes is false."
+        )
+
+
+def check_talks_to_itself(settings: TlsSettings) -> None:
+    """Refuses settings with which brokers could not connect to each other, with ConfigError."""
+    _check_talks(settings, settings)
+
+
+def _check_talks(client: TlsSettings, server: TlsSettings) -> None:
+    reason = _talks(client, server)
+    if reason is not None:
+        raise ConfigError(
+            f"{server.origin}brokers could not connect to each other with its key store and trust store: "
+            f"{reason}."
+        )
+
+
+def _talks(client: TlsSettings, server: TlsSettings) -> str | None:
+    """None if a handshake succeeds, whatever the hosts; else the reason."""
+    client_context = client.client_context()
+    client_context.check_hostname = False
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client_context.wrap_bio(to_client, to_server),
+        server.server_context().wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(FLIGHTS_MAX):
+        waiting = []
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                waiting.append(end)
+            except (ssl.SSLError, OSError) as error:
+                return getattr(error, "verify_message", None) or str(getattr(error, "reason", error)).lower()
+        if not waiting:
+            return None
+    return "the handshake has no end"

@@ -17,6 +17,7 @@ from odradek.apis.access import (
     Authorizer,
     Needs,
     Refused,
+    Resources,
 )
 
 if TYPE_CHECKING:
@@ -91,28 +92,34 @@ class RequestContext:
         return bool(self.refused) and (operation, resource_type, name) in self.refused
 
     def refused_names(
-        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
     ) -> Collection[str]:
-        """Those of the names with which the client may not do this, whatever the request names."""
-        if self.authorizer is ALLOW_ALL:
+        """Those of the names with which the client may not do this, whatever the request names. None stands
+        for an unknown name and is never refused."""
+        wanted = self._undecided(operation, resource_type, names)
+        if not wanted:
             return ()
-        names = tuple(names)
-        if self.authorizer.is_known_to_allow(self.connection, operation, resource_type, names):
-            return ()
-        wanted = [(operation, resource_type, name) for name in dict.fromkeys(names)]
         return {name for _, _, name in self.authorizer.refused_of(self.connection, wanted)}
 
     def left_out(
-        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
     ) -> Collection[str]:
         """As `refused_names`, for names that the client has not told: a list omits them."""
-        if self.authorizer is ALLOW_ALL:
+        wanted = self._undecided(operation, resource_type, names)
+        if not wanted:
             return ()
-        names = tuple(names)
-        if self.authorizer.is_known_to_allow(self.connection, operation, resource_type, names):
-            return ()
-        wanted = [(operation, resource_type, name) for name in dict.fromkeys(names)]
         return {name for _, _, name in self.authorizer.left_out(self.connection, wanted)}
+
+    def _undecided(
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
+    ) -> Resources:
+        """The resources, once each; nothing if all are known to be allowed, as mostly."""
+        authorizer = self.authorizer
+        if authorizer is ALLOW_ALL or authorizer.is_known_to_allow(
+            self.connection, operation, resource_type, names
+        ):
+            return []
+        return [(operation, resource_type, name) for name in dict.fromkeys(names) if name is not None]
 
 
 class Waiting:

@@ -56,7 +56,7 @@ def _described(
 ) -> describe_transactions.TransactionState:
     """Without the topics that the client may not describe."""
     topics: dict[str, TopicData] = {}
-    names = (topic for topic, _ in reply.partitions)
+    names = [topic for topic, _ in reply.partitions]
     unseen = context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, names)
     for topic, index in sorted(one for one in reply.partitions if one[0] not in unseen):
         topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)

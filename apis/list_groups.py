@@ -27,7 +27,7 @@ class ListGroups:
         reply = self._groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
         unseen: Collection[str] = ()
         if context.refuses(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-            names = (group.group_id for group in reply.groups)
+            names = [group.group_id for group in reply.groups]
             unseen = context.left_out(Operation.DESCRIBE, ResourceType.GROUP, names)
         return ListGroupsResponse(
             error_code=reply.error_code,

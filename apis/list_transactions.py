@@ -43,7 +43,7 @@ class ListTransactions:
             producer_ids=frozenset(request.producer_id_filters),
             duration_ms=request.duration_filter,
         )
-        ids = (one.transactional_id for one in reply.transactions)
+        ids = [one.transactional_id for one in reply.transactions]
         unseen = context.left_out(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
         if unseen:
             reply.transactions = [one for one in reply.transactions if one.transactional_id not in unseen]

@@ -233,12 +233,10 @@ class Metadata:
     ) -> list[MetadataResponseTopic]:
         """Unknown topics first; those that the client may not describe are told without a name."""
         found = {topic_id: self._topics.view.topic_by_id(topic_id) for topic_id in topic_ids}
-        unseen = context.refused_names(
-            DESCRIBE, TOPIC, (topic.name for topic in found.values() if topic is not None)
-        )
+        known = [topic for topic in found.values() if topic is not None]
+        unseen = context.refused_names(DESCRIBE, TOPIC, [topic.name for topic in known])
         code = ErrorCode.UNKNOWN_TOPIC_ID
         unknown = [_nameless(topic_id, code) for topic_id, topic in found.items() if topic is None]
-        known = [topic for topic in found.values() if topic is not None]
         answers = [self._topic(topic, context, alive) for topic in known if topic.name not in unseen]
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return unknown + answers + [_nameless(one.topic_id, code) for one in known if one.name in unseen]

@@ -185,7 +185,7 @@ def _refused(code: ErrorCode, message: str | None) -> StreamsGroupHeartbeatRespo
     return StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
-def _uncreatable(topics: Iterable[str], context: RequestContext) -> Collection[str]:
+def _uncreatable(topics: Collection[str], context: RequestContext) -> Collection[str]:
     """The topics that the client may not create: neither in the cluster nor by name."""
     create = Operation.CREATE
     if not context.left_out(create, ResourceType.CLUSTER, (CLUSTER_NAME,)):

@@ -603,7 +603,7 @@ def test_the_log_makes_the_view_that_an_observer_saw(observed: Observed) -> None
     view = image_of(observed.written.log.read_bytes(), until=observed.offset + 1).view
     assert comparable(view) == comparable(observed.view)
     assert view.topics.keys() == {"plain", "short-lived", "both", "theirs", "led"}
-    assert view.unenforced == {"ACLs"}
+    assert view.has_acls
     assert view.client_metrics_configs == {"watch": {"interval.ms": "60000"}}
     assert view.registrations[KAFKA].endpoints["PLAINTEXT"].security_protocol == "PLAINTEXT"
     assert view.features["kraft.version"] == view.features["group.version"] == 1

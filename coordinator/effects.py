@@ -12,7 +12,7 @@ refused, other effects that waited for it are dropped, and the machine is loaded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -121,7 +121,7 @@ class MatchTopics(Effect):
     """Valid ones."""
     version: int
     """Of the view whose topics are to be looked through."""
-    left_out: Callable[[Iterable[str]], Collection[str]] | None = None
+    left_out: Callable[[Collection[str]], Collection[str]] | None = None
     """Which of the topics are to be left out: those that the member may not describe that has asked."""
 
 

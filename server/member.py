@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
-from odradek.coordinator.cluster.metadata_image import ACLS, SECURITY_PROTOCOLS
+from odradek.coordinator.cluster.metadata_image import SECURITY_PROTOCOLS
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
@@ -80,11 +80,11 @@ class Member:
         homes: ReplicaHomes,
         on_end: Callable[[], object],
         *,
-        enforced: frozenset[str] = frozenset(),
+        enforces_acls: bool = False,
         ignores_acls: bool = False,
     ) -> None:
-        """`homes` are where replicas of this node are. `enforced` names what of `ClusterView.unenforced` this
-        node does enforce; `ignores_acls` is `UNPROTECTED`."""
+        """`homes` are where replicas of this node are. `enforces_acls`: this node has an authorizer;
+        `ignores_acls` is `UNPROTECTED`."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
         self.deletions: dict[bytes, str] = {}
         self.log_directories = _NoNotes()
@@ -100,9 +100,9 @@ class Member:
         self._settings = settings
         self._cluster = cluster
         self.homes = homes
-        self._enforced = enforced
+        self._enforces_acls = enforces_acls
         self._ignores_acls = ignores_acls
-        self._unenforced: frozenset[str] = frozenset()
+        self._has_named_acls = False
         self._on_end = on_end
         self._changes: WorkQueue | None = None
         self._states = asyncio.Condition()
@@ -233,17 +233,17 @@ class Member:
         refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
         if refusal is not None:
             self._end(refusal)
-        unenforced = view.unenforced - self._enforced
-        if refusal is None and ACLS in unenforced and not self._ignores_acls:
+        if self._enforces_acls or not view.has_acls:
+            return
+        if refusal is None and not self._ignores_acls:
             self._end(
                 "The cluster has ACLs, and this node does not enforce them: every client may do everything "
                 "here. Set authorizer.class.name as the other nodes have it, or "
                 f"{UNPROTECTED}=true if that is meant."
             )
-        new = sorted(unenforced - self._unenforced)
-        self._unenforced |= unenforced
-        if new:
-            logger.warning("the cluster has %s, which this node does not enforce", ", ".join(new))
+        if not self._has_named_acls:
+            self._has_named_acls = True
+            logger.warning("the cluster has ACLs, which this node does not enforce")
 
     # For the node
 
@@ -350,7 +350,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
         cluster,
         homes,
         node.on_end,
-        enforced=frozenset({ACLS} if config.authorizer_class_name else ()),
+        enforces_acls=bool(config.authorizer_class_name),
         ignores_acls=cluster.odradek_ignore_acls,
     )
     member.when_registered = partial(setattr, store, "broker_epoch")

@@ -8,6 +8,7 @@ Source: AclOperation, ResourceType, PatternType and AclPermissionType of Kafka's
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
@@ -18,6 +19,10 @@ WILDCARD = "*"
 class _Kind(IntEnum):
     __hash__ = int.__hash__
     """An Enum hashes its name, in Python: in a key that costs as much as a decision."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        return cls(0)  # UNKNOWN
 
 
 class Operation(_Kind):
@@ -38,10 +43,6 @@ class Operation(_Kind):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    @classmethod
-    def _missing_(cls, value: object) -> Operation:
-        return cls.UNKNOWN
-
 
 class ResourceType(_Kind):
     UNKNOWN = 0
@@ -53,10 +54,6 @@ class ResourceType(_Kind):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> ResourceType:
-        return cls.UNKNOWN
-
 
 class PatternType(_Kind):
     UNKNOWN = 0
@@ -66,10 +63,6 @@ class PatternType(_Kind):
     LITERAL = 3
     PREFIXED = 4
 
-    @classmethod
-    def _missing_(cls, value: object) -> PatternType:
-        return cls.UNKNOWN
-
 
 class Permission(_Kind):
     """`AclPermissionType`."""
@@ -78,7 +71,3 @@ class Permission(_Kind):
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> Permission:
-        return cls.UNKNOWN

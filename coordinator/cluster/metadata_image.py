@@ -10,8 +10,7 @@ Views share what did not change: where one of 10,000 partitions is other, a new 
 new topic and one copied mapping of topics.
 
 Quotas, users for SCRAM and delegation tokens are in the view, and ACLs become its rules. All of them are kept
-(`MetadataImage.kept`). `ClusterView.unenforced` says whether there are ACLs, for a node without an
-authorizer.
+(`MetadataImage.kept`).
 
 Sources: `MetadataDelta`, `PartitionRegistration`, `ClusterDelta`, `MetadataBatchLoader` of Kafka.
 """
@@ -86,12 +85,10 @@ from odradek.wire.messages.metadata_records import (
 if TYPE_CHECKING:
     from odradek.coordinator.security.acls import Acl, AclRules
 
-__all__ = ["ACLS", "InconsistentMetadata", "KeptRecords", "MetadataImage", "Publication"]
+__all__ = ["InconsistentMetadata", "KeptRecords", "MetadataImage", "Publication"]
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By their number in records."""
-ACLS = "ACLs"
-"""In `ClusterView.unenforced`: a cluster that has them is protected, and this node would not be."""
 
 K = TypeVar("K")
 
@@ -116,10 +113,6 @@ class KeptRecords:
         self._tokens: dict[str, DelegationToken] = {}
         self._delegation_tokens: DelegationTokens | None = NO_TOKENS
         self._quotas_are_new = True
-
-    def present(self) -> frozenset[str]:
-        """Names, for people, of the kinds that a node may not enforce and of which there is any."""
-        return frozenset({ACLS} if self.access_control_entries else ())
 
     @property
     def scram_users(self) -> ScramUsers:
@@ -462,7 +455,6 @@ class MetadataImage:
             acls=contents.kept.acl_rules(before.acls),
             scram_users=contents.kept.scram_users,
             delegation_tokens=contents.kept.delegation_tokens,
-            unenforced=contents.kept.present(),
         )
         if _is_same(before, after):
             return None
@@ -507,7 +499,7 @@ def _with_other_directories(before: Mapping[int, Broker], after: Mapping[int, Br
 
 def _is_same(before: ClusterView, after: ClusterView) -> bool:
     """What did not change is the same object: nothing large is compared."""
-    return before.unenforced == after.unenforced and all(
+    return all(
         getattr(before, name) is getattr(after, name)
         for name in (
             *("topics", "registrations", "features", "acls"),

@@ -169,8 +169,10 @@ class ClusterView:
     scram_users: ScramUsers = NO_USERS
     """Users with passwords for SCRAM."""
     delegation_tokens: DelegationTokens = NO_TOKENS
-    unenforced: frozenset[str] = frozenset()
-    """What the cluster's metadata have and this node does not enforce, for people: ACLs."""
+
+    @property
+    def has_acls(self) -> bool:
+        return bool(self.acls)
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics.get(name)

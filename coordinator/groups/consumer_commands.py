@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ class ConsumerHeartbeat:
     client_host: str = ""
     """As Kafka shows it: "/127.0.0.1"."""
     version: int = 1
-    left_out: Callable[[Iterable[str]], Collection[str]] | None = None
+    left_out: Callable[[Collection[str]], Collection[str]] | None = None
     """Which topics the client may not describe; None where it may describe all. Its patterns find none of
     them."""
 

@@ -15,7 +15,7 @@ shown are Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from odradek.coordinator.cluster.view import ClusterView
@@ -269,7 +269,7 @@ class ConsumerMembership:
         self,
         change: MemberChange,
         config: GroupConfig,
-        left_out: Callable[[Iterable[str]], Collection[str]] | None,
+        left_out: Callable[[Collection[str]], Collection[str]] | None,
         now_ms: int,
         out: list[Effect],
     ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.coordinator.cluster.metadata_image import ACLS, InconsistentMetadata, MetadataImage
+from odradek.coordinator.cluster.metadata_image import InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
 from odradek.coordinator.security.acls import Acl, AclFilter, requester
 from odradek.coordinator.security.delegation_tokens import DelegationToken
@@ -229,15 +229,14 @@ def test_features_have_levels_and_the_epoch_of_the_log(image):
     assert (view.features, changed.features) == ({"kraft.version": 1}, ["group.version"])
 
 
-def test_what_is_not_enforced_is_kept_and_named(image):
+def test_acls_are_kept_and_the_view_says_whether_there_are_any(image):
     view, _ = played(image, acl_record(1), acl_record(2))
-    assert (view.unenforced, sorted(image.kept.access_control_entries)) == ({ACLS}, [
-        number.to_bytes(16, "big") for number in (1, 2)
-    ])  # fmt: skip
+    assert view.has_acls
+    assert sorted(image.kept.access_control_entries) == [number.to_bytes(16, "big") for number in (1, 2)]
     view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(1).id))
-    assert view.unenforced == {ACLS}
+    assert view.has_acls
     view, _ = played(image, RemoveAccessControlEntryRecord(id=acl_record(2).id))
-    assert view.unenforced == frozenset()
+    assert not view.has_acls
 
 
 def test_delegation_tokens_are_in_the_view(image):
@@ -254,7 +253,7 @@ def test_delegation_tokens_are_in_the_view(image):
 
     view, changed = played(image, record("t", 5), record("u", 5))
     assert changed is not None
-    assert view.unenforced == frozenset()
+    assert not view.has_acls
     assert view.delegation_tokens.get("t") == DelegationToken(
         "t", "User:ann", "User:bob", ("User:carl",), 1, 9, 5
     )
@@ -310,7 +309,7 @@ def test_acls_are_the_rules_of_a_view_and_change_with_it(image):
     assert four.acls.version > three.acls.version
     image.begin_snapshot()
     five, _ = played(image)
-    assert (names(five), five.unenforced) == ([], frozenset())
+    assert (names(five), five.has_acls) == ([], False)
 
 
 def test_rules_of_newer_controllers_are_kept_apart_and_allow_nothing(image):
@@ -561,5 +560,5 @@ def test_a_snapshot_that_changes_nothing_is_no_new_view_and_shares_all(image):
     image.begin_snapshot()
     again, changed = played(image)
     assert (again.topics, again.registrations, again.brokers, again.topic_names) == ({}, {}, {}, {})
-    assert (again.controller_id, again.unenforced) == (-1, frozenset())
+    assert (again.controller_id, again.has_acls) == (-1, False)
     assert [one.name for one in changed.deleted] == ["t"]

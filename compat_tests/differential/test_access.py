@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from compat_tests import reference
+from compat_tests.clients import wait_until
 from compat_tests.differential.harness import CLOSED, Pair, Side
 from compat_tests.differential.members import consumer_join
 from compat_tests.differential.pairs import access_pair
@@ -332,30 +333,26 @@ def install(pair: Pair, rules: list[AclCreation]) -> None:
 
 
 def _wait_for(side: Side, rules: list[AclCreation]) -> None:
-    hosts = {(one.host, one.resource_name, one.operation, one.permission_type) for one in rules}
-    deadline = time.monotonic() + SECONDS
-    while True:
-        answer = side.ask(
-            DescribeAclsRequest(
-                resource_type_filter=1,
-                resource_name_filter=None,
-                pattern_type_filter=1,
-                principal_filter=None,
-                host_filter=None,
-                operation=1,
-                permission_type=1,
-            ),
-            3,
-        )
+    wanted = {(one.host, one.resource_name, one.operation, one.permission_type) for one in rules}
+    everything = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+
+    def has_all() -> bool:
         known = {
             (acl.host, resource.resource_name, acl.operation, acl.permission_type)
-            for resource in answer.resources
+            for resource in side.ask(everything, 3).resources
             for acl in resource.acls
         }
-        if hosts <= known:
-            return
-        assert time.monotonic() < deadline, (side.name, hosts - known)
-        time.sleep(0.05)
+        return wanted <= known
+
+    wait_until(has_all, f"{side.name} has the rules", seconds=SECONDS)
 
 
 # Questions

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from compat_tests.clients import wait_until
 from compat_tests.secured import MECHANISMS, OTHER_PASSWORD, PASSWORD, SecuredKafka, secured_odradek
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.alter_user_scram_credentials import (
@@ -485,7 +486,7 @@ def test_a_user_that_a_client_has_made_logs_in(ports: Ports) -> None:
                     (AlterUserScramCredentialsRequest(deletions=[], upsertions=[made]), 0),
                 ):
                     assert _exchange(connection, request_frame(request, version, 7, "c"))
-            deadline = time.monotonic() + SECONDS
-            while scram_codes(port, mechanism, "made", "pw") != [0, 0]:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            wait_until(
+                lambda: scram_codes(port, mechanism, "made", "pw") == [0, 0],  # noqa: B023
+                "the new user gets in",
+            )

@@ -58,8 +58,8 @@ IN_CLUSTER = "in a cluster"
 ACCEPTED = "accepted"
 """Not used here, and no client relies on its effect: accepted, and logged as without effect."""
 REFUSED = "refused"
-"""Refused if it differs from its default: its effect is not built, and users would rely on it (limits,
-policies, authorisation, tiered storage)."""
+"""Refused if it differs from its default: its effect is not built, and users would rely on it (policies
+in Java classes, tiered storage)."""
 
 # Dynamic scopes: whether AlterConfigs may change it while the broker runs.
 READ_ONLY = "read-only"

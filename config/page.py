@@ -32,9 +32,9 @@ Odradek has Kafka 4.3's options with Kafka's names. Each option has one of four 
 - **honoured**: it has the same effect as in Kafka;
 - **honoured in a cluster**: it has the same effect in a node of a cluster, and no effect in a node alone;
 - **accepted without effect**: it is not used here (thread counts, settings of controllers, share groups,
-  tiered storage, TLS, for which there are no listeners). Any value that Kafka accepts is accepted,
+  tiered storage; TLS and SASL where no listener has them). Any value that Kafka accepts is accepted,
   and the log lists the options that were set, at the start and at changes at run time;
-- **refused**: its effect is not built, and users would rely on it (limits, policies, authorisation, tiered
+- **refused**: its effect is not built, and users would rely on it (policies in Java classes, tiered
   storage), so a value other than its default is refused.
 
 ## Where values come from
@@ -77,16 +77,15 @@ Kafka:
     log.dirs=/data/one,/data/two
 
 Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
-with other controllers; without others it is a node alone. Connections to controllers are PLAINTEXT so far. As
-in Kafka these errors are refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
+with other controllers; without others it is a node alone. As in Kafka
+these errors are refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
 without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
 `process.roles`.
 
 A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
 it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless
 `odradek.ignore.acls=true` is set: then every client is authorised for everything on this node. This option
-is Odradek's own; a broker of Kafka ignores it. Delegation tokens of a cluster are
-not enforced; the log says if the cluster has any.
+is Odradek's own; a broker of Kafka ignores it.
 """
 
 _OTHER_DEFAULTS = """\

@@ -4,7 +4,7 @@ There is no other node to move replicas to, so a request succeeds only if it nam
 `kafka-reassign-partitions` sends such a request before it moves partitions between directories
 (AlterReplicaLogDirs). The request's time-out has no effect: every answer is ready at once.
 
-Not done yet: replicas that move to other brokers, which comes with replication.
+For a node alone; a node of a cluster forwards the request to the controllers.
 
 Source: alterPartitionReassignments of ReplicationControlManager, Kafka 4.3; KIP-455, and KIP-860 for the
 replication factor.

@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46, version 0): there are no reassignments.
 
-Not done yet: replicas that move to other brokers, which comes with replication.
+For a node alone; a node of a cluster forwards the request to the controllers.
 
 Source: listPartitionReassignments of ReplicationControlManager, Kafka 4.3; KIP-455.
 """

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23, versions 0 to 4): where a leader epoch ends in a log.
 
-Not done yet: requests of followers.
+Followers of ours do not send it: a Fetch tells them where to cut.
 
 Source: ReplicaManager.lastOffsetForLeaderEpoch of Kafka 4.3.
 """

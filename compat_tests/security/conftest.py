@@ -7,11 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.secured import secured_odradek
+from compat_tests.security.certificates import Authority
 from odradek import Broker
 from tests.tiers import NIGHTLY
 
 # It needs a Kerberos of the system; by its own name it runs at any time.
 collect_ignore = [] if NIGHTLY else ["test_kerberos.py"]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")

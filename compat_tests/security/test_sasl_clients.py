@@ -236,7 +236,9 @@ def test_kafka_python_renews_its_session(short_sessions: Broker) -> None:
     assert renewals(short_sessions) > before
 
 
-def test_aiokafka_connects_anew_when_its_session_has_ended(short_sessions: Broker) -> None:
+def test_aiokafka_connects_anew_when_its_session_has_ended(
+    short_sessions: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
     async def produce() -> int:
         producer = aiokafka.AIOKafkaProducer(
             **kafka_python_settings(short_sessions, "SCRAM-SHA-256", "ann", PASSWORD), retry_backoff_ms=100
@@ -254,6 +256,8 @@ def test_aiokafka_connects_anew_when_its_session_has_ended(short_sessions: Broke
         return sent
 
     assert asyncio.run(produce()) > 0
+    lost = [one for one in caplog.records if one.name.startswith("aiokafka") and "closed" in one.getMessage()]
+    assert lost, "no connection has ended"
 
 
 # Go and Node
@@ -293,10 +297,11 @@ def test_sarama_gets_in_with_the_right_password_only(secured: Broker) -> None:
 
 def test_guesses_do_not_disturb_a_client_that_is_served(secured: Broker) -> None:
     stop = threading.Event()
+    guesses: list[bool] = []
 
     def guess() -> None:
         while not stop.is_set():
-            with_aiokafka(secured, "PLAIN", "ann", "wrong")
+            guesses.append(with_aiokafka(secured, "PLAIN", "ann", "wrong"))
 
     threads = [threading.Thread(target=guess) for _ in range(2)]
     for thread in threads:
@@ -310,3 +315,5 @@ def test_guesses_do_not_disturb_a_client_that_is_served(secured: Broker) -> None
         stop.set()
         for thread in threads:
             thread.join()
+    assert guesses
+    assert not any(guesses)

@@ -23,11 +23,6 @@ POLYGLOT = pathlib.Path(__file__).parents[1] / "polyglot"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[str]:
     """Where a broker with SASL_SSL listens."""
     directory = tmp_path_factory.mktemp("sealed")

@@ -46,11 +46,6 @@ def client_options(authority: Authority, user: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pair]]:
     """Both brokers, as each user."""
     directory = tmp_path_factory.mktemp("secured")

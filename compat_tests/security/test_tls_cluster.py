@@ -40,11 +40,6 @@ def sealed_options(authority: Authority, name: str, protocol: str = "SSL") -> di
     return own | {"listener.security.protocol.map": f"CONTROLLER:{protocol},PLAINTEXT:{protocol}"}
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(

@@ -108,6 +108,20 @@ def test_a_stream_goes_on_until_it_is_stopped_and_the_next_run_goes_on_there(
     assert rows_of(table) == topic.rows
 
 
+def test_an_epoch_that_spark_has_not_noted_is_neither_added_nor_counted_again(
+    spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
+) -> None:
+    topic, table = realistic_topic(tables, "unnoted"), tmp_path / "table"
+    assert archived(spark, topic, table).figures["rows"] == topic.count
+    # As a stop leaves it that comes between the last file of the table and Spark's note of the epoch.
+    for note in (table / "_odradek" / "checkpoint" / "commits").glob("*0*"):
+        note.unlink()
+    topic.add(some_messages(random.Random(4), 30, topic.partitions))
+    figures = archived(spark, topic, table).figures
+    assert (figures["rows"], figures["epochs"]) == (30, 1)
+    assert rows_of(table) == topic.rows
+
+
 def test_compaction_leaves_the_same_rows_to_a_reader_at_any_moment(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:

@@ -51,10 +51,10 @@ def test_an_epoch_is_published_through_it(hadoop: HadoopFiles, tmp_path: pathlib
         hadoop.write_new(f"{path}/topic=t/day=2026-01-01/part-00000-0f-3c.c000.snappy.parquet", "rows")
         return 1
 
-    first, is_new = Publisher(hadoop, table).publish(3, write)
-    assert (is_new, first.rows, first.size_bytes) == (True, 1, 4)
-    again, is_new = Publisher(hadoop, table).publish(3, write)
-    assert (is_new, again) == (False, first)
+    first, has_added = Publisher(hadoop, table).publish(3, write)
+    assert (has_added, first.rows, first.size_bytes) == (True, 1, 4)
+    again, has_added = Publisher(hadoop, table).publish(3, write)
+    assert (has_added, again) == (False, first)
     day = tmp_path / "table" / "topic=t" / "day=2026-01-01"
     assert [path.name for path in day.glob("[!.]*")] == ["part-0000000003-00000.c000.snappy.parquet"]
 

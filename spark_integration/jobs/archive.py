@@ -132,8 +132,8 @@ class Target(Written, Protocol):
         """Whether the table has the whole epoch already."""
         ...
 
-    def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch:
-        """Adds the epoch; `count` returns the number of rows after the write."""
+    def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch | None:
+        """Adds the epoch, None if all of it was there; `count` returns the number of rows after the write."""
         ...
 
     @property
@@ -169,7 +169,7 @@ class ParquetTable(DirectoryTable):
         """Always False: `publish` completes an epoch that an earlier run has decided."""
         return False
 
-    def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch:
+    def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch | None:
         from pyspark.sql import functions as f
 
         def write(path: str) -> int:
@@ -177,8 +177,8 @@ class ParquetTable(DirectoryTable):
             writer.option("compression", self._compression).parquet(path)
             return count()
 
-        epoch, _ = Publisher(self.files, self.name).publish(number, write)
-        return epoch
+        epoch, has_added = Publisher(self.files, self.name).publish(number, write)
+        return epoch if has_added else None
 
     def compact(self) -> int:
         return 0 if self._compaction is None else self._compaction.run()
@@ -225,7 +225,10 @@ class _Archive:
             self.totals.undecoded += int(counted.get["undecoded"])
             return int(counted.get["rows"])
 
-        self.totals.add(self.target.publish(number, rows, count))
+        epoch = self.target.publish(number, rows, count)
+        # A run that is stopped between the table and Spark's checkpoint has counted the epoch.
+        if epoch is not None:
+            self.totals.add(epoch)
         if time.monotonic() > self.next_compaction:
             self.compact()
 

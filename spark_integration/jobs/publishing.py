@@ -55,13 +55,13 @@ class Publisher:
         self._staging = f"{self.table}/{STATE}/staging"
 
     def publish(self, number: int, write: Callable[[str], int]) -> tuple[Epoch, bool]:
-        """The epoch, and whether it is new.
+        """The epoch, and whether this call has added to the table: False if all of it was there.
 
         `write` writes the epoch's files below the given directory, with Spark's names, and returns their
         number of rows. It is not called for an epoch that an earlier run has decided.
         """
         epoch = self.decided(number)
-        is_new = epoch is None
+        has_added = epoch is None
         if epoch is None:
             epoch = self._stage(number, write)
             self.files.write_new(self._decision(number), json.dumps(asdict(epoch)))
@@ -71,9 +71,10 @@ class Publisher:
                 target = f"{self.table}/{final}"
                 self.files.make_directory(posixpath.dirname(target))
                 self.files.rename(f"{staging}/{staged}", target)
+                has_added = True
         self.files.remove(staging)
         self.files.remove(self._decision(number - EPOCHS_KEPT))
-        return epoch, is_new
+        return epoch, has_added
 
     def decided(self, number: int) -> Epoch | None:
         """The decision about an epoch, if there is one."""

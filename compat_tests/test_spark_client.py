@@ -10,16 +10,10 @@ from confluent_kafka import Producer
 from compat_tests import reference
 from compat_tests.stories import topic_name
 from compat_tests.test_import import CODECS, create, producing
-from odradek.spark.client import (
-    EARLIEST,
-    LATEST,
-    ClientError,
-    ClientSettings,
-    Cluster,
-    UnknownTopic,
-    coordinator_of,
-)
-from odradek.spark.fetching import Fetcher, OffsetsGone
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import EARLIEST, LATEST, Cluster, UnknownTopic, coordinator_of
+from odradek.client.fetching import Fetcher, OffsetsGone
+from odradek.client.settings import ClientSettings
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.wire.records import iter_records, iter_whole_batches
 

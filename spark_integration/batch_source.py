@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from odradek.spark.client import Cluster
+from odradek.client.cluster import Cluster
 from odradek.spark.offsets import (
     OffsetRange,
     Offsets,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from odradek.client.progress import Progress
 from odradek.spark.jobs.errors import JobError, sentence_of
-from odradek.spark.progress import Progress
 from odradek.spark.report import Report
 
 if TYPE_CHECKING:

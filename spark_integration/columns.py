@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from odradek.client.client_error import ClientError
 from odradek.spark._columns import BytesColumn, HeadersColumn, RecordColumns, TakenColumns
-from odradek.spark.connection import ClientError
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_of_stored, iter_messages, stored_messages

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, BinaryIO, NamedTuple
 
-from odradek.spark.fetching import FetchedRecords, whole_records
+from odradek.client.fetching import FetchedRecords, whole_records
 from odradek.storage.checkpoints import LOG_STARTS, read_offsets
 from odradek.storage.directories.places import key_of
 from odradek.storage.disk import OsDisk, read_file

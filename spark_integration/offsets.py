@@ -11,7 +11,9 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from odradek.spark.client import EARLIEST, LATEST, ClientError, Cluster, Patience
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import EARLIEST, LATEST, Cluster
+from odradek.client.patience import Patience
 from odradek.spark.options import (
     Assigned,
     Bound,

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from odradek.spark.client import EARLIEST, LATEST, ClientError, ClientSettings, is_client_option
-from odradek.spark.fetching import FETCH_BYTES
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import EARLIEST, LATEST
+from odradek.client.fetching import FETCH_BYTES
+from odradek.client.settings import ClientSettings
+from odradek.spark.client_options import is_client_option, settings_of
 
 T = TypeVar("T")
 Offsets = dict[str, dict[int, int]]
@@ -371,7 +374,7 @@ def client_settings(given: GivenOptions) -> ClientSettings:
     if group or prefix:
         named.setdefault("kafka.client.id", group or prefix)
     try:
-        return ClientSettings.from_options(named)
+        return settings_of(named)
     except ClientError as error:
         raise OptionError(str(error)) from None
 

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from odradek.spark.client import Cluster, UnknownTopic
-from odradek.spark.connection import ClientError
-from odradek.spark.fetching import Fetcher, OffsetsGone
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster, UnknownTopic
+from odradek.client.fetching import Fetcher, OffsetsGone
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
 from odradek.wire.records import LOG_OVERHEAD_BYTES
@@ -20,8 +20,8 @@ from odradek.wire.records import LOG_OVERHEAD_BYTES
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from odradek.client.fetching import FetchedRecords
     from odradek.spark.columns import ColumnBuilder
-    from odradek.spark.fetching import FetchedRecords
 
 BATCH_ROWS = 32_768
 """The largest number of rows of an Arrow batch; rows are yielded from half of it on."""

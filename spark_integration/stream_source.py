@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from odradek.spark.client import LATEST, Cluster, UnknownTopic
+from odradek.client.cluster import LATEST, Cluster, UnknownTopic
 from odradek.spark.offsets import (
     OffsetRange,
     Offsets,

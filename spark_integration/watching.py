@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.spark.progress import Progress
+from odradek.client.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from odradek.client.producing import TRANSACTION_TIMEOUT_MS
+from odradek.client.settings import ClientSettings
 from odradek.spark.batching import BATCH_BYTES, MEMORY_BYTES
-from odradek.spark.client import ClientSettings
 from odradek.spark.markers import MARKERS_TOPIC
 from odradek.spark.options import GivenOptions, client_settings, refuse
-from odradek.spark.producing import TRANSACTION_TIMEOUT_MS
 from odradek.wire.compression import Compression
 
 __all__ = ["WriteOptions", "write_options"]

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import pyarrow
 
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import ANY_NODE, Cluster, leader_of
+from odradek.client.producing import Producer
 from odradek.spark import markers
 from odradek.spark.batching import Batches, RowsRefused
-from odradek.spark.client import ANY_NODE, ClientError, Cluster, leader_of
 from odradek.spark.markers import Marker, MarkerError, Rows
-from odradek.spark.producing import Producer
 from odradek.spark.write_options import WriteOptions
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 

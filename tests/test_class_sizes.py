@@ -16,6 +16,7 @@ FOLDERS = (
     "security",
     "server",
     "offline",
+    "client",
     "spark_integration",
 )
 METHODS_MAX = 30

@@ -17,6 +17,7 @@ FOLDERS = {
     "security": "security",
     "server": "server",
     "offline": "offline",
+    "client": "client",
     "spark": "spark_integration",
 }
 MAY_IMPORT = {
@@ -28,7 +29,8 @@ MAY_IMPORT = {
     "security": {"security", "config", "wire"},
     "server": {"server", "apis", "security", "storage", "coordinator", "config", "wire"},
     "offline": {"offline", "storage", "coordinator", "config", "wire"},
-    "spark": {"spark", "security", "storage", "config", "wire"},
+    "client": {"client", "security", "config", "wire"},
+    "spark": {"spark", "client", "security", "storage", "config", "wire"},
 }
 STORIES_MAY_IMPORT = {
     "coordinator.cluster": {"coordinator.security"},

@@ -11,10 +11,11 @@ import odradek
 from compat_tests.clients import wait_until
 from compat_tests.cluster.test_embedded import ALL, QUICK, SECONDS, new_topic
 from compat_tests.cluster.test_replication import values_in
+from odradek.client.cluster import LATEST, Cluster
+from odradek.client.fetching import Fetcher
+from odradek.client.producing import Producer
+from odradek.client.settings import ClientSettings
 from odradek.spark.batching import Batches
-from odradek.spark.client import LATEST, ClientSettings, Cluster
-from odradek.spark.fetching import Fetcher
-from odradek.spark.producing import Producer
 from odradek.wire.records import iter_batches, iter_records
 
 pytestmark = pytest.mark.timeout(400)

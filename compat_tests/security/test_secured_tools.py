@@ -13,7 +13,9 @@ from compat_tests.clients import wait_until
 from compat_tests.secured import PASSWORD, SecuredKafka, secured_odradek
 from compat_tests.security.certificates import Authority
 from compat_tests.security.test_tools import CONFIGS, GROUPS, TOOLS, TOPICS, Pair, Side
-from odradek.spark.client import ANY_NODE, ClientError, ClientSettings, Cluster, coordinator_of, error_codes
+from odradek.client.client_error import ClientError, error_codes
+from odradek.client.cluster import ANY_NODE, Cluster, coordinator_of
+from odradek.client.settings import ClientSettings
 from odradek.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -218,8 +220,7 @@ def commit(side: Side, authority: Authority, group: str, topic: str) -> None:
 
 
 def settings_of(side: Side, options: dict[str, str]) -> ClientSettings:
-    named = {f"kafka.{name}": value for name, value in options.items()}
-    return ClientSettings.from_options({**named, "kafka.bootstrap.servers": side.address})
+    return ClientSettings.from_options({**options, "bootstrap.servers": side.address})
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["Kafka", "Odradek"])

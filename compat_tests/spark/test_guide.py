@@ -14,7 +14,8 @@ from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.secured import PASSWORD, secured_odradek
 from compat_tests.transactions import readers
-from odradek.spark.client import ANY_NODE, ClientSettings, Cluster
+from odradek.client.cluster import ANY_NODE, Cluster
+from odradek.spark.client_options import settings_of
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tools import environment
 
@@ -76,7 +77,7 @@ def test_the_code_of_the_guide_runs(
         block = block.replace(DATA_OF_BROKER, str(broker.data_dir))
         exec(compile(block, str(GUIDE), "exec"), names)
     options = names["secured"]
-    with Cluster(ClientSettings.from_options(options)) as admin:
+    with Cluster(settings_of(options)) as admin:
         topic = CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
         admin.ask(ANY_NODE, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
     names["copy"].write.format("odradek").options(**options, topic="orders").mode("append").save()

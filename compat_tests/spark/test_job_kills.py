@@ -24,7 +24,7 @@ from compat_tests.spark.test_job_latest import brought_up, changes, expected, in
 from compat_tests.spark.test_job_mirror import check_runs, runs_of, truth
 from compat_tests.spark.test_job_replay import replayed, same
 from compat_tests.spark.topics import KafkaTables
-from odradek.spark.client import LATEST
+from odradek.client.cluster import LATEST
 from odradek.spark.jobs.topics import Topics
 from tests.tiers import NIGHTLY
 

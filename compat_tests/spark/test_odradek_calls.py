@@ -11,10 +11,11 @@ import pytest
 
 import odradek
 from compat_tests.clients import wait_until
-from odradek.spark.client import ClientSettings, Cluster
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
 from odradek.spark.options import OptionError, read_options
 from odradek.spark.range_reader import DataLoss
-from tests.spark.topics import Transactions, create_topic, delete_records, delete_topic, produce
+from tests.client.topics import Transactions, create_topic, delete_records, delete_topic, produce
 
 stream_source = pytest.importorskip("odradek.spark.stream_source", exc_type=ImportError)
 stream_readers = pytest.importorskip("odradek.spark.stream_readers", exc_type=ImportError)

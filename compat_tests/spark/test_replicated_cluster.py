@@ -23,7 +23,7 @@ from compat_tests.spark.odradek_tables import OdradekTables
 from compat_tests.spark.topics import KafkaTables, finish
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
-from odradek.spark.client import LATEST
+from odradek.client.cluster import LATEST
 from odradek.spark.jobs import mirror
 from odradek.spark.jobs.topics import Topics
 

@@ -12,8 +12,10 @@ import trustme
 
 import odradek.spark
 from compat_tests.secured import PASSWORD, secured_odradek
+from odradek.client.client_error import error_codes
+from odradek.client.cluster import ANY_NODE, Cluster
 from odradek.spark import cli
-from odradek.spark.client import ANY_NODE, ClientSettings, Cluster, error_codes
+from odradek.spark.client_options import settings_of
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -87,7 +89,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     with secured_odradek(directory / "data", options, listener="SASL_SSL") as broker:
         found = Secured(f"127.0.0.1:{broker.port}", ca)
-        with Cluster(ClientSettings.from_options(found.options("admin"))) as admin:
+        with Cluster(settings_of(found.options("admin"))) as admin:
             prepare(admin)
         yield found
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from odradek.client.progress import Progress
 from odradek.spark.jobs.compaction import Compaction, SizeRules
 from odradek.spark.jobs.decoding import UNDECODED, Decoding
 from odradek.spark.jobs.errors import JobError
@@ -24,7 +25,6 @@ from odradek.spark.jobs.publishing import Epoch, Publisher
 from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery, Written, offsets_reached
 from odradek.spark.jobs.tables import SOURCE_SCHEMA, check_format
 from odradek.spark.jobs.topics import ARROW_ROWS, READ_COMMITTED, Topics, job_session
-from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 
 if TYPE_CHECKING:

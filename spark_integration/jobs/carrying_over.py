@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.spark.group_offsets import GroupHasMembers, commit, committed
+from odradek.client.group_offsets import GroupHasMembers, commit, committed
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.offset_runs import Place, translated
 from odradek.spark.jobs.topics import Topics

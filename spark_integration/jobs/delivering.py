@@ -24,15 +24,17 @@ from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from odradek.spark.client import ClientError, ClientSettings, Cluster
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster
+from odradek.spark.client_options import settings_of
 from odradek.spark.jobs import offset_runs
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from odradek.client.producing import Placement
     from odradek.spark.batching import RecordsBuffer
     from odradek.spark.jobs.offset_runs import Run
-    from odradek.spark.producing import Placement
 
     Work = Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]
 
@@ -127,8 +129,8 @@ def take_over(deliveries: Deliveries) -> None:
     """Aborts open transactions of earlier attempts in all partitions, and fences running attempts.
 
     So readers need not wait for the next task or for the transactions' timeout."""
+    from odradek.client.producing import Producer
     from odradek.spark import markers
-    from odradek.spark.producing import Producer
 
     with _cluster(deliveries) as cluster:
         for delivery in deliveries.values():
@@ -140,7 +142,7 @@ def take_over(deliveries: Deliveries) -> None:
 def _cluster(deliveries: Deliveries) -> Cluster:
     """The cluster of all deliveries."""
     delivery = next(iter(deliveries.values()))
-    return Cluster(ClientSettings.from_options(dict(delivery.settings)))
+    return Cluster(settings_of(delivery.settings))
 
 
 def _delivered(
@@ -188,9 +190,9 @@ class _Partition:
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        from odradek.client.producing import Producer
         from odradek.spark import markers
         from odradek.spark.batching import Batches
-        from odradek.spark.producing import Producer
         from odradek.wire.compression import compression_named
 
         delivery = self.delivery

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.client.progress import Progress
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import LocalFiles, open_files
 from odradek.spark.jobs.publishing import STATE
 from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery, offsets_reached
 from odradek.spark.jobs.topics import READ_COMMITTED, Topics, job_session
-from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 
 if TYPE_CHECKING:

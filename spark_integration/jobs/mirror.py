@@ -23,7 +23,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from odradek.spark.client import LATEST
+from odradek.client.cluster import LATEST
+from odradek.client.progress import Progress
 from odradek.spark.jobs import offset_runs
 from odradek.spark.jobs.carrying_over import Groups
 from odradek.spark.jobs.compaction import Compaction, SizeRules
@@ -41,7 +42,6 @@ from odradek.spark.jobs.publishing import STATE, Publisher
 from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery
 from odradek.spark.jobs.targets import Targets
 from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options, options_of_other
-from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odradek.spark.connection import ClientError
+from odradek.client.client_error import ClientError
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-    from odradek.spark.producing import Placement
+    from odradek.client.producing import Placement
 
 __all__ = [
     "REPORT_SCHEMA",

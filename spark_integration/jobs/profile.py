@@ -11,10 +11,10 @@ producers. The job reads the log as of its start twice, once as rows and once as
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from odradek.client.progress import Progress
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.scanning import BATCHES, CODECS, scanning
 from odradek.spark.jobs.topics import READ_COMMITTED, Ranges, Topics, job_session, kafka_options
-from odradek.spark.progress import Progress
 from odradek.spark.report import Plot, Report, Table
 from odradek.spark.watching import watched
 

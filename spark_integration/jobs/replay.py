@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.client.progress import Progress
 from odradek.spark.jobs.delivering import COMPRESSIONS, RESULT, Delivery, delivering
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.tables import read_table
 from odradek.spark.jobs.targets import check_timestamps, sum_of_ends
 from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options
-from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 from odradek.spark.watching import watched
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odradek.spark.client import ClientSettings, Cluster
-from odradek.spark.fetching import Fetcher
+from odradek.client.cluster import Cluster
+from odradek.client.fetching import Fetcher
+from odradek.spark.client_options import settings_of
 from odradek.wire.compression import Compression, compress
 from odradek.wire.legacy_records import is_legacy, to_v2
 from odradek.wire.records import HEADER_SIZE_BYTES, BatchHeader, iter_batches, records_section
@@ -52,7 +53,7 @@ def scanning(
     """For `mapInArrow`, on rows of (partition, start, end)."""
 
     def scan(ranges: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
-        with Cluster(ClientSettings.from_options(dict(settings))) as cluster:
+        with Cluster(settings_of(settings)) as cluster:
             for batch in ranges:
                 for row in batch.to_pylist():
                     sums: dict[_Key, _Sums] = {}

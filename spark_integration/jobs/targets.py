@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from odradek.spark.client import ANY_NODE, LATEST, ClientError, Cluster
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import ANY_NODE, LATEST, Cluster
+from odradek.client.topic_changes import create_topic, grow_topic
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import read_note
-from odradek.spark.topic_changes import create_topic, grow_topic
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -6,14 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import odradek.spark
-from odradek.spark.client import (
-    EARLIEST,
-    LATEST,
-    ClientError,
-    ClientSettings,
-    Cluster,
-    is_option_of_security,
-)
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import EARLIEST, LATEST, Cluster
+from odradek.spark.client_options import is_option_of_security, settings_of
 from odradek.spark.jobs.errors import JobError
 
 if TYPE_CHECKING:
@@ -154,7 +149,7 @@ class Connected:
         topics = self._topics
         try:
             settings = kafka_options(topics.bootstrap_servers, topics.options)
-            self._cluster = Cluster(ClientSettings.from_options(settings))
+            self._cluster = Cluster(settings_of(settings))
         except ClientError as error:
             raise JobError(str(error)) from None
         return self._cluster

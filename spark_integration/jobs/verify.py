@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odradek.client.progress import Progress
 from odradek.spark.jobs import sides
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.tables import read_table
 from odradek.spark.jobs.topics import READ_COMMITTED, Ranges, Topics, job_session, options_of_other
-from odradek.spark.progress import Progress
 from odradek.spark.report import Plot, Report, Table
 from odradek.spark.watching import watched
 

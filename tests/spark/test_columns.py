@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.client.client_error import ClientError
 from odradek.spark import _columns, columns
-from odradek.spark.client import ClientError
 from odradek.spark.columns import COLUMNS, METADATA_COLUMNS, SCHEMA, ColumnBuilder, CorruptRecords, schema_of
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode

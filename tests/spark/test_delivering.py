@@ -7,12 +7,14 @@ import pytest
 
 from compat_tests.transactions import readers
 from compat_tests.transactions.proxy import Verdict
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster
+from odradek.client.producing import Fenced, Placement, Producer
+from odradek.client.settings import ClientSettings
 from odradek.spark import markers
-from odradek.spark.client import ClientError, ClientSettings, Cluster
 from odradek.spark.jobs import offset_runs
 from odradek.spark.jobs.delivering import Delivery, delivering, mapping, recovering, take_over
 from odradek.spark.jobs.offset_runs import Run
-from odradek.spark.producing import Fenced, Placement, Producer
 from tests.spark.rows import all_values, new_name, new_topic, records
 
 SOURCE = "source"

@@ -11,7 +11,7 @@ Traceback (most recent call last):
     process()
   File "/x/client.py", line 2, in ask
     raise ClientError("topic t is not there")
-odradek.spark.connection.ClientError: topic t is not there: create it
+odradek.client.connection.ClientError: topic t is not there: create it
 
 """
 
@@ -47,7 +47,7 @@ class FromJava(Exception):
         (ValueError(), "no reason was given"),
         (Exception(WORKER), "topic t is not there: create it"),
         (
-            Exception(WORKER.replace("odradek.spark.connection.Client", "Key")),
+            Exception(WORKER.replace("odradek.client.connection.Client", "Key")),
             "KeyError: topic t is not there: create it",
         ),
         (FromJava(Throwable("outer", Throwable("inner\n\tat x"))), "SomeException: inner"),

@@ -8,11 +8,13 @@ import pytest
 
 from compat_tests.transactions import readers
 from compat_tests.transactions.proxy import Verdict
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster, coordinator_of
+from odradek.client.producing import Producer
+from odradek.client.settings import ClientSettings
 from odradek.spark import markers, writing
 from odradek.spark.batching import RowsRefused
-from odradek.spark.client import ClientError, ClientSettings, Cluster, coordinator_of
 from odradek.spark.markers import Marker, MarkerError
-from odradek.spark.producing import Producer
 from odradek.spark.write_options import WriteOptions
 from odradek.spark.writing import Task
 from odradek.wire.errors import ErrorCode

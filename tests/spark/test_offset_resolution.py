@@ -2,10 +2,11 @@
 
 import pytest
 
-from odradek.spark.client import ClientSettings, Cluster
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
 from odradek.spark.offsets import latest_offsets, resolve_end, resolve_start
 from odradek.spark.options import OptionError, read_options
-from tests.spark.topics import Transactions, create_topic, delete_records, produce
+from tests.client.topics import Transactions, create_topic, delete_records, produce
 
 
 @pytest.fixture

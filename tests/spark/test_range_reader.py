@@ -7,14 +7,14 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from odradek.client.client_error import ClientError
 from odradek.spark import range_reader
-from odradek.spark.client import ClientError
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import COLUMNS, read_options
 from odradek.spark.range_reader import BATCH_BYTES, BATCH_ROWS, PIECE_BYTES, DataLoss, pieces, read_range
 from odradek.wire.compression import Compression
 from odradek.wire.records import build_batch
-from tests.spark.topics import Transactions, create_topic, delete_records, delete_topic, produce
+from tests.client.topics import Transactions, create_topic, delete_records, delete_topic, produce
 
 
 @pytest.fixture

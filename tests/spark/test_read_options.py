@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from odradek.spark.client import EARLIEST, LATEST
+from odradek.client.cluster import EARLIEST, LATEST
 from odradek.spark.options import (
     COLUMNS,
     Assigned,

@@ -7,7 +7,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from odradek.spark.progress import Progress, duration
+from odradek.client.progress import Progress, duration
 from odradek.spark.report import Plot, Report, Table, svg
 
 

@@ -1,51 +1,43 @@
-"""The blocking client under sources, sinks and jobs: metadata, leaders, coordinators, and retries.
+"""The blocking client: metadata, leaders, coordinators, and retries.
 
     with Cluster(ClientSettings("127.0.0.1:9092")) as cluster:
         numbers = cluster.partitions_of(["orders"])
         ends = cluster.list_offsets({("orders", 0): LATEST})
         answer = cluster.ask(coordinator_of("group", "g"), request)
 
-A Spark task has one, for one thread: one connection to a node, opened at its first use. A request with a
+It is for one thread: one connection to a node, opened at its first use. A request with a
 retriable error is sent again until `patience_ms` have passed, after a look-up of the leader or coordinator
 if that has moved. Other error codes are in the response, for the caller. A failure is a `ClientError` with
 one sentence.
 """
 
 import re
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from odradek.config.config_error import ConfigError
-from odradek.security.client_security import ClientSecurity, is_security_option
-from odradek.spark.connection import ClientError, Connection, Disconnected, Secured
+from odradek.client.client_error import ClientError, Disconnected, error_codes, error_of, refusal
+from odradek.client.connection import Connection
+from odradek.client.patience import Patience
+from odradek.client.secured import Secured
+from odradek.client.settings import ClientSettings
 from odradek.wire.errors import ErrorCode, error_message, is_retriable
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.wire.schema import ZERO_UUID, Message, Struct, fields_of
+from odradek.wire.schema import ZERO_UUID, Message
 
 __all__ = [
     "ANY_NODE",
     "EARLIEST",
     "LATEST",
-    "ClientError",
-    "ClientSettings",
     "Cluster",
     "Coordinator",
-    "Disconnected",
     "Leader",
-    "Patience",
     "UnknownTopic",
     "coordinator_of",
-    "error_codes",
-    "error_of",
-    "is_client_option",
-    "is_option_of_security",
     "leader_of",
-    "refusal",
 ]
 
 LATEST: Final = -1
@@ -55,8 +47,6 @@ EARLIEST: Final = -2
 ANY_NODE: Final = -1
 """For `ask`: any broker."""
 
-RETRY_MS_MAX = 1000
-"""Pauses between attempts double up to this."""
 NAMES_SHOWN = 3
 METADATA_VERSION_MIN = 4
 """Older versions create the topics that they name."""
@@ -111,7 +101,6 @@ class Coordinator:
 Target = int | Leader | Coordinator
 TopicPartition = tuple[str, int]
 
-_KNOWN_CODES = frozenset(ErrorCode)
 _KEY_TYPES = {"group": 0, "transaction": 1}
 
 
@@ -123,168 +112,6 @@ def coordinator_of(kind: str, key: str) -> Coordinator:
     """`kind` is "group" or "transaction"."""
     assert kind in _KEY_TYPES
     return Coordinator(kind=kind, key=key)
-
-
-# Settings ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """Addresses of the brokers, and timeouts of the client; in milliseconds or bytes."""
-
-    bootstrap_servers: str | Sequence[str]
-    """`host:port`, several with commas (or a sequence)."""
-    client_id: str = "odradek-spark"
-    request_timeout_ms: int = 30_000
-    """The longest wait for a response."""
-    retry_ms: int = 50
-    """The first pause before a retry; each is twice the last, up to a second."""
-    patience_ms: int = 60_000
-    """How long one request is retried."""
-    unknown_topic_ms: int = 5_000
-    """How long a topic may be unknown, as a new topic is for a moment."""
-    response_bytes_max: int = 256 << 20
-    """The largest response; a peer that announces more is not a broker."""
-    security: ClientSecurity = field(default_factory=ClientSecurity)
-    """TLS and SASL."""
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From options with Kafka's names after `kafka.`; options for which `is_client_option` is false are
-        ignored.
-
-        ClientError for an option of security that cannot be honoured, for a wrong value, and without
-        `kafka.bootstrap.servers`.
-        """
-        named = {name.lower(): value for name, value in options.items()}
-        if not str(named.get("kafka.bootstrap.servers", "")).strip():
-            raise ClientError(
-                "the option kafka.bootstrap.servers is missing: host:port of one broker or more"
-            )
-        values: dict[str, Any] = {}
-        for name, attribute in _FIELD_OF_OPTION.items():
-            if name in named:
-                is_time = attribute.endswith("_ms")
-                values[attribute] = _whole_number(name, named[name]) if is_time else str(named[name])
-        settings = cls(**values, security=_security(named))
-        settings.addresses()
-        return settings
-
-    def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each bootstrap server; ClientError for a text that is not host:port."""
-        servers = self.bootstrap_servers
-        named = servers.split(",") if isinstance(servers, str) else servers
-        found = [_address(text.strip()) for text in named if text.strip()]
-        if not found:
-            raise ClientError("kafka.bootstrap.servers names no broker: it is host:port of one or more")
-        return found
-
-
-PREFIX: Final = "kafka."
-_FIELD_OF_OPTION = {
-    "kafka.bootstrap.servers": "bootstrap_servers",
-    "kafka.client.id": "client_id",
-    "kafka.request.timeout.ms": "request_timeout_ms",
-    "kafka.retry.backoff.ms": "retry_ms",
-    "kafka.default.api.timeout.ms": "patience_ms",
-}
-
-
-def is_client_option(name: str) -> bool:
-    """Whether `ClientSettings.from_options` reads the option; the name is in lower case."""
-    return name in _FIELD_OF_OPTION or is_option_of_security(name)
-
-
-def is_option_of_security(name: str) -> bool:
-    """Whether it is about TLS or SASL; the name is in any case."""
-    lowered = name.lower()
-    return lowered.startswith(PREFIX) and is_security_option(lowered[len(PREFIX) :])
-
-
-def _security(named: Mapping[str, Any]) -> ClientSecurity:
-    given = {
-        name.removeprefix(PREFIX): str(value) for name, value in named.items() if name.startswith(PREFIX)
-    }
-    try:
-        return ClientSecurity.of({name: given[name] for name in given if is_security_option(name)}, PREFIX)
-    except ConfigError as error:
-        raise ClientError(str(error).rstrip(".")) from None
-
-
-def _whole_number(name: str, value: Any) -> int:
-    text = str(value).strip()
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
-        raise ClientError(f"the option {name} is {text!r}: it has to be a number of milliseconds from 1 on")
-    return int(text)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = re.sub(r"^[A-Z_]+://", "", text).rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
-        raise ClientError(f"kafka.bootstrap.servers has {text!r}, which is not host:port")
-    return host, int(port)
-
-
-# Patience ---------------------------------------------------------------------------------------------
-
-
-class Patience:
-    """How long a request is retried, and the pauses between; a new one for each request."""
-
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-        self._began = time.monotonic()
-        self._pause_s = settings.retry_ms / 1000
-
-    def waited_ms(self) -> float:
-        return (time.monotonic() - self._began) * 1000
-
-    def renew(self) -> None:
-        """Starts the time anew after progress."""
-        self._began = time.monotonic()
-        self._pause_s = self._settings.retry_ms / 1000
-
-    def pause(self, doing: str, error: ClientError) -> None:
-        """Waits before the next attempt; ClientError when `patience_ms` have passed."""
-        left_s = (self._settings.patience_ms - self.waited_ms()) / 1000
-        if left_s <= 0:
-            raise ClientError(
-                f"{doing} failed for {self._settings.patience_ms / 1000:g} s, at last because {error}",
-                error.code,
-            ) from error
-        time.sleep(min(self._pause_s, left_s))
-        self._pause_s = min(2 * self._pause_s, RETRY_MS_MAX / 1000)
-
-
-def error_of(code: int) -> ErrorCode:
-    """The error of a code; UNKNOWN_SERVER_ERROR for one that is newer than this client."""
-    return ErrorCode(code) if code in _KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def error_codes(answer: Struct) -> Iterator[ErrorCode]:
-    """Every error code in a response, at any depth, that is not NONE."""
-    for spec in fields_of(type(answer)):  # type: ignore[arg-type]
-        value = getattr(answer, spec.name)
-        if spec.name.endswith("error_code"):
-            if value != ErrorCode.NONE:
-                yield error_of(value)
-        elif isinstance(value, Struct):
-            yield from error_codes(value)
-        elif isinstance(value, list) and value and isinstance(value[0], Struct):
-            for item in value:
-                yield from error_codes(item)
-
-
-def refusal(doing: str, code: int, message: str | None = None) -> ClientError:
-    """The sentence for an error code: "DOING was refused: NAME (what it means)"."""
-    error = error_of(code)
-    return ClientError(
-        f"{doing} was refused: {error.name} ({(message or error_message(error)).rstrip('.')})", error
-    )
-
-
-# The cluster ------------------------------------------------------------------------------------------
 
 
 class Cluster:
@@ -504,7 +331,7 @@ class Cluster:
             try:
                 return self._ask_node(ANY_NODE, request, METADATA_VERSION_MIN)
             except Disconnected as error:
-                patience.pause("asking for metadata at kafka.bootstrap.servers", error)
+                patience.pause(f"asking for metadata at {self.settings.bootstrap_option}", error)
 
     def _remember(self, topic: Any) -> None:
         self._topic_ids[topic.name] = topic.topic_id

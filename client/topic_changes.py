@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.spark.client import ANY_NODE, Cluster, error_of, refusal
+from odradek.client.client_error import error_of, refusal
+from odradek.client.cluster import ANY_NODE, Cluster
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.spark.client import ClientError, Cluster, coordinator_of, error_of, refusal
+from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.cluster import Cluster, coordinator_of
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,

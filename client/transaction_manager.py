@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from odradek import __version__
-from odradek.spark.client import ANY_NODE, Cluster, Patience, coordinator_of, error_of, refusal
-from odradek.spark.connection import SOFTWARE_NAME, ClientError
+from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.cluster import ANY_NODE, Cluster, coordinator_of
+from odradek.client.connection import SOFTWARE_NAME
+from odradek.client.patience import Patience
 from odradek.wire.errors import ErrorCode, is_retriable
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

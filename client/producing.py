@@ -25,9 +25,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.spark.client import Cluster, Patience, error_of, leader_of
-from odradek.spark.connection import ClientError, Connection, Disconnected, Pending
-from odradek.spark.transaction_manager import (
+from odradek.client.client_error import ClientError, Disconnected, error_of
+from odradek.client.cluster import Cluster, leader_of
+from odradek.client.connection import Connection, Pending
+from odradek.client.patience import Patience
+from odradek.client.transaction_manager import (
     TRANSACTION_TIMEOUT_MS,
     Fenced,
     Records,

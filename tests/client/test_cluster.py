@@ -7,17 +7,18 @@ import struct
 import pytest
 
 import odradek
-from odradek.spark.client import (
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import (
     ANY_NODE,
     EARLIEST,
     LATEST,
-    ClientError,
-    ClientSettings,
     Cluster,
     UnknownTopic,
     coordinator_of,
     leader_of,
 )
+from odradek.client.settings import ClientSettings
+from odradek.spark.client_options import settings_of
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -27,8 +28,8 @@ from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.list_offsets import ListOffsetsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.spark.proxy import CUT, Peer, Proxy
-from tests.spark.topics import Transactions, create_topic, produce
+from tests.client.proxy import CUT, Peer, Proxy
+from tests.client.topics import Transactions, create_topic, produce
 
 
 def free_port():
@@ -263,7 +264,7 @@ def test_brokers_that_are_not_there_are_named_when_patience_ends():
     port = free_port()
     with (
         Cluster(settings(port)) as cluster,
-        pytest.raises(ClientError, match=f"kafka.bootstrap.servers failed .* 127.0.0.1:{port} cannot be"),
+        pytest.raises(ClientError, match=f" bootstrap.servers failed .* 127.0.0.1:{port} cannot be"),
     ):
         cluster.partitions_of(["t"])
 
@@ -366,7 +367,7 @@ def test_a_broker_that_knows_an_older_apiversions_is_asked_in_its_version():
 
 
 def test_settings_are_read_from_options_with_kafkas_names():
-    read = ClientSettings.from_options(
+    read = settings_of(
         {
             "Kafka.Bootstrap.Servers": "a:1, PLAINTEXT://b:2,[::1]:3",
             "kafka.client.id": "me",
@@ -398,5 +399,5 @@ def test_settings_are_read_from_options_with_kafkas_names():
 )
 def test_what_cannot_be_a_setting_is_refused_by_name(options, sentence):
     with pytest.raises(ClientError, match=sentence) as caught:
-        ClientSettings.from_options({"kafka.bootstrap.servers": "h:1", **options} if options else {})
+        settings_of({"kafka.bootstrap.servers": "h:1", **options} if options else {})
     assert "secret" not in str(caught.value)

@@ -5,13 +5,16 @@ import time
 
 import pytest
 
-from odradek.spark.client import ANY_NODE, ClientError, ClientSettings, Cluster
-from odradek.spark.connection import Connection, Secured
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import ANY_NODE, Cluster
+from odradek.client.connection import Connection
+from odradek.client.secured import Secured
+from odradek.spark.client_options import settings_of
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_groups import ListGroupsRequest
+from tests.client.topics import create_topic, produce
 from tests.secured import MECHANISMS, PASSWORD, PROTOCOLS, SECURITY, running
 from tests.server.tls_ends import Authority, chain_text
-from tests.spark.topics import create_topic, produce
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def settings(ports, protocol, *options):
     given |= {"kafka.retry.backoff.ms": "1", "kafka.default.api.timeout.ms": "2000"}
     for some in options:
         given |= some
-    return ClientSettings.from_options(given)
+    return settings_of(given)
 
 
 def topics_of(*given):

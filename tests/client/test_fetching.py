@@ -5,15 +5,17 @@ import time
 
 import pytest
 
-from odradek.spark.client import LATEST, ClientError, ClientSettings, Cluster, UnknownTopic
-from odradek.spark.fetching import Fetcher, OffsetsGone, whole_records
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import LATEST, Cluster, UnknownTopic
+from odradek.client.fetching import Fetcher, OffsetsGone, whole_records
+from odradek.client.settings import ClientSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import to_legacy
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.records import build_batch
-from tests.spark.proxy import CUT
-from tests.spark.topics import (
+from tests.client.proxy import CUT
+from tests.client.topics import (
     Transactions,
     create_topic,
     delete_records,

@@ -10,9 +10,11 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek import __version__
+from odradek.client.client_error import ClientError, Disconnected
+from odradek.client.secured import Secured, reason_of
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -22,29 +24,11 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 
-if TYPE_CHECKING:
-    import ssl
+__all__ = ["SOFTWARE_NAME", "Connection", "Pending"]
 
-__all__ = ["ClientError", "Connection", "Disconnected", "Pending", "Secured"]
-
-SOFTWARE_NAME = "odradek-spark"
+SOFTWARE_NAME = "odradek"
+"""As brokers are told it (KIP-511)."""
 _INT32 = struct.Struct(">i")
-
-
-class ClientError(Exception):
-    """A failure of the client, as one sentence for a person; `code` is the error of the broker, if any."""
-
-    def __init__(self, sentence: str, code: ErrorCode | None = None) -> None:
-        super().__init__(sentence)
-        self.code = code
-
-    # An exception that crosses from a Spark worker to the driver is pickled.
-    def __reduce__(self) -> Any:
-        return type(self), (self.args[0], self.code)
-
-
-class Disconnected(ClientError):
-    """The connection is lost, with all pending responses; a new connection may work."""
 
 
 class Pending:
@@ -57,47 +41,6 @@ class Pending:
         self.version = version
         self.correlation_id = correlation_id
         self.answer: Any = None
-
-
-class Secured:
-    """TLS and SASL of the connections of one client; key stores are read for the first connection."""
-
-    def __init__(self, security: ClientSecurity) -> None:
-        self.security = security
-        self._context: ssl.SSLContext | None = None
-
-    def sealed(self, connected: socket.socket, host: str, address: str) -> socket.socket:
-        """The socket with TLS, if it is to have that. `Disconnected` if it is lost; ClientError if the two
-        sides do not trust each other, for key stores that cannot be read."""
-        if not self.security.has_tls:
-            return connected
-        import ssl
-
-        if self._context is None:
-            self._context = self._made()
-        try:
-            return self._context.wrap_socket(connected, server_hostname=host)
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-            raise Disconnected(
-                f"{address} closes the connection in the TLS handshake: it may have no TLS, or not take the "
-                "client's certificate"
-            ) from error
-        except ssl.SSLCertVerificationError as error:
-            raise ClientError(
-                f"the certificate of {address} is not trusted: {error.verify_message}"
-            ) from None
-        except ssl.SSLError as error:
-            raise ClientError(f"the TLS handshake with {address} fails: {_tls_reason(error)}") from None
-        except OSError as error:
-            raise Disconnected(f"{address} cannot be reached with TLS: {_reason(error)}") from error
-
-    def _made(self) -> "ssl.SSLContext":
-        try:
-            context = self.security.context()
-        except ConfigError as error:
-            raise ClientError(str(error).rstrip(".")) from None
-        assert context is not None
-        return context
 
 
 class Connection:
@@ -126,7 +69,7 @@ class Connection:
         try:
             self._socket = socket.create_connection((host, port), self._timeout_s)
         except OSError as error:
-            raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
+            raise Disconnected(f"{self.address} cannot be reached: {reason_of(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = self._secured.sealed(self._socket, host, self.address)
@@ -181,7 +124,7 @@ class Connection:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(frame)
         except OSError as error:
-            raise self._lost(_reason(error)) from error
+            raise self._lost(reason_of(error)) from error
         if is_answered:
             self._waiting.append(pending)
         return pending
@@ -260,7 +203,7 @@ class Connection:
             except TimeoutError as error:
                 raise self._lost(f"no answer within {self._timeout_s:g} s") from error
             except OSError as error:
-                raise self._refused_certificate(error) or self._lost(_reason(error)) from error
+                raise self._refused_certificate(error) or self._lost(reason_of(error)) from error
             if read == 0:
                 raise self._lost("it was closed by the other side")
             position += read
@@ -311,22 +254,13 @@ class Connection:
 
     def _broken(self, what: str) -> ClientError:
         self.close()
+        prefix = self._secured.security.prefix
         return ClientError(
-            f"{self.address} {what}; kafka.bootstrap.servers has to name listeners of Kafka brokers, and "
-            f"kafka.security.protocol their protocol, which is {self._secured.security.protocol} now"
+            f"{self.address} {what}; {prefix}bootstrap.servers has to name listeners of Kafka brokers, and "
+            f"{prefix}security.protocol their protocol, which is {self._secured.security.protocol} now"
         )
 
 
 def _highest(answer: Any, api_key: int) -> int:
     """0 if an old broker does not list the API."""
     return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
-
-
-def _tls_reason(error: "ssl.SSLError") -> str:
-    if error.reason == "WRONG_VERSION_NUMBER":
-        return "what answers has no TLS"
-    return error.reason or "the other side ends it"
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__

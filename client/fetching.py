@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.spark.client import EARLIEST, LATEST, Cluster, Leader, Patience, error_of, leader_of, refusal
-from odradek.spark.connection import ClientError, Connection, Disconnected, Pending
+from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
+from odradek.client.cluster import EARLIEST, LATEST, Cluster, Leader, leader_of
+from odradek.client.connection import Connection, Pending
+from odradek.client.patience import Patience
 from odradek.wire.errors import ErrorCode, KafkaError, is_retriable
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.record_layout import (

@@ -7,8 +7,10 @@ import pytest
 from compat_tests.transactions import readers
 from compat_tests.transactions.features import set_transaction_version, transaction_version
 from compat_tests.transactions.proxy import Verdict
-from odradek.spark.client import ClientError, ClientSettings, Cluster, UnknownTopic
-from odradek.spark.producing import Fenced, Producer
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster, UnknownTopic
+from odradek.client.producing import Fenced, Producer
+from odradek.client.settings import ClientSettings
 from tests.spark.rows import all_values, new_name, new_topic, records, values
 
 PRODUCE, END_TXN, TXN_OFFSET_COMMIT, ADD_PARTITIONS, INIT = 0, 26, 28, 24, 22

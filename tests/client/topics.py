@@ -4,7 +4,8 @@ itself.
 
 import itertools
 
-from odradek.spark.client import ANY_NODE, coordinator_of, error_codes, leader_of
+from odradek.client.client_error import error_codes
+from odradek.client.cluster import ANY_NODE, coordinator_of, leader_of
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_records import (

@@ -1,0 +1,7 @@
+"""A blocking Kafka client, private: the Spark formats and the command line use it, users have clients.
+
+In reading order: `settings.py` (options with Kafka's names), `client_error.py`, `secured.py` (TLS),
+`connection.py` (one broker), `patience.py`, `cluster.py` (metadata, leaders, coordinators), `fetching.py`,
+`transaction_manager.py`, `producing.py`, `group_offsets.py`, `topic_changes.py`; `progress.py` is a line on a
+terminal.
+"""

@@ -1,0 +1,54 @@
+"""Failures of the client, each one sentence for a person; and the error codes of responses."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.schema import Struct, fields_of
+
+__all__ = ["ClientError", "Disconnected", "error_codes", "error_of", "refusal"]
+
+_KNOWN_CODES = frozenset(ErrorCode)
+
+
+class ClientError(Exception):
+    """A failure of the client, as one sentence for a person; `code` is the error of the broker, if any."""
+
+    def __init__(self, sentence: str, code: ErrorCode | None = None) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+    # An exception that crosses from a Spark worker to the driver is pickled.
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.code)
+
+
+class Disconnected(ClientError):
+    """The connection is lost, with all pending responses; a new connection may work."""
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of a code; UNKNOWN_SERVER_ERROR for one that is newer than this client."""
+    return ErrorCode(code) if code in _KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_codes(answer: Struct) -> Iterator[ErrorCode]:
+    """Every error code in a response, at any depth, that is not NONE."""
+    for spec in fields_of(type(answer)):  # type: ignore[arg-type]
+        value = getattr(answer, spec.name)
+        if spec.name.endswith("error_code"):
+            if value != ErrorCode.NONE:
+                yield error_of(value)
+        elif isinstance(value, Struct):
+            yield from error_codes(value)
+        elif isinstance(value, list) and value and isinstance(value[0], Struct):
+            for item in value:
+                yield from error_codes(item)
+
+
+def refusal(doing: str, code: int, message: str | None = None) -> ClientError:
+    """The sentence for an error code: "DOING was refused: NAME (what it means)"."""
+    error = error_of(code)
+    return ClientError(
+        f"{doing} was refused: {error.name} ({(message or error_message(error)).rstrip('.')})", error
+    )

@@ -5,7 +5,6 @@
 when it is made, and again before its session ends (KIP-368).
 """
 
-import secrets
 import socket
 import struct
 import time
@@ -151,6 +150,8 @@ class Connection:
         """Without SASL it does nothing."""
         if not self._secured.security.has_sasl:
             return
+        import secrets
+
         from odradek.security.sasl_login import RENEWAL_SHARE, SaslRefused
 
         try:

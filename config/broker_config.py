@@ -32,10 +32,10 @@ from odradek.config.roles import joins_cluster
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
+    from odradek.config.credentials import Credentials
     from odradek.config.first_users import FirstUser
     from odradek.config.jaas import LoginModule
     from odradek.config.listener_security import ListenerSecurity
-    from odradek.config.logins import Credentials
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 

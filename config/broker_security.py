@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.config import listener_security, logins
 from odradek.config.config_error import ConfigError
+from odradek.config.credentials import Credentials
 from odradek.config.jaas import LoginModule
 from odradek.config.listener_security import ListenerSecurity
 from odradek.config.listeners import Listener
-from odradek.config.logins import Contexts, Credentials
+from odradek.config.logins import Contexts
 from odradek.config.options import BrokerLayers
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.config.config_error import ConfigError
+from odradek.config.credentials import Credentials
 from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
 from odradek.config.listener_security import ListenerSecurity, listener_prefix
 from odradek.config.oauthbearer import OAUTHBEARER, oauth_settings
@@ -18,7 +18,6 @@ from odradek.config.secret import Secret
 __all__ = [
     "JAAS_PATH",
     "Contexts",
-    "Credentials",
     "credentials_of",
     "login_of",
     "logins_of",
@@ -34,18 +33,6 @@ _NEED_USERS = ("PLAIN",)
 """Mechanisms whose users are in the login module."""
 
 Contexts = Mapping[str, Sequence[LoginModule]]
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """With which this node, or a client, authenticates to others."""
-
-    mechanism: str
-    user: str
-    password: Secret = field(repr=False)
-    """With OAUTHBEARER the token, which has the user in it."""
-    is_token: bool = False
-    """Whether user and password are the id and the HMAC of a delegation token (SCRAM alone)."""
 
 
 def read_contexts(values: Mapping[str, Any]) -> Contexts:

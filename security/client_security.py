@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from odradek.config.config_error import ConfigError
+from odradek.config.credentials import Credentials
 from odradek.config.jaas import parse_one
-from odradek.config.logins import Credentials
 from odradek.config.properties import parse_properties
 from odradek.config.secret import Secret
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from odradek.apis.forwarding import Answered
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.cluster_config import ClusterConfig
-    from odradek.config.logins import Credentials
+    from odradek.config.credentials import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.bound import Node
     from odradek.server.opened import Opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.config.logins import Credentials
+from odradek.config.credentials import Credentials
 from odradek.config.secret import Secret
 from odradek.security.sasl_login import SaslLogin, SaslRefused
 from odradek.wire.errors import ErrorCode

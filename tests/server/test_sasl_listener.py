@@ -13,7 +13,7 @@ import time
 import pytest
 
 from odradek import Broker, BrokerStartError
-from odradek.config.logins import Credentials
+from odradek.config.credentials import Credentials
 from odradek.config.secret import Secret
 from odradek.server.peers import PeerLost, SetupTimeout, connect
 from odradek.server.security.sasl import listeners

@@ -14,7 +14,7 @@ from odradek.security.sasl_login import RENEWAL_SHARE, SaslLogin, SaslRefused
 from odradek.server.peers import Peer, PeerLost
 
 if TYPE_CHECKING:
-    from odradek.config.logins import Credentials
+    from odradek.config.credentials import Credentials
 
 __all__ = ["PeerLogin"]
 

@@ -13,15 +13,12 @@ Sources: SslConfigs, SaslConfigs of Kafka 4.3; ScramLoginModule, PlainLoginModul
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
-from odradek.config.jaas import parse_one
-from odradek.config.properties import parse_properties
 from odradek.config.secret import Secret
 
 if TYPE_CHECKING:
@@ -168,6 +165,8 @@ class ClientSecurity:
 
 def read_command_config(path: str) -> dict[str, str]:
     """The options of a file as Kafka's tools take it with `--command-config`. Raises ConfigError."""
+    from odradek.config.properties import parse_properties
+
     try:
         with open(path, "rb") as file:
             return parse_properties(file.read())
@@ -253,6 +252,8 @@ class _Options:
             raise self.refusal(name, f"is not taken: {reason or 'it is not known; remove it'}")
 
     def _login_of(self, mechanism: str) -> tuple[Credentials | None, str | None]:
+        from odradek.config.jaas import parse_one
+
         text = self._values.get(JAAS)
         if not text or not text.strip():
             raise self.refusal(JAAS, f"is missing: {mechanism} needs {_LOGIN_MODULES[mechanism]} there")
@@ -271,6 +272,8 @@ class _Options:
         return Credentials(mechanism, user[:], Secret(password), token_auth == "true"), None
 
     def _token_path(self) -> str:
+        import urllib.parse
+
         url = urllib.parse.urlsplit(self._values.get(TOKEN_URL, "").strip())
         if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path:
             raise self.refusal(TOKEN_URL, "has to be file:/PATH, a file with the token: none is fetched here")

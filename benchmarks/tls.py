@@ -168,7 +168,7 @@ def started(way: str, directory: pathlib.Path) -> Iterator[Child]:
 
 def serve(way: str, port: str, directory: str) -> None:
     """In a process of its own: a broker until it is ended."""
-    from odradek.server.cli import main
+    from odradek.commands.main import main
 
     if way == "uvloop":
         ports.accept = _UvloopAcceptor  # type: ignore[assignment]

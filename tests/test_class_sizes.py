@@ -17,6 +17,7 @@ FOLDERS = (
     "server",
     "offline",
     "client",
+    "commands",
     "spark_integration",
 )
 METHODS_MAX = 30

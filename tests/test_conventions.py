@@ -30,7 +30,6 @@ PRIVATE_ATTRIBUTES = {
     "tests/coordinator/test_settings.py": 1,
     "tests/coordinator/test_transaction_transcripts.py": 1,
     "tests/coordinator/test_transcripts_are_complete.py": 3,
-    "tests/server/test_cli.py": 1,
     "tests/server/test_group_flush.py": 3,
     "tests/server/test_intervals.py": 3,
     "tests/server/test_produce_prefix.py": 1,

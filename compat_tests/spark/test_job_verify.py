@@ -15,7 +15,7 @@ from compat_tests.spark.realistic_topic import RealisticTopic, realistic_topic, 
 from compat_tests.spark.test_job_archive import archived, parquet_files
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS
-from odradek.server import cli
+from odradek.commands import main as cli
 from odradek.spark.jobs import JobError, verify
 from odradek.spark.report import Report
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from odradek.server.cli import main
+from odradek.commands.main import main
 
 sys.exit(main())

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from odradek.commands import main as cli
 from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     Row,
@@ -17,7 +18,6 @@ from odradek.coordinator.cluster.machine import (
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import Broker
 from odradek.offline.check import CannotCheck, check
-from odradek.server import cli
 from odradek.server.member_directories import claim_member_directories
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore

@@ -8,10 +8,10 @@ import shutil
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from odradek.commands import main as cli
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.check import check
 from odradek.offline.import_log import CannotImport, _Import, import_log
-from odradek.server import cli
 from odradek.server.embedded import Broker as Embedded
 from odradek.server.embedded import BrokerStartError
 from odradek.server.meta_properties import claim_directories

@@ -14,7 +14,8 @@ import time
 import pytest
 
 from odradek import __version__
-from odradek.server import cli
+from odradek.commands import main as cli
+from odradek.server.log_output import log_to_stderr
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
 from tests.config.config_sources import KAFKAS_OWN_FILE
@@ -311,7 +312,7 @@ def test_a_data_directory_below_a_file_is_one_sentence_and_status_1(tmp_path):
 
 REFUSING = """
 import builtins, errno, os, sys
-from odradek.server import cli
+from odradek.commands import main as cli
 
 name, seam, end = sys.argv[1:4]
 real = getattr(sys.modules[seam.rpartition(".")[0]], seam.rpartition(".")[2])
@@ -342,7 +343,7 @@ def test_a_system_that_refuses_is_one_sentence_and_status_1(tmp_path, name, word
 
 READ_ONLY = """
 import os, sys
-from odradek.server import cli
+from odradek.commands import main as cli
 
 may, told = os.access, os.statvfs
 
@@ -391,7 +392,7 @@ def tell(capsys):
     handlers, old_level = root.handlers[:], root.level
 
     def tell_at(level):
-        cli._log_to_stderr(level)
+        log_to_stderr(level)
         try:
             raise OSError("no\nsuch disk")
         except OSError as error:
@@ -467,7 +468,7 @@ def test_the_version_names_python_and_the_event_loop(capsys):
 def test_the_version_loads_nothing_heavy():
     program = (
         "import sys\n"
-        "from odradek.server.cli import main\n"
+        "from odradek.commands.main import main\n"
         "main(['--version'])\n"
         "heavy = {'asyncio', 'logging', 'dataclasses', 'sqlite3', 'uvloop', 'odradek.config.options'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"

@@ -5,9 +5,9 @@ import sqlite3
 import pytest
 
 from odradek import Broker, BrokerStartError
+from odradek.commands.main import main
 from odradek.config.broker_config import load
 from odradek.config.first_users import checked
-from odradek.server.cli import main
 from odradek.server.metadata_store import FILE_NAME, checksum
 from odradek.server.security.users import add
 from tests.raw_client import RawClient

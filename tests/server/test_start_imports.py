@@ -38,7 +38,7 @@ NOT_NEEDED = (
 PROGRAM = """
 import sys
 from odradek.server import main_loop
-from odradek.server.cli import main
+from odradek.commands.main import main
 
 def stop_at_once(server):
     print(*sorted(set(sys.argv[1:]) & set(sys.modules)))

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from odradek.server import main_loop
-from odradek.server.cli import main
+from odradek.commands.main import main
 from odradek.server.warm_up import parts_at_once, parts_later
 
 STAGES = [{key for part in parts(()) for key in part.keys} for parts in (parts_at_once, parts_later)]

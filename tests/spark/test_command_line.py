@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from odradek.server import cli
+from odradek.commands import main as cli
 from odradek.spark import cli as spark_cli
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.topics import Topics, options_of_other
@@ -43,7 +43,7 @@ def test_without_pyspark_one_sentence_says_what_to_install():
         import importlib.util
         found = importlib.util.find_spec
         importlib.util.find_spec = lambda name, *a: None if name == "pyspark" else found(name, *a)
-        from odradek.server.cli import main
+        from odradek.commands.main import main
         sys.exit(main(["spark", "verify", "--bootstrap-servers", "b:1", "--topic", "t", "--table", "d"]))
     """
     done = subprocess.run(

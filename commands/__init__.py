@@ -1,0 +1,6 @@
+"""The command line: one module for each command, imported when it is used.
+
+In reading order: `main.py` (finds the command), `command.py` (what a command is), `layout.py` (help texts).
+`serve.py` starts a broker; `users.py`, `check.py`, `dump.py` and `import_log.py` are for data directories
+that no broker uses; `spark.py` leads to the jobs on Spark.
+"""

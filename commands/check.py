@@ -1,0 +1,47 @@
+"""`odradek check`: whether data directories are sound."""
+
+import argparse
+import sys
+
+from odradek.commands.output import output_failed, terminal
+
+__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
+
+ABOUT = """\
+Check data directories, or single partitions in them, while no broker runs: every batch,
+index, snapshot and checkpoint. One line a finding: damage, or a note of what a start
+takes care of. Name all log.dirs of a broker together."""
+
+EXAMPLES = """\
+examples:
+  odradek check data
+  odradek check data/orders-0
+  odradek check data --repair             removes what is beyond saving, no more, and says
+                                          each byte and offset of it; makes indexes,
+                                          snapshots and checkpoints anew
+  odradek check /kafka/logs/orders-0      of Apache Kafka, too
+
+exit status: 0, or 1 when something is damaged (with --repair: still damaged) or cannot be
+checked."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="DIR", help="data directory, or directory of a partition")
+    parser.add_argument("--repair", action="store_true", help="make good what can be made good")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    from odradek.offline.check import CannotCheck, check
+
+    try:
+        status = check(
+            options.paths, repair=options.repair, as_json=options.json, out=sys.stdout, terminal=terminal()
+        )
+        sys.stdout.flush()
+        return status
+    except CannotCheck as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        return output_failed(error)

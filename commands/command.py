@@ -1,0 +1,82 @@
+"""The commands, by name, and their parsers."""
+
+import argparse
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from odradek.commands.layout import Layout
+
+__all__ = ["COMMANDS", "Command", "main_parser", "parser_of"]
+
+_ABOUT = """\
+Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
+as it is, and it takes Kafka's own server.properties."""
+
+_EXAMPLES = """\
+examples:
+  odradek serve                           a broker on localhost:9092, its data in ./data
+  odradek serve --listen 0.0.0.0:9092     the same, reachable from other machines
+  odradek serve server.properties         with Kafka's own options
+  odradek users add admin --mechanism SCRAM-SHA-256
+                                          the first user, before a start
+  odradek dump data                       what a data directory holds
+  odradek check data                      whether it is sound
+  odradek import-log kafka-logs --topic orders
+                                          take a topic of Apache Kafka into ./data
+  odradek spark archive --help            jobs on Spark: topics into tables and back
+
+'odradek serve --help' says more of serve, and so for each command."""
+
+
+class Command(NamedTuple):
+    """A command. Its module has ABOUT and EXAMPLES (for the help), `add_arguments(parser)` and
+    `run(options)`, which returns the exit status."""
+
+    name: str
+    help: str
+    module: str
+    reads_arguments: bool = False
+    """Whether the module has `main(arguments)` instead, with a parser of its own."""
+
+    def load(self) -> Any:
+        return import_module(f"odradek.commands.{self.module}")
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("serve", "start a broker", "serve"),
+        Command("users", "users for SCRAM of a node that does not run", "users"),
+        Command("check", "check data directories, and repair them", "check"),
+        Command("dump", "show what files of a broker hold", "dump"),
+        Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),
+        Command("spark", "jobs on Spark (pip install 'odradek[spark]')", "spark", reads_arguments=True),
+    )
+}
+
+
+def main_parser() -> argparse.ArgumentParser:
+    """For the options without a command, and for the list of commands."""
+    layout: Any = Layout
+    parser = argparse.ArgumentParser(
+        prog="odradek", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="store_true", help="print version, Python and compiled parts")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for command in COMMANDS.values():
+        commands.add_parser(command.name, help=command.help, add_help=False)
+    return parser
+
+
+def parser_of(command: Command, module: Any) -> argparse.ArgumentParser:
+    """The parser of a command whose module is loaded."""
+    layout: Any = Layout
+    parser = argparse.ArgumentParser(
+        prog=f"odradek {command.name}",
+        description=module.ABOUT,
+        epilog=module.EXAMPLES,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return parser

@@ -1,0 +1,17 @@
+"""The form of help texts."""
+
+import argparse
+import os
+
+__all__ = ["Layout"]
+
+
+class Layout(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal; argparse would import shutil, and all compressors with it, to learn that."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+        except (OSError, ValueError):
+            columns = 80
+        super().__init__(prog, width=max(columns, 20) - 2)

@@ -1,0 +1,45 @@
+"""Finds the command, and runs it: `odradek COMMAND ...`.
+
+Exit status: 0 when all went well, 1 when something is wrong with options, brokers or data (one sentence on
+stderr), 2 for a usage that is not understood, 130 after Ctrl-C. Modules are imported where they are needed,
+so that `odradek --version` answers at once and a broker starts in a tenth of a second.
+"""
+
+import io
+import sys
+from collections.abc import Sequence
+
+from odradek import __version__
+from odradek.commands.command import COMMANDS, main_parser, parser_of
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # Names of files may be bytes that are no text at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    if command is not None:
+        module = command.load()
+        if command.reads_arguments:
+            return int(module.main(arguments[1:]))
+        return int(module.run(parser_of(command, module).parse_args(arguments[1:])))
+    parser = main_parser()
+    options = parser.parse_args(arguments)
+    if options.version:
+        print(_version_line())
+        return 0
+    parser.print_help(sys.stderr)
+    return 2
+
+
+def _version_line() -> str:
+    import platform
+    from importlib.util import find_spec
+
+    uvloop = "yes" if find_spec("uvloop") else "no"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"odradek {__version__} ({python}; uvloop: {uvloop})"

@@ -1,0 +1,166 @@
+"""`odradek serve`: a broker."""
+
+import argparse
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from odradek import __version__
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.server.broker import BrokerServer
+
+__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
+
+ABOUT = """\
+Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
+SIGTERM. Options come, each ruling over the one before, from defaults, from the file,
+from KAFKA_* environment variables (KAFKA_LOG_RETENTION_MS is log.retention.ms), and from
+the options below. All names are Kafka's; docs/configuration.md lists what each does here."""
+
+EXAMPLES = """\
+examples:
+  odradek serve --listen localhost:0 --data-dir /tmp/try
+                        a free port, shown in the line it prints
+  odradek serve --set log.retention.hours=24 --set num.partitions=6
+  odradek serve --listen 0.0.0.0:9092 --advertise broker.example:9092
+                        behind a port mapping, where clients use another address
+  odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
+                        with the feature levels that a cluster of Kafka 4.0 begins with,
+                        but for one; later kafka-features changes them
+
+exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "properties", nargs="?", metavar="server.properties", help="file with Kafka's options"
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where to listen (default localhost:9092; port 0: a free one)"
+    )
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where the data is (default ./data, or option log.dirs)"
+    )
+    parser.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="the address to tell clients (default: the one at which each arrived)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="sets",
+        metavar="NAME=VALUE",
+        help="set one option; may be given many times",
+    )
+    parser.add_argument(
+        "--cluster-id",
+        metavar="ID",
+        help="the cluster of a new data directory (default: that of the others or of the controllers, else "
+        "a new one)",
+    )
+    parser.add_argument(
+        "--release-version",
+        metavar="VERSION",
+        help="begin a new data directory with the feature levels of a release of Kafka, such as 4.0",
+    )
+    parser.add_argument(
+        "--feature",
+        action="append",
+        default=[],
+        dest="features",
+        metavar="NAME=LEVEL",
+        help="begin a new data directory with this level; may be given many times",
+    )
+    parser.add_argument(
+        "--log-level",
+        default="info",
+        type=str.lower,
+        choices=("debug", "info", "warning", "error"),
+        help="which events go to stderr, a line each (default info)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    # What is imported and loaded from here on is no garbage; looking for some costs a tenth of the start.
+    # `main_loop` enables the search again when the broker is ready.
+    gc.disable()
+    from odradek.config.broker_config import ConfigError, load
+    from odradek.server.feature_levels import read_levels
+    from odradek.server.log_output import log_to_stderr
+
+    try:
+        config = load(
+            options.properties,
+            environ=os.environ,
+            sets=options.sets,
+            listen=options.listen,
+            data_dir=options.data_dir,
+            advertise=options.advertise,
+            cluster_id=options.cluster_id,
+            first_levels=read_levels(options.features, options.release_version),
+        )
+        log_to_stderr(options.log_level)
+        _log_settings(config)
+        # Everything heavy comes with this import; a wrong option has been told by now.
+        from odradek.server.main_loop import run as run_broker
+
+        status = run_broker(config, on_ready=_tell_ready)
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    finally:
+        gc.enable()
+    _leave(status)
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process: everything is on the disk. Python would first take down piece by piece what is in
+    memory, 0.5 s for ten thousand partitions (`benchmarks.partitions`).
+    """
+    import logging
+
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # Who reads it has gone; with a full disk under it nobody can be told either.
+            pass
+    os._exit(status)
+
+
+def _tell_ready(server: "BrokerServer") -> None:
+    """One line that people read and scripts wait for; addresses with their real ports."""
+    addresses = []
+    for _, host, port in server.addresses:
+        host = host or "0.0.0.0"
+        addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    print(
+        f"odradek {__version__} ready on {', '.join(addresses)} "
+        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)})",
+        flush=True,
+    )
+    path = os.environ.get("ODRADEK_ADDRESS_FILE")
+    if path:
+        from odradek.server.health import write_address
+
+        try:
+            with_tls = {listener.name for listener in server.listeners if listener.tls is not None}
+            write_address(path, server.addresses, with_tls)
+        except OSError as error:
+            print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
+
+
+def _log_settings(config: "BrokerConfig") -> None:
+    import logging
+
+    logger = logging.getLogger("odradek")
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    if config.without_effect:
+        logger.info("these options have no effect here: %s", ", ".join(config.without_effect))

@@ -159,6 +159,10 @@ class Cluster:
             topic.name: len(topic.partitions) for topic in self._described(topics, Patience(self.settings))
         }
 
+    def read_metadata(self, request: MetadataRequest) -> Any:
+        """The metadata as a broker has it."""
+        return self._metadata(request, Patience(self.settings))
+
     def topics(self, pattern: str | None = None) -> list[str]:
         """Sorted names of all topics except internal ones; with a pattern, of those whose whole name
         matches."""

@@ -1,12 +1,13 @@
 """The commands, by name, and their parsers."""
 
 import argparse
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from odradek.commands.layout import Layout
 
-__all__ = ["COMMANDS", "Command", "main_parser", "parser_of"]
+__all__ = ["COMMANDS", "Command", "joined", "main_parser", "parser_of"]
 
 _ABOUT = """\
 Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
@@ -38,6 +39,9 @@ class Command(NamedTuple):
     reads_arguments: bool = False
     """Whether the module has `main(arguments)` instead, with a parser of its own."""
 
+    asks_brokers: bool = False
+    """Whether it is run by `asking.run`, which tells its failures."""
+
     def load(self) -> Any:
         return import_module(f"odradek.commands.{self.module}")
 
@@ -47,12 +51,26 @@ COMMANDS = {
     for command in (
         Command("serve", "start a broker", "serve"),
         Command("users", "users for SCRAM of a node that does not run", "users"),
+        Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),
         Command("spark", "jobs on Spark (pip install 'odradek[spark]')", "spark", reads_arguments=True),
     )
 }
+
+
+def joined(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with a value such as `-1h` or `-5` joined to the option before it: argparse takes what
+    begins with a hyphen for an option."""
+    found: list[str] = []
+    for argument in arguments:
+        before = found[-1] if found else ""
+        if argument[:1] == "-" and argument[1:2].isdigit() and before[:1] == "-" and "=" not in before:
+            found[-1] = f"{before}={argument}" if before.startswith("--") else before + argument
+        else:
+            found.append(argument)
+    return found
 
 
 def main_parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from odradek import __version__
-from odradek.commands.command import COMMANDS, main_parser, parser_of
+from odradek.commands.command import COMMANDS, joined, main_parser, parser_of
 
 __all__ = ["main"]
 
@@ -26,7 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module = command.load()
         if command.reads_arguments:
             return int(module.main(arguments[1:]))
-        return int(module.run(parser_of(command, module).parse_args(arguments[1:])))
+        options = parser_of(command, module).parse_args(joined(arguments[1:]))
+        if command.asks_brokers:
+            from odradek.commands.asking import run
+
+            return run(module, options)
+        return int(module.run(options))
     parser = main_parser()
     options = parser.parse_args(arguments)
     if options.version:

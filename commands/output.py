@@ -1,10 +1,262 @@
-"""What commands print, and where."""
+"""What commands print: tables for people, JSON and TSV for programs.
 
+    output = Output.of(options)
+    output.rows([Column("topic"), Column("partitions", right=True)], ({"topic": "orders", "partitions": 3},))
+
+The keys of rows are the documented ones: in snake_case, with the unit in the name (`size_bytes`). A table has
+only the columns that it is given, with a heading of their own; JSON has all keys of a row.
+"""
+
+import argparse
+import json
 import os
 import sys
-from typing import TextIO
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TextIO
 
-__all__ = ["output_failed", "terminal"]
+__all__ = [
+    "FORMS",
+    "Column",
+    "Output",
+    "add_output_arguments",
+    "has_colour",
+    "output_failed",
+    "quantity",
+    "size_text",
+    "terminal",
+    "time_text",
+]
+
+FORMS = ("table", "json", "jsonl", "tsv")
+Row = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A column of a table: a key of the rows."""
+
+    key: str
+    heading: str = ""
+    """The default is the key with spaces."""
+    right: bool = False
+    """Numbers stand at the right."""
+    text: Callable[[Any], str] | None = None
+    """How a value is shown to a person; None values are shown as "-"."""
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--output` and `--color`."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output", choices=FORMS, default="table", help="a table for people, or a form for programs"
+    )
+    group.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours (default: if a terminal)",
+    )
+
+
+class Output:
+    """Where a command prints, and how."""
+
+    def __init__(self, form: str, out: TextIO, width: int | None = None, colour: bool = False) -> None:
+        """`width`: of the terminal, in columns; None: what is printed is not cut."""
+        assert form in FORMS
+        self.form, self.out, self.width, self.colour = form, out, width, colour
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Output":
+        """To stdout, as the options of `add_output_arguments` say."""
+        out = sys.stdout
+        return cls(options.output, out, _width(out), has_colour(options.color, out, os.environ))
+
+    @property
+    def is_table(self) -> bool:
+        return self.form == "table"
+
+    def rows(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str = "") -> None:
+        """Prints the rows; `nothing` is what a person reads if there are none."""
+        if self.form == "table":
+            self._table(columns, list(rows), nothing)
+        elif self.form == "tsv":
+            self._tsv(columns, rows)
+        elif self.form == "jsonl":
+            for row in rows:
+                self._write(json.dumps(row, ensure_ascii=False, default=str))
+        else:
+            self._json(rows)
+
+    def line(self, text: str = "") -> None:
+        """A line for a person; programs do not get it."""
+        if self.is_table:
+            self._write(printable(text))
+
+    def heading(self, text: str) -> None:
+        """A line above a table."""
+        if self.is_table:
+            self._write(self.styled(printable(text), "1"))
+
+    def styled(self, text: str, codes: str) -> str:
+        """With the codes of ANSI, if colours are on; a text has to say it all without them."""
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.colour else text
+
+    def _write(self, text: str) -> None:
+        self.out.write(f"{text}\n")
+
+    def _json(self, rows: Iterable[Row]) -> None:
+        begun = False
+        for row in rows:
+            self.out.write((",\n" if begun else "[\n") + json.dumps(row, ensure_ascii=False, default=str))
+            begun = True
+        self.out.write("\n]\n" if begun else "[]\n")
+
+    def _tsv(self, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+        self._write("\t".join(column.key for column in columns))
+        for row in rows:
+            self._write("\t".join(_field(row.get(column.key)) for column in columns))
+
+    def _table(self, columns: Sequence[Column], rows: Sequence[Row], nothing: str) -> None:
+        if not rows:
+            if nothing:
+                self._write(printable(nothing))
+            return
+        lines = [[column.heading or column.key.replace("_", " ") for column in columns]]
+        lines += [[_cell(column, row.get(column.key)) for column in columns] for row in rows]
+        widths = [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
+        for number, cells in enumerate(lines):
+            line = "  ".join(
+                padded(cell, width, column.right)
+                for cell, width, column in zip(cells, widths, columns, strict=True)
+            ).rstrip()
+            line = line if self.width is None else cut(line, self.width)
+            self._write(self.styled(line, "2") if number == 0 else line)
+
+
+def has_colour(wanted: str, out: TextIO, environ: Mapping[str, str]) -> bool:
+    """Source of the rules: no-color.org and force-color.org; TERM=dumb has none."""
+    if wanted != "auto":
+        return wanted == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return out.isatty() and environ.get("TERM") != "dumb"
+
+
+def _width(out: TextIO) -> int | None:
+    """Of a terminal; None for a pipe or a file, where nothing is cut."""
+    if not out.isatty():
+        return None
+    try:
+        return max(20, int(os.environ.get("COLUMNS") or os.get_terminal_size(out.fileno()).columns))
+    except (OSError, ValueError):
+        return 80
+
+
+def _cell(column: Column, value: Any) -> str:
+    if value is None:
+        return "-"
+    if column.text is not None:
+        return printable(column.text(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and column.right:
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return printable(",".join(map(str, value)))
+    return printable(str(value))
+
+
+def _field(value: Any) -> str:
+    """TSV has no quotes: what would break a line is escaped as JSON does it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return _field(",".join(map(str, value)))
+    if isinstance(value, dict):
+        return _field(json.dumps(value, ensure_ascii=False))
+    text = str(value)
+    for character, escape in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(character, escape)
+    return text
+
+
+def printable(text: str) -> str:
+    """Without characters that would move the cursor or change the terminal: they are shown as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text
+    )
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal: wide characters take two, those that are put onto others none."""
+    if text.isascii():
+        return len(text)
+    return sum(_width_of(one) for one in text)
+
+
+def _width_of(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def padded(text: str, width: int, right: bool) -> str:
+    """Filled with spaces to the width."""
+    space = " " * (width - display_width(text))
+    return space + text if right else text + space
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` columns, with an ellipsis where something is left out."""
+    if display_width(text) <= width:
+        return text
+    kept, left = [], width - 1
+    for character in text:
+        left -= _width_of(character)
+        if left < 0:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+# Values for people ------------------------------------------------------------------------------------
+
+
+def size_text(size_bytes: int) -> str:
+    """`1.2 MB`: three digits, decimal units."""
+    value, unit = float(size_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if abs(value) < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 99.95 else f"{value:.1f} {unit}"
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Local time with its zone; Kafka's timestamps are milliseconds since 1970, -1 for none."""
+    from datetime import UTC, datetime
+
+    if timestamp_ms < 0:
+        return "-"
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+
+
+def quantity(number: int, one: str, many: str = "") -> str:
+    """`1 topic`, `3 topics`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+# Where it goes ----------------------------------------------------------------------------------------
 
 
 def output_failed(error: OSError) -> int:

@@ -6,12 +6,11 @@
 
 pyspark and pyarrow are imported only when they are used.
 
-The modules, in reading order. Requests to brokers: `client`, `connection`, `fetching`, `transaction_manager`,
-`producing`, `group_offsets`, `topic_changes`. Records and Arrow: `columns` (from records), `batching` (to
-records). Options of users: `options`, `write_options`, `log_options`. Reading topics: `offsets`,
-`range_reader`, `source` with `batch_source`, `stream_source` and `admission`. Reading files: `log_files`,
-`log_filters`, `log_plan`, `log_source`. Writing: `writing`, `markers` (exactly once), `sink`. Jobs: `jobs`,
-`cli`, `report`, `progress`.
+The modules, in reading order. Requests to brokers go by `odradek.client`. Records and Arrow: `columns` (from
+records), `batching` (to records). Options of users: `client_options`, `options`, `write_options`,
+`log_options`. Reading topics: `offsets`, `range_reader`, `source` with `batch_source`, `stream_source` and
+`admission`. Reading files: `log_files`, `log_filters`, `log_plan`, `log_source`. Writing: `writing`,
+`markers` (exactly once), `sink`. Jobs: `jobs`, `cli`, `report`.
 """
 
 from __future__ import annotations

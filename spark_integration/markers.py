@@ -28,11 +28,11 @@ from typing import Any
 import pyarrow
 
 from odradek.client import group_offsets
+from odradek.client.admin.topics import create_topic
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import EARLIEST, LATEST, Cluster
 from odradek.client.fetching import FetchedRecords, Fetcher
 from odradek.client.producing import Placement, Producer
-from odradek.client.topic_changes import create_topic
 from odradek.spark.batching import Batches
 from odradek.wire.compression import Compression
 from odradek.wire.records import Record, iter_batches, iter_records

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from odradek.client.admin.topics import add_partitions, create_topic
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import ANY_NODE, LATEST, Cluster
-from odradek.client.topic_changes import create_topic, grow_topic
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import read_note
 from odradek.wire.errors import ErrorCode
@@ -127,7 +127,7 @@ class Targets:
         if there is None:
             self._create(source, target, name, partitions)
         elif there < partitions:
-            grow_topic(target, copy, partitions)
+            add_partitions(target, copy, partitions)
         elif copy in self.partitions:
             return  # from the last metadata
         if there is not None:

@@ -1,0 +1,114 @@
+"""How the commands find their brokers: options, environment, profile.
+
+Each source rules over the one before: the profile, ODRADEK_BOOTSTRAP_SERVERS, the file of
+`--command-config`, `-X`, `-b`.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster
+from odradek.client.librdkafka_names import SECRETS, java_names
+from odradek.client.profiles import config_path, read_profiles
+from odradek.client.settings import ClientSettings, is_client_option
+
+__all__ = ["add_connection_arguments", "client_settings", "cluster_of", "options_of"]
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+PATIENCE_MS = 15_000
+"""How long a person waits for a broker that does not answer; programs wait for 60 s."""
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that name brokers and log in to them."""
+    group = parser.add_argument_group("brokers")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help=f"one broker or more, with commas (default {DEFAULT_BOOTSTRAP})",
+    )
+    group.add_argument("--profile", metavar="NAME", help="a profile of the configuration file")
+    group.add_argument("--command-config", metavar="FILE", help="Kafka's properties for the connection")
+    group.add_argument(
+        "-X",
+        action="append",
+        default=[],
+        dest="properties",
+        metavar="NAME=VALUE",
+        help="one such property, with Kafka's name or librdkafka's; may be given many times",
+    )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help=f"how long to try (default {PATIENCE_MS // 1000})",
+    )
+
+
+def options_of(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The properties of the connection, by Kafka's names. ClientError for what cannot be read."""
+    profiles = read_profiles(config_path(environ))
+    profile = profiles.get(options.profile or environ.get("ODRADEK_PROFILE"))
+    warning = profiles.warning(profile)
+    if warning is not None:
+        print(f"odradek: {warning}", file=sys.stderr)
+    named = profile.resolved()
+    _lay(named, {"bootstrap.servers": environ.get("ODRADEK_BOOTSTRAP_SERVERS")})
+    _lay(named, {"sasl.password": environ.get("ODRADEK_SASL_PASSWORD")})
+    if options.command_config is not None:
+        _lay(named, _of_file(options.command_config))
+    _lay(named, dict(_property(text) for text in options.properties))
+    _lay(named, {"bootstrap.servers": options.bootstrap_server})
+    named.setdefault("bootstrap.servers", named.pop("metadata.broker.list", DEFAULT_BOOTSTRAP))
+    return java_names(named)
+
+
+def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ClientSettings:
+    """The settings of the client. ClientError for options that are wrong, or unknown to it."""
+    named = options_of(options, environ)
+    unknown = sorted(name for name in named if not is_client_option(name))
+    for name in unknown:
+        # A file for Java's tools may have options of producers and consumers.
+        print(f"odradek: the property {name} is not used here", file=sys.stderr)
+    known = {name: value for name, value in named.items() if is_client_option(name)}
+    if options.timeout is not None:
+        if not 0 < options.timeout <= 86_400:
+            raise ClientError("--timeout has to be a number of seconds above 0, of a day at most")
+        known["default.api.timeout.ms"] = str(max(1, round(options.timeout * 1000)))
+    known.setdefault("default.api.timeout.ms", str(PATIENCE_MS))
+    return ClientSettings.from_options(known)
+
+
+def cluster_of(options: argparse.Namespace) -> Cluster:
+    """The cluster that the options name; it connects with the first request."""
+    return Cluster(client_settings(options))
+
+
+def _lay(named: dict[str, str], others: Mapping[str, str | None]) -> None:
+    named.update({name: value for name, value in others.items() if value is not None})
+
+
+def _of_file(path: str) -> dict[str, str]:
+    from odradek.config.config_error import ConfigError
+    from odradek.security.client_security import read_command_config
+
+    try:
+        return read_command_config(path)
+    except ConfigError as error:
+        raise ClientError(str(error).rstrip(".")) from None
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ClientError(f"-X {name} is not NAME=VALUE")
+    if name in SECRETS:
+        raise ClientError(
+            f"-X {name} would show the secret to all who see the processes of this machine: put it into a "
+            "profile, into the file of --command-config, or (a password) into ODRADEK_SASL_PASSWORD"
+        )
+    return name, value

@@ -1,0 +1,356 @@
+"""`odradek topics`: what there is, and creating, changing, trimming and deleting it."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from odradek.client.admin import topics as admin
+from odradek.client.admin.asking import Outcome
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from odradek.commands.asking import failed
+from odradek.commands.connecting import add_connection_arguments, cluster_of
+from odradek.commands.layout import Layout
+from odradek.commands.output import Column, Output, add_output_arguments, quantity, size_text, time_text
+from odradek.commands.selecting import matching, parse_partition, parse_time_ms, parse_whole
+
+__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
+
+ABOUT = """\
+Topics of any Kafka broker. A TOPIC may have * in it, or be /a regular expression/."""
+
+EXAMPLES = """\
+examples:
+  odradek topics list
+  odradek topics list 'shop.*' --sizes
+  odradek topics describe orders
+  odradek topics create orders -p 6 -c retention.ms=86400000
+  odradek topics add-partitions orders 12
+  odradek topics offsets orders --at 2026-11-27T09:00
+  odradek topics trim orders --before -7d --dry-run
+  odradek topics delete 'test-*' --dry-run
+
+exit status: 0, or 1 when something could not be done (a sentence says what)."""
+
+Action = Callable[[Cluster, argparse.Namespace, Output], int]
+_SIZE = Column("size_bytes", "size", True, size_text)
+_RECORDS = Column("records", right=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions and their options."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    one = _action(actions, "list", "names and sizes", _list)
+    one.add_argument("topics", nargs="*", metavar="TOPIC", help="only these")
+    one.add_argument("--internal", action="store_true", help="also __consumer_offsets and its like")
+    one.add_argument("--sizes", action="store_true", help="also records and bytes on disk")
+    one = _action(actions, "describe", "partitions, leaders, replicas, offsets and sizes", _describe)
+    one.add_argument("topics", nargs="+", metavar="TOPIC")
+    one = _action(actions, "create", "make topics", _create)
+    one.add_argument("topics", nargs="+", metavar="NAME")
+    one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
+    one.add_argument("-r", "--replicas", default="-1", metavar="N", help="default: as the brokers are set")
+    _add_configs(one)
+    one.add_argument("--if-not-exists", action="store_true", help="a topic that is there is no failure")
+    _add_dry_run(one)
+    one = _action(actions, "delete", "delete topics with all their records", _delete)
+    one.add_argument("topics", nargs="+", metavar="TOPIC")
+    _add_dry_run(one)
+    one = _action(actions, "add-partitions", "give a topic more partitions", _add_partitions)
+    one.add_argument("topic", metavar="TOPIC")
+    one.add_argument("partitions", metavar="N", help="how many it has then")
+    _add_dry_run(one)
+    one = _action(actions, "trim", "delete the records before an offset or a time", _trim)
+    one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
+    one.add_argument(
+        "--before", required=True, metavar="WHERE", help="an offset, 'end', or a time as -7d or in ISO 8601"
+    )
+    _add_dry_run(one)
+    one = _action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
+    one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
+    one.add_argument("--at", metavar="TIME", help="the first record of this time or later: -1h, or ISO 8601")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does the action; returns the exit status."""
+    action: Action = options.act
+    with cluster_of(options) as cluster:
+        return action(cluster, options, Output.of(options))
+
+
+def _action(actions: Any, name: str, about: str, act: Action) -> argparse.ArgumentParser:
+    layout: Any = Layout
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=about, description=about, formatter_class=layout, allow_abbrev=False
+    )
+    parser.set_defaults(act=act)
+    add_connection_arguments(parser)
+    add_output_arguments(parser)
+    return parser
+
+
+def _add_configs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c",
+        "--config",
+        action="append",
+        default=[],
+        dest="configs",
+        metavar="NAME=VALUE",
+        help="an option of the topic; may be given many times",
+    )
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
+
+
+# Looking ----------------------------------------------------------------------------------------------
+
+
+def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    found, _ = admin.describe_topics(cluster)
+    if not options.internal:
+        found = [topic for topic in found if not topic.is_internal]
+    names = set(matching((topic.name for topic in found), options.topics))
+    found = [topic for topic in found if topic.name in names]
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replicas": topic.replication_factor,
+            "internal": topic.is_internal,
+        }
+        for topic in found
+    ]
+    columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
+    if options.sizes:
+        partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
+        bounds = _bounds(cluster, partitions)
+        sizes = admin.log_sizes(cluster)
+        for row, topic in zip(rows, found, strict=True):
+            keys = [(topic.name, one.partition) for one in topic.partitions]
+            row["records"] = sum(bounds[key][1] - bounds[key][0] for key in keys if key in bounds)
+            row["size_bytes"] = sum(sizes.get(key, 0) for key in keys)
+        columns += [_RECORDS, _SIZE]
+    output.rows(columns, rows, "no topics")
+    return 0
+
+
+def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    names = _existing(cluster, options.topics)
+    found, refused = admin.describe_topics(cluster, names)
+    partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
+    bounds = _bounds(cluster, partitions)
+    sizes = admin.log_sizes(cluster, partitions)
+    columns = [
+        Column("partition", right=True),
+        Column("leader", right=True),
+        Column("replicas"),
+        Column("in_sync"),
+        Column("start_offset", "start", True),
+        Column("end_offset", "end", True),
+        _RECORDS,
+        _SIZE,
+    ]
+    rows = []
+    for topic in found:
+        described = []
+        for one in topic.partitions:
+            start, end = bounds.get((topic.name, one.partition), (None, None))
+            described.append(
+                {
+                    "topic": topic.name,
+                    "partition": one.partition,
+                    "leader": one.leader if one.leader >= 0 else None,
+                    "leader_epoch": one.leader_epoch,
+                    "replicas": one.replicas,
+                    "in_sync": one.in_sync,
+                    "offline": one.offline,
+                    "start_offset": start,
+                    "end_offset": end,
+                    "records": None if start is None or end is None else end - start,
+                    "size_bytes": sizes.get((topic.name, one.partition)),
+                }
+            )
+        if output.is_table:
+            output.heading(f"{topic.name}: {quantity(len(topic.partitions), 'partition')}")
+            output.rows(columns, described)
+        rows += described
+    if not output.is_table:
+        output.rows([Column("topic"), *columns], rows)
+    return failed(refused)
+
+
+def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    partitions = _partitions(cluster, options.topics)
+    bounds = _bounds(cluster, partitions)
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": topic,
+            "partition": number,
+            "start_offset": bounds[topic, number][0],
+            "end_offset": bounds[topic, number][1],
+        }
+        for topic, number in partitions
+        if (topic, number) in bounds
+    ]
+    columns = [
+        Column("topic"),
+        Column("partition", right=True),
+        Column("start_offset", "start", True),
+        Column("end_offset", "end", True),
+    ]
+    if options.at is not None:
+        at_ms = parse_time_ms(options.at, _now_ms())
+        offsets = cluster.list_offsets(dict.fromkeys(bounds, at_ms))
+        for row in rows:
+            offset = offsets[row["topic"], row["partition"]]
+            row["offset"] = offset if offset >= 0 else row["end_offset"]
+        columns.insert(2, Column("offset", f"from {time_text(at_ms)}", True))
+    output.rows(columns, rows)
+    return 0
+
+
+def _bounds(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    """The first offset and the one after the last of each partition that has a leader."""
+    if not partitions:
+        return {}
+    starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    # Records may be deleted between the two answers.
+    return {key: (starts[key], max(starts[key], ends[key])) for key in partitions}
+
+
+# Changing ---------------------------------------------------------------------------------------------
+
+
+def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    partitions = parse_whole(options.partitions, "--partitions", -1, 2**31 - 1)
+    replicas = parse_whole(options.replicas, "--replicas", -1, 2**15 - 1)
+    configs = dict(_config(text) for text in options.configs)
+    status, rows = 0, []
+    for name in options.topics:
+        try:
+            is_new = admin.create_topic(
+                cluster,
+                name,
+                partitions,
+                configs,
+                replication_factor=replicas,
+                only_validate=options.dry_run,
+            )
+            if not is_new and not options.if_not_exists:
+                raise ClientError(f"topic {name} is there already")
+        except ClientError as error:
+            print(f"odradek: {error}", file=sys.stderr)
+            status = 1
+            continue
+        rows.append({"topic": name, "created": is_new and not options.dry_run})
+    output.rows([Column("topic"), Column("created")], rows)
+    return status
+
+
+def _delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    names = _existing(cluster, options.topics)
+    refused = [] if options.dry_run else admin.delete_topics(cluster, names)
+    kept = {one.name for one in refused} | (set(names) if options.dry_run else set())
+    rows = [{"topic": name, "deleted": name not in kept} for name in names]
+    output.rows([Column("topic"), Column("deleted")], rows)
+    return failed(refused)
+
+
+def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    number = parse_whole(options.partitions, "N", 1, 2**31 - 1)
+    (found,), _ = admin.describe_topics(cluster, _existing(cluster, [options.topic])[:1])
+    admin.add_partitions(cluster, found.name, number, only_validate=options.dry_run)
+    row = {"topic": found.name, "partitions_before": len(found.partitions), "partitions": number}
+    output.rows(
+        [Column("topic"), Column("partitions_before", "before", True), Column("partitions", right=True)],
+        [row],
+    )
+    return 0
+
+
+def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    partitions = _partitions(cluster, options.topics)
+    bounds = _bounds(cluster, partitions)
+    before = _trim_offsets(cluster, options.before, bounds)
+    starts: dict[TopicPartition, int] = {}
+    refused: Outcome = []
+    if not options.dry_run:
+        starts, refused = admin.delete_records(cluster, before)
+    rows = [
+        {
+            "topic": topic,
+            "partition": number,
+            "start_offset_before": bounds[topic, number][0],
+            "start_offset": starts.get((topic, number), offset),
+            "records_deleted": max(0, starts.get((topic, number), offset) - bounds[topic, number][0]),
+        }
+        for (topic, number), offset in sorted(before.items())
+        if options.dry_run or (topic, number) in starts
+    ]
+    columns = [
+        Column("topic"),
+        Column("partition", right=True),
+        Column("start_offset_before", "start before", True),
+        Column("start_offset", "start", True),
+        Column("records_deleted", "to delete" if options.dry_run else "deleted", True),
+    ]
+    output.rows(columns, rows)
+    return failed(refused)
+
+
+def _trim_offsets(
+    cluster: Cluster, where: str, bounds: dict[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
+    """The first offset that stays: never past the end, nor before the start."""
+    if where == "end":
+        return {key: end for key, (_, end) in bounds.items()}
+    if where.isdecimal():
+        offset = parse_whole(where, "--before")
+        return {key: min(max(offset, start), end) for key, (start, end) in bounds.items()}
+    found = cluster.list_offsets(dict.fromkeys(bounds, parse_time_ms(where, _now_ms())))
+    return {key: found[key] if found[key] >= 0 else end for key, (_, end) in bounds.items()}
+
+
+# Reading what was typed -------------------------------------------------------------------------------
+
+
+def _existing(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
+    """The topics that the patterns name; ClientError if one of them names none."""
+    found, _ = admin.describe_topics(cluster)
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        # An internal topic is meant only by its own name.
+        known = [topic.name for topic in found if not topic.is_internal or topic.name == pattern]
+        matched = matching(known, [pattern])
+        if not matched:
+            raise ClientError(f"there is no topic {pattern}")
+        names.update(dict.fromkeys(matched))
+    return list(names)
+
+
+def _partitions(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
+    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted."""
+    found: set[TopicPartition] = set()
+    whole = [text for text in texts if ":" not in text]
+    if whole:
+        described, _ = admin.describe_topics(cluster, _existing(cluster, whole))
+        found |= {(topic.name, one.partition) for topic in described for one in topic.partitions}
+    found |= {parse_partition(text) for text in texts if ":" in text}
+    return sorted(found)
+
+
+def _config(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ClientError(f"--config {text} is not NAME=VALUE")
+    return name, value
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -55,6 +55,8 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     from datetime import datetime
 
     try:
+        if text.isdecimal():
+            raise ValueError("more milliseconds than time has")
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         raise ClientError(

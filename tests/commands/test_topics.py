@@ -1,0 +1,117 @@
+"""`odradek topics` at a broker of ours; compat_tests has the same at others."""
+
+import time
+
+import pytest
+
+from tests.client.topics import produce
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+def test_a_topic_is_made_shown_and_deleted(odradek_command):
+    made = odradek_command("topics", "create", "a.first", "a.second", "-p", "3", "-c", "retention.ms=5000")
+    assert (made.status, made.err) == (0, "")
+    listed = odradek_command("topics", "list", "a.*", "--output", "json").rows
+    assert listed == [
+        {"topic": "a.first", "partitions": 3, "replicas": 1, "internal": False},
+        {"topic": "a.second", "partitions": 3, "replicas": 1, "internal": False},
+    ]
+    assert odradek_command("topics", "delete", "a.*", "--dry-run", "--output", "json").rows == [
+        {"topic": "a.first", "deleted": False},
+        {"topic": "a.second", "deleted": False},
+    ]
+    assert len(odradek_command("topics", "list", "a.*", "--output", "json").rows) == 2
+    assert odradek_command("topics", "delete", "a.*").status == 0
+    assert odradek_command("topics", "list", "a.*", "--output", "json").rows == []
+    assert odradek_command("topics", "list", "a.*").out == "no topics\n"
+
+
+def test_sizes_and_offsets_are_those_of_the_records(odradek_command, cluster):
+    odradek_command("topics", "create", "sized", "-p", "2")
+    produce(cluster, "sized", 1, [b"v" * 10] * 7, timestamp=now_ms())
+    (row,) = odradek_command("topics", "list", "sized", "--sizes", "--output", "json").rows
+    assert row["records"] == 7
+    assert row["size_bytes"] > 70
+    described = odradek_command("topics", "describe", "sized", "--output", "json").rows
+    assert [(one["start_offset"], one["end_offset"], one["records"]) for one in described] == [
+        (0, 0, 0),
+        (0, 7, 7),
+    ]
+    assert [one["in_sync"] for one in described] == [[1], [1]]
+
+
+def test_records_are_trimmed_to_an_offset_the_end_or_a_time(odradek_command, cluster):
+    odradek_command("topics", "create", "trimmed", "-p", "1")
+    produce(cluster, "trimmed", 0, [b"v"] * 10, timestamp=now_ms())
+
+    def start():
+        (row,) = odradek_command("topics", "offsets", "trimmed", "--output", "json").rows
+        return row["start_offset"]
+
+    (row,) = odradek_command(
+        "topics", "trim", "trimmed", "--before", "4", "--dry-run", "--output", "json"
+    ).rows
+    assert (row["start_offset"], row["records_deleted"], start()) == (4, 4, 0)
+    (row,) = odradek_command("topics", "trim", "trimmed", "--before", "4", "--output", "json").rows
+    assert (row["records_deleted"], start()) == (4, 4)
+    assert odradek_command("topics", "trim", "trimmed:0", "--before", "-1h").status == 0
+    assert start() == 4, "nothing is an hour old"
+    assert odradek_command("topics", "trim", "trimmed", "--before", "99").status == 0
+    assert start() == 10, "past the end is the end"
+
+
+def test_partitions_are_added(odradek_command):
+    odradek_command("topics", "create", "grown", "-p", "1")
+    (row,) = odradek_command("topics", "add-partitions", "grown", "4", "--dry-run", "--output", "json").rows
+    assert row == {"topic": "grown", "partitions_before": 1, "partitions": 4}
+    assert len(odradek_command("topics", "describe", "grown", "--output", "json").rows) == 1
+    assert odradek_command("topics", "add-partitions", "grown", "4").status == 0
+    assert len(odradek_command("topics", "describe", "grown", "--output", "json").rows) == 4
+    refused = odradek_command("topics", "add-partitions", "grown", "2")
+    assert refused.status == 1
+    assert "giving topic grown 2 partitions was refused: INVALID_PARTITIONS" in refused.err
+
+
+def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
+    ended = odradek_command("topics", "create", "good.one", "not good", "good.two", "--output", "json")
+    assert ended.status == 1
+    assert [row["topic"] for row in ended.rows] == ["good.one", "good.two"]
+    assert "creating topic not good was refused: INVALID_TOPIC_EXCEPTION" in ended.err
+    again = odradek_command("topics", "create", "good.one")
+    assert (again.status, again.err) == (1, "odradek: topic good.one is there already\n")
+    assert odradek_command("topics", "create", "good.one", "--if-not-exists").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["describe", "nowhere"], "there is no topic nowhere"),
+        (["describe", "/(/"], "the pattern /(/ is no regular expression"),
+        (["create", "t", "-p", "many"], "--partitions is 'many': it has to be a whole number"),
+        (["create", "t", "-c", "retention.ms"], "--config retention.ms is not NAME=VALUE"),
+        (["create", "t", "-c", "no.such=1"], "creating topic t was refused: INVALID_CONFIG"),
+        (["trim", "t", "--before", "soon"], "there is no topic t"),
+        (["offsets", "t:x"], "'t:x' is not TOPIC:PARTITION"),
+        (["list", "--timeout", "0"], "--timeout has to be a number of seconds above 0"),
+    ],
+)
+def test_a_fault_is_one_sentence_and_status_1(odradek_command, arguments, sentence):
+    ended = odradek_command("topics", *arguments)
+    assert ended.status == 1
+    assert ended.err.startswith(f"odradek: {sentence}"), ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_time_before_now_needs_no_equals_sign(odradek_command, cluster):
+    odradek_command("topics", "create", "timed", "-p", "1")
+    produce(cluster, "timed", 0, [b"v"] * 3, timestamp=now_ms())
+    (row,) = odradek_command("topics", "offsets", "timed", "--at", "-1h", "--output", "json").rows
+    assert row == {"topic": "timed", "partition": 0, "start_offset": 0, "end_offset": 3, "offset": 0}
+
+
+def test_a_wrong_usage_is_status_2(run):
+    assert run("topics").status == 2
+    assert run("topics", "nothing").status == 2

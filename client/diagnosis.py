@@ -275,7 +275,7 @@ def _connect(settings: ClientSettings, host: str, port: int) -> Answer:
 
 def _login_fault(settings: ClientSettings, error: ClientError) -> _Fault:
     told = str(error)
-    if "enabled" in told and "mechanism" in told:
+    if ErrorCode.UNSUPPORTED_SASL_MECHANISM.name in told:
         remedy = f"set {settings.prefix}sasl.mechanism to one that the listener has"
     elif error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
         remedy = "is the user there, with this mechanism, and is the password right?"
@@ -407,6 +407,8 @@ def _write_remedy(error: ClientError) -> str:
         return "fewer replicas are in sync than min.insync.replicas asks for: start the missing brokers"
     if error.code is not None and error.code.name.endswith("AUTHORIZATION_FAILED"):
         return "the user lacks an ACL for this: see 'odradek acls list'"
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "name a topic that exists, or none: then one is made for this"
     if error.code == ErrorCode.POLICY_VIOLATION:
         return "the broker's policy refuses such topics: name one with --topic"
     if error.code == ErrorCode.KAFKA_STORAGE_ERROR:

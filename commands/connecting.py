@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
@@ -20,6 +21,8 @@ __all__ = ["add_connection_arguments", "client_settings", "cluster_of", "options
 DEFAULT_BOOTSTRAP = "localhost:9092"
 PATIENCE_MS = 15_000
 """How long a person waits for a broker that does not answer; programs wait for 60 s."""
+UNKNOWN_TOPIC_MS = 1_000
+"""How long a topic may be unknown; most often its name has a slip."""
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +83,7 @@ def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os
             raise ClientError("--timeout has to be a number of seconds above 0, of a day at most")
         known["default.api.timeout.ms"] = str(max(1, round(options.timeout * 1000)))
     known.setdefault("default.api.timeout.ms", str(PATIENCE_MS))
-    return ClientSettings.from_options(known)
+    return replace(ClientSettings.from_options(known), unknown_topic_ms=UNKNOWN_TOPIC_MS)
 
 
 def cluster_of(options: argparse.Namespace) -> Cluster:

@@ -242,6 +242,7 @@ class FetchAttempt(Generic[P]):
         read_bytes = 0
         one_batch = not plan.cut_first_batch
         outcomes: list[tuple[P, Outcome]] = []
+        sent: list[tuple[Partition, int]] = []
         unknown = self._unknown
         self.watchable = watchable = []
         outcome: Outcome
@@ -261,6 +262,7 @@ class FetchAttempt(Generic[P]):
                 one_batch = False
                 read_bytes += size
                 left_bytes = left_bytes - size if size < left_bytes else 0
+                sent.append((log, size))
             else:
                 if left_bytes < 0:
                     # As in Kafka, a limit below zero is an error for the first partition and then 0.
@@ -276,6 +278,9 @@ class FetchAttempt(Generic[P]):
             return None
         if plan.replica is not None:
             self._note_sent(outcomes)
+        else:
+            for log, size in sent:
+                log.traffic.read(size)
         # Kafka lists refused and unknown partitions last.
         return outcomes + unknown if unknown else outcomes
 

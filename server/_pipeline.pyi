@@ -95,6 +95,10 @@ class Route:
     def nanoseconds(self) -> int:
         """From the whole frame to the ready answer, of all requests together."""
     @property
+    def times(self) -> tuple[int, ...]:
+        """How many requests took up to 1.024 us, more and up to 2.048 us, and so on; the last: more than
+        68.7 s."""
+    @property
     def errors(self) -> dict[int, int]:
         """Error codes other than 0 in the responses: code, and how often."""
     def __init__(self, api_key: int, api_version: int, api: Api) -> None: ...

@@ -105,6 +105,8 @@ cdef enum:
     FETCH = 1
     WRITE_TXN_MARKERS = 27
     NS_PER_MS = 1000000
+    # Up to 1.024 us, 2.048 us, ... 68.7 s, and the rest.
+    TIME_BUCKETS = 28
     NS_PER_PERCENT = 10000000
 
 BUFFER_BYTES = BUFFER_SIZE
@@ -117,6 +119,19 @@ REMEMBERED_OF_CONNECTION_MAX = 10_000
 _new_tuple = tuple.__new__
 _logger = logging.getLogger("odradek.connection")
 _turn_logger = logging.getLogger("odradek.turn")
+
+
+cdef extern from *:
+    int __builtin_clzll(unsigned long long value) nogil
+
+
+cdef inline int _bucket_of(int64_t took_ns) noexcept nogil:
+    """The first bucket ends at 1.024 us, each other one at twice the end of the one before."""
+    cdef int place
+    if took_ns < 1024:
+        return 0
+    place = 54 - __builtin_clzll(<unsigned long long> took_ns)
+    return place if place < TIME_BUCKETS else TIME_BUCKETS - 1
 
 
 cdef inline int64_t _now_ns() noexcept nogil:
@@ -354,6 +369,7 @@ cdef class Route:
     cdef readonly int64_t bytes_in
     cdef readonly int64_t bytes_out
     cdef readonly int64_t nanoseconds
+    cdef int64_t _times[TIME_BUCKETS]
     cdef readonly dict errors
 
     def __init__(self, int api_key, int api_version, api):
@@ -414,6 +430,11 @@ cdef class Route:
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
         self.nanoseconds += took_ns
+        self._times[_bucket_of(took_ns)] += 1
+
+    @property
+    def times(self):
+        return tuple([self._times[i] for i in range(TIME_BUCKETS)])
 
     cdef tuple answer(self, response, int correlation_id):
         """The response as buffers (the first holds length and header) and its size in bytes."""

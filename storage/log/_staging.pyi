@@ -239,6 +239,25 @@ class HighWatermark:
     def wake(self) -> None:
         """Call all watchers."""
 
+class Traffic:
+    """What clients have written to a partition and read from it, since it was opened here."""
+
+    @property
+    def records_in(self) -> int: ...
+    @property
+    def bytes_in(self) -> int: ...
+    @property
+    def produce_requests(self) -> int: ...
+    @property
+    def bytes_out(self) -> int: ...
+    @property
+    def fetch_requests(self) -> int:
+        """Those that got records."""
+    def wrote(self, records: int, size_bytes: int) -> None:
+        """Of one request."""
+    def read(self, size_bytes: int) -> None:
+        """Records of one request."""
+
 class Appender:
     """The fast append of a partition: stages ordinary batches, and commits them if a write is enough."""
 
@@ -256,6 +275,8 @@ class Appender:
     flush_messages: int
     @property
     def high_watermark(self) -> HighWatermark: ...
+    @property
+    def traffic(self) -> Traffic: ...
     def __init__(
         self,
         buffer: AppendBuffer,

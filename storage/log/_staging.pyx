@@ -656,6 +656,30 @@ cdef _wake_all(dict watchers):
         wake()
 
 
+cdef class Traffic:
+    """What clients have written to a partition and read from it, since it was opened here."""
+
+    cdef readonly int64_t records_in
+    cdef readonly int64_t bytes_in
+    cdef readonly int64_t produce_requests
+    cdef readonly int64_t bytes_out
+    cdef readonly int64_t fetch_requests
+
+    def wrote(self, int64_t records, int64_t size_bytes):
+        """Of one request."""
+        self._wrote(records, size_bytes)
+
+    cdef void _wrote(self, int64_t records, int64_t size_bytes):
+        self.produce_requests += 1
+        self.records_in += records
+        self.bytes_in += size_bytes
+
+    def read(self, int64_t size_bytes):
+        """Records of one request."""
+        self.fetch_requests += 1
+        self.bytes_out += size_bytes
+
+
 cdef struct Batch:
     int64_t last_offset_delta
     int64_t record_count
@@ -678,6 +702,7 @@ cdef class Appender:
 
     cdef public AppendBuffer buffer
     cdef readonly HighWatermark high_watermark
+    cdef readonly Traffic traffic
     cdef public int64_t log_start_offset
     cdef public int64_t leader_epoch
     cdef public object failure
@@ -693,6 +718,7 @@ cdef class Appender:
 
     def __init__(self, AppendBuffer buffer not None, commit_whole, commit_failed, high_watermark=None):
         self.buffer = buffer
+        self.traffic = Traffic.__new__(Traffic)
         self.is_replicated = high_watermark is not None
         self.high_watermark = HighWatermark(high_watermark if self.is_replicated else buffer.log_end_offset)
         self._commit_whole = commit_whole
@@ -818,6 +844,7 @@ cdef class Appender:
                 batch.base_sequence + batch.last_offset_delta, first_offset, last_offset, batch.max_timestamp,
                 batch.is_transactional,
             )
+        self.traffic._wrote(batch.record_count, size_bytes)
         return self._appended(first_offset, -1)
 
     def stage_leaders(self, object buffer, int64_t leader_epoch_max):

@@ -198,6 +198,11 @@ class Appends:
     ) -> Appended:
         log, appender = self.log, self._appender
         base_offset, leader_epoch = log.next_offset, appender.leader_epoch
+        if not is_replication:
+            appender.traffic.wrote(
+                sum(header.record_count for _, header in batches),
+                sum(header.size_bytes for _, header in batches),
+            )
         for batch, header in batches:
             if is_replication:
                 log.staging.stage(batch, header, header.base_offset, header.leader_epoch, now_ms)

@@ -95,6 +95,7 @@ class Partition:
         "search",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -122,6 +123,7 @@ class Partition:
         if high_watermark is not None:
             high_watermark = min(max(high_watermark, log_start_offset), log.log_end_offset)
         self.appender = Appender(log.buffer, self._commit_whole, self._commit_failed, high_watermark)
+        self.traffic = self.appender.traffic
         self.appender.leader_epoch = leader_epoch
         self.appender.log_start_offset = log_start_offset
         self.commit = self.appender.commit

@@ -71,7 +71,7 @@ _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 class Fetch:
     """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one answer."""
 
-    __slots__ = ("_leadership", "_max_bytes", "_quotas", "_reads", "_sessions", "_timers")
+    __slots__ = ("_leadership", "_max_bytes", "_quotas", "_reads", "_timers", "sessions")
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Fetch:
         self._quotas = quotas or ClientQuotas()
         self._timers = timers
         self._reads = reads
-        self._sessions = sessions
+        self.sessions = sessions
         self._max_bytes = max_bytes
 
     def __call__(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
@@ -141,20 +141,20 @@ class Fetch:
         if version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch == FINAL_EPOCH:
             # kafka-go closes the session -1, which never existed: no error, whatever the id.
             if request.session_id != NO_SESSION:
-                self._sessions.remove(request.session_id)
+                self.sessions.remove(request.session_id)
             partitions = requested_partitions(request, uses_topic_ids)
         elif request.session_epoch == INITIAL_EPOCH:
             if request.session_id != NO_SESSION:
-                self._sessions.remove(request.session_id)
+                self.sessions.remove(request.session_id)
             partitions = requested_partitions(request, uses_topic_ids)
-            session = self._sessions.admit(
+            session = self.sessions.admit(
                 partitions,
                 uses_topic_ids=uses_topic_ids,
                 is_privileged=replica is not None,
                 now_ms=context.now_ms,
             )
         else:
-            session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
+            session = self.sessions.resume(request, uses_topic_ids, context.now_ms)
             is_incremental = session is not None
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
         charge = self._quotas.fetch_charge(context) if replica is None else None
@@ -190,7 +190,7 @@ class Fetch:
         )
         answer = FetchAnswer(
             *(self._leadership, self._reads, context, session, is_incremental, replica is not None),
-            self._sessions,
+            self.sessions,
             charge,
         )
         return plan, answer

@@ -27,6 +27,8 @@ examples:
   odradek serve --set log.retention.hours=24 --set num.partitions=6
   odradek serve --listen 0.0.0.0:9092 --advertise broker.example:9092
                         behind a port mapping, where clients use another address
+  odradek serve --metrics 9644
+                        http://127.0.0.1:9644/metrics, /health/live, /health/ready, /admin
   odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
                         with the feature levels that a cluster of Kafka 4.0 begins with,
                         but for one; later kafka-features changes them
@@ -48,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--advertise",
         metavar="HOST:PORT",
         help="the address to tell clients (default: the one at which each arrived)",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="serve metrics for Prometheus and health over HTTP (without a host: 127.0.0.1; default: off)",
     )
     parser.add_argument(
         "--set",
@@ -101,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
             listen=options.listen,
             data_dir=options.data_dir,
             advertise=options.advertise,
+            metrics=options.metrics,
             cluster_id=options.cluster_id,
             first_levels=read_levels(options.features, options.release_version),
         )
@@ -134,6 +142,13 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
+def _metrics_text(server: "BrokerServer") -> str:
+    if server.config.metrics_address is None:
+        return ""
+    host = server.config.metrics_address[0] or "0.0.0.0"
+    return f", metrics {f'[{host}]' if ':' in host else host}:{server.metrics_port}"
+
+
 def _tell_ready(server: "BrokerServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
     addresses = []
@@ -142,7 +157,8 @@ def _tell_ready(server: "BrokerServer") -> None:
         addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     print(
         f"odradek {__version__} ready on {', '.join(addresses)} "
-        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)})",
+        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)}"
+        f"{_metrics_text(server)})",
         flush=True,
     )
     path = os.environ.get("ODRADEK_ADDRESS_FILE")

@@ -58,6 +58,8 @@ _NO_OPTIONS = frozenset(
     )
 )  # fmt: skip
 
+METRICS_LISTEN = "odradek.metrics.listen"
+
 
 class BrokerConfig:
     """The configuration of a broker at its start; made by `load`, not changed afterwards.
@@ -89,6 +91,8 @@ class BrokerConfig:
     """With which this node logs in to other brokers; None: it need not."""
     controller_login: "Credentials | None"
     """The same for controllers."""
+    metrics_address: tuple[str, int] | None
+    """Host and port of the endpoint with metrics; None: there is none."""
     data_directories: tuple[str, ...]
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
@@ -130,6 +134,7 @@ class BrokerConfig:
         # Attributes of their own below replace those of the same name here (`listeners`, `node_id`).
         self.__dict__.update({name.replace(".", "_"): value for name, value in self.values.items()})
         self.node_id = _node_id(given, self.values)
+        self.metrics_address = _metrics_address(self.values[METRICS_LISTEN])
         self.data_directories = _data_directories(self.values)
         self._unused_security: tuple[str, ...] = ()
         self._security_warnings: tuple[str, ...] = ()
@@ -243,6 +248,7 @@ def load(
     listen: str | None = None,
     data_dir: str | PathLike[str] | None = None,
     advertise: str | None = None,
+    metrics: str | None = None,
     keywords: Mapping[str, Any] | None = None,
     first_levels: Mapping[str, int] | None = None,
     more_options: Iterable[Option] = (),
@@ -251,7 +257,8 @@ def load(
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
-    and replace the listeners of the file; `keywords` are Python values by option name, underscores for dots.
+    and replace the listeners of the file, as `metrics` ("[HOST:]PORT") does its option; `keywords` are Python
+    values by option name, underscores for dots.
     `first_levels` are the feature levels with which a new cluster begins. `more_options` are accepted besides
     Kafka's. `cluster_id` takes precedence over the variable CLUSTER_ID.
     """
@@ -273,6 +280,8 @@ def load(
         sources.add_keyword(name, value)
     if advertise is not None:
         sources.advertise(advertise)
+    if metrics is not None:
+        sources.put(METRICS_LISTEN, metrics, "--metrics")
     sources.check_values()
     return BrokerConfig(
         sources.given,
@@ -422,6 +431,12 @@ def option_of_variable(variable: str, prefix: str = _KAFKA) -> str:
 def variable_of_option(name: str) -> str:
     """The environment variable that `option_of_variable` reads as this option."""
     return _KAFKA + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def _metrics_address(text: str | None) -> tuple[str, int] | None:
+    if not text:
+        return None
+    return _address(METRICS_LISTEN, text if ":" in text else f"127.0.0.1:{text}")
 
 
 def _address(what: str, text: str) -> tuple[str, int]:

@@ -581,6 +581,12 @@ BROKER = (
     Option("client.quota.callback.class", REFUSED, CLASS, None,
            doc="Java class of quotas."),
     # Metrics
+    Option("odradek.metrics.listen", HONOURED, STRING, None, internal=True,
+           doc="Ours, not Kafka's: [HOST:]PORT of the HTTP endpoint with metrics and health; without a host "
+               "127.0.0.1."),
+    Option("odradek.metrics.series.max", HONOURED, INT, 20000, low=0, internal=True,
+           doc="Ours, not Kafka's: more series of partitions, or of committed offsets, than this are left "
+               "out of the metrics; the sums by topic stay."),
     Option("metric.reporters", ACCEPTED, LIST, "org.apache.kafka.common.metrics.JmxReporter",
            dynamic=CLUSTER_WIDE,
            doc="Java classes that report metrics."),

@@ -15,6 +15,7 @@ A node alone decides for its cluster (`server/alone.py`). A node that has contro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
-    from odradek.server.metrics import BrokerMetrics
+    from odradek.server.metrics.broker_metrics import BrokerMetrics
     from odradek.server.routes import Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
@@ -59,6 +60,11 @@ async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     ending.push_async_callback(member.leave)
     await member.serve()
     return serving
+
+
+def _reason(error: OSError) -> str:
+    # asyncio puts the address into the text.
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 class NotServing(RuntimeError):
@@ -100,6 +106,7 @@ class BrokerServer:
         # The last phase, from start to stop.
         self._running: list[Serving] = []
         self._ending = AsyncExitStack()
+        self._metrics_port = 0
 
     async def start(self) -> None:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
@@ -107,7 +114,22 @@ class BrokerServer:
         async with AsyncExitStack() as ending:
             serves = serve_alone if self.config.cluster is None else serve_in_cluster
             self._running = [await serves(self._node, ending)]
+            if self.config.metrics_address is not None:
+                await self._open_metrics(*self.config.metrics_address, ending)
             self._ending = ending.pop_all()
+
+    async def _open_metrics(self, host: str, port: int, ending: AsyncExitStack) -> None:
+        from odradek.config.config_error import ConfigError
+        from odradek.server.metrics.endpoint import Endpoint
+
+        endpoint = Endpoint(self, self._node.now_ms, self.config["odradek.metrics.series.max"])
+        try:
+            self._metrics_port = await endpoint.open(host, port)
+        except OSError as error:
+            raise ConfigError(
+                f"odradek.metrics.listen: nothing can listen at {host}:{port}: {_reason(error)}."
+            ) from None
+        ending.push_async_callback(endpoint.close)
 
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
@@ -127,7 +149,7 @@ class BrokerServer:
 
     def metrics(self) -> BrokerMetrics:
         """Counters of its requests, and what its clients have pushed. May be called in any thread."""
-        from odradek.server.metrics import BrokerMetrics
+        from odradek.server.metrics.broker_metrics import BrokerMetrics
 
         routes: Routes = self.connections.dispatcher.routes
         clients = self.serving.client_metrics().values(self._node.now_ms())
@@ -154,6 +176,11 @@ class BrokerServer:
     def port(self) -> int:
         """Port of the first listener."""
         return self.listeners[0].port
+
+    @property
+    def metrics_port(self) -> int:
+        """The real port of the endpoint with metrics; 0: there is none."""
+        return self._metrics_port
 
     @property
     def addresses(self) -> list[tuple[str, str, int]]:

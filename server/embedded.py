@@ -34,7 +34,7 @@ from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
     from odradek.server.broker import BrokerServer
-    from odradek.server.metrics import BrokerMetrics
+    from odradek.server.metrics.broker_metrics import BrokerMetrics
 
 READY_MARK = " ready on "
 STOP_TIMEOUT_S = 10.0

@@ -1,0 +1,226 @@
+"""Every metric: name, type, labels, meaning, source and bound.
+
+A family that is read without a line here fails in `exposition.py`, and a line that is never read fails in a
+test. Names with `kafka_` are those of kafka_exporter (danielqsj) and of Kafka's JMX beans as Strimzi's rules
+for the JMX exporter spell them, so that existing boards show this broker; the others are ours.
+"""
+
+from typing import Final, NamedTuple
+
+__all__ = ["FAMILIES", "FAMILY", "PER_PARTITION", "Family"]
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+HISTOGRAM: Final = "histogram"
+
+
+class Family(NamedTuple):
+    """One metric, with all its series."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+    bound: str = "1"
+    """How many series there may be."""
+
+
+PER_PARTITION: Final = ("topic", "partition")
+_PARTITIONS = "partitions, see metrics.series.max"
+_TOPICS = "topics"
+_APIS = "APIs that were asked for"
+
+FAMILIES: Final = (
+    # Requests
+    Family(
+        "kafka_network_requestmetrics_requests_total", COUNTER, ("request", "version"),
+        "Requests that were answered, or need no answer.", "APIs and versions that were asked for",
+    ),
+    Family(
+        "kafka_network_requestmetrics_errors_total", COUNTER, ("request", "error"),
+        "Error codes in responses, at any depth; NONE is not counted.", "errors that were seen",
+    ),
+    Family(
+        "kafka_network_requestmetrics_totaltimems", GAUGE, ("request", "quantile"),
+        "Milliseconds from the whole request to the ready answer, since the start; Fetch and JoinGroup wait "
+        "on purpose. Read from the buckets of odradek_request_seconds.", _APIS,
+    ),
+    Family(
+        "odradek_request_seconds", HISTOGRAM, ("request",),
+        "Seconds from the whole request to the ready answer, with all waiting.", _APIS,
+    ),
+    Family("odradek_request_bytes_total", COUNTER, ("request",), "Bytes of requests.", _APIS),
+    Family("odradek_response_bytes_total", COUNTER, ("request",), "Bytes of responses.", _APIS),
+    # Traffic of topics
+    Family(
+        "kafka_server_brokertopicmetrics_messagesin_total", COUNTER, ("topic",),
+        "Records that clients have written.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_bytesin_total", COUNTER, ("topic",),
+        "Bytes of batches that clients have written, as they are stored.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_bytesout_total", COUNTER, ("topic",),
+        "Bytes of batches that consumers have fetched.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_totalproducerequests_total", COUNTER, ("topic",),
+        "Appends of clients to a partition.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_totalfetchrequests_total", COUNTER, ("topic",),
+        "Fetches of consumers that got records of a partition.", _TOPICS,
+    ),
+    # Connections
+    Family(
+        "kafka_server_socketservermetrics_connection_count", GAUGE, ("listener",),
+        "Open connections.", "listeners",
+    ),
+    # The node in its cluster
+    Family("kafka_brokers", GAUGE, (), "Brokers of the cluster that are not fenced."),
+    Family(
+        "kafka_broker_info", GAUGE, ("address", "id"), "1 for each broker that is not fenced.", "brokers"
+    ),
+    Family("kafka_server_replicamanager_partitioncount", GAUGE, (), "Replicas on this node."),
+    Family("kafka_server_replicamanager_leadercount", GAUGE, (), "Partitions that this node leads."),
+    Family(
+        "kafka_server_replicamanager_underreplicatedpartitions", GAUGE, (),
+        "Partitions led here with fewer replicas in sync than they have.",
+    ),
+    Family(
+        "kafka_server_replicamanager_underminisrpartitioncount", GAUGE, (),
+        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+    ),
+    Family(
+        "kafka_server_replicamanager_offlinereplicacount", GAUGE, (),
+        "Replicas of this node whose directory or log has failed.",
+    ),
+    Family(
+        "kafka_controller_kafkacontroller_activecontrollercount", GAUGE, (),
+        "1 on a node that decides for the cluster: one that runs alone.",
+    ),
+    Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, (), "Topics of the cluster."),
+    Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, (), "Partitions of the cluster."),
+    Family(
+        "kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, (),
+        "Partitions of the cluster without a leader.",
+    ),
+    Family("kafka_controller_kafkacontroller_fencedbrokercount", GAUGE, (), "Brokers that are fenced."),
+    Family("kafka_controller_kafkacontroller_activebrokercount", GAUGE, (), "Brokers that are not fenced."),
+    # Partitions
+    Family("kafka_topic_partitions", GAUGE, ("topic",), "Partitions of the topic.", _TOPICS),
+    Family(
+        "kafka_topic_partition_current_offset", GAUGE, PER_PARTITION,
+        "The high watermark: the offset after the last record that a consumer may see.", _PARTITIONS,
+    ),
+    Family(
+        "kafka_topic_partition_oldest_offset", GAUGE, PER_PARTITION, "The first offset.", _PARTITIONS
+    ),
+    Family("kafka_topic_partition_leader", GAUGE, PER_PARTITION, "Id of the leader, -1: none.", _PARTITIONS),
+    Family(
+        "kafka_topic_partition_leader_is_preferred", GAUGE, PER_PARTITION,
+        "1 if the first replica leads.", _PARTITIONS,
+    ),
+    Family("kafka_topic_partition_replicas", GAUGE, PER_PARTITION, "Replicas.", _PARTITIONS),
+    Family("kafka_topic_partition_in_sync_replica", GAUGE, PER_PARTITION, "Replicas in sync.", _PARTITIONS),
+    Family(
+        "kafka_topic_partition_under_replicated_partition", GAUGE, PER_PARTITION,
+        "1 if not all replicas are in sync.", _PARTITIONS,
+    ),
+    Family("kafka_log_log_size", GAUGE, PER_PARTITION, "Bytes of the log on disk.", _PARTITIONS),
+    Family("kafka_log_log_logstartoffset", GAUGE, PER_PARTITION, "The first offset.", _PARTITIONS),
+    Family(
+        "kafka_log_log_logendoffset", GAUGE, PER_PARTITION, "The offset after the last record.", _PARTITIONS
+    ),
+    Family("kafka_log_log_numlogsegments", GAUGE, PER_PARTITION, "Segments of the log.", _PARTITIONS),
+    # Groups
+    Family(
+        "kafka_consumergroup_current_offset", GAUGE, ("consumergroup", *PER_PARTITION),
+        "The committed offset.", "commits, see metrics.series.max",
+    ),
+    Family(
+        "kafka_consumergroup_lag", GAUGE, ("consumergroup", *PER_PARTITION),
+        "Records between the committed offset and the high watermark; never below 0.",
+        "commits, see metrics.series.max",
+    ),
+    Family(
+        "kafka_consumergroup_current_offset_sum", GAUGE, ("consumergroup", "topic"),
+        "Sum of the committed offsets.", "groups and topics",
+    ),
+    Family(
+        "kafka_consumergroup_lag_sum", GAUGE, ("consumergroup", "topic"), "Sum of the lags.",
+        "groups and topics",
+    ),
+    Family(
+        "odradek_consumergroup_lag_seconds", GAUGE, ("consumergroup", "topic"),
+        "Age of the oldest record that the group has not committed; 0 when it has committed all.",
+        "groups and topics",
+    ),
+    Family("kafka_consumergroup_members", GAUGE, ("consumergroup",), "Members of the group.", "groups"),
+    Family(
+        "odradek_consumergroup_offsets_past_end", GAUGE, ("consumergroup",),
+        "Commits beyond the end of a log, which have a lag of 0.", "groups",
+    ),
+    Family(
+        "kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, (),
+        "Groups that this node coordinates.",
+    ),
+    *(
+        Family(
+            f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}", GAUGE, (),
+            f"Those in the state {name}.",
+        )
+        for state, name in (
+            ("preparingrebalance", "PreparingRebalance"),
+            ("completingrebalance", "CompletingRebalance"),
+            ("stable", "Stable"),
+            ("empty", "Empty"),
+            ("dead", "Dead"),
+        )
+    ),
+    # Transactions and sessions
+    Family("odradek_transactions_open", GAUGE, (), "Open transactions that this node coordinates."),
+    Family(
+        "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max", GAUGE, (),
+        "Milliseconds since the oldest open transaction began; 0: none is open.",
+    ),
+    Family(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE, (), "Fetch sessions (KIP-227)."
+    ),
+    Family(
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", GAUGE, (),
+        "Partitions in fetch sessions.",
+    ),
+    # Disks
+    Family(
+        "odradek_log_dir_free_bytes", GAUGE, ("dir",), "Free bytes of the directory's file system.",
+        "data directories",
+    ),
+    Family(
+        "odradek_log_dir_total_bytes", GAUGE, ("dir",), "Bytes of the directory's file system.",
+        "data directories",
+    ),
+    Family(
+        "odradek_log_dir_online", GAUGE, ("dir",), "0 for a directory that has failed.", "data directories"
+    ),
+    # The process
+    Family(
+        "odradek_loop_late_seconds", GAUGE, (),
+        "How late the event loop was at worst, of looks twice a second in the last minute.",
+    ),
+    Family("process_cpu_seconds_total", COUNTER, (), "Processor time of the process."),
+    Family("process_resident_memory_bytes", GAUGE, (), "Memory of the process."),
+    Family("process_virtual_memory_bytes", GAUGE, (), "Address space of the process."),
+    Family("process_open_fds", GAUGE, (), "Open file descriptors."),
+    Family("process_max_fds", GAUGE, (), "The limit of open file descriptors."),
+    Family("process_start_time_seconds", GAUGE, (), "When the process began, since 1970."),
+    Family("odradek_build_info", GAUGE, ("version", "python"), "1; the version of the broker."),
+    Family(
+        "odradek_metrics_series_omitted", GAUGE, ("family",),
+        "Series that are left out of a family, because there are more than metrics.series.max.",
+        "families of partitions and commits",
+    ),
+)  # fmt: skip
+
+FAMILY: Final = {family.name: family for family in FAMILIES}

@@ -1,0 +1,122 @@
+"""How far groups are behind: in records, and in seconds.
+
+The committed offset and the end of the log are read in one turn of the event loop, so a lag is exact and
+never below 0. In seconds it is the age of the batch at the committed offset, by the timestamp in its header;
+a reader who catches up brings it down. A batch is read once for an offset.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odradek.storage.log.slices import WouldWait
+from odradek.wire.errors import KafkaError
+from odradek.wire.record_layout import LOG_APPEND_TIME
+from odradek.wire.records import HEADER_SIZE_BYTES, read_batch_header
+
+if TYPE_CHECKING:
+    from odradek.coordinator.group_machine import GroupMachine
+    from odradek.storage.log.partition import Partition
+
+__all__ = ["AgeCache", "GroupLag", "PartitionLag", "lags_of"]
+
+STEP_COMMITS = 500
+"""Commits that are read without a pause."""
+LOOKS_MAX = 2_000
+"""Batches that are read in one scrape; the ages of others are those of the scrape before."""
+
+
+@dataclass(slots=True)
+class PartitionLag:
+    """Of one group and one partition."""
+
+    topic: str
+    partition: int
+    committed: int
+    lag: int
+    is_past_end: bool
+    timestamp_ms: int
+    """Of the batch at the committed offset; -1: nothing is left to read, or it is not known."""
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """Of one group."""
+
+    group: str
+    members: int
+    state: str
+    partitions: list[PartitionLag] = field(default_factory=list)
+
+
+class AgeCache:
+    """Timestamps of batches by partition and offset; `begin` once a scrape."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], int] = {}
+        self._before: dict[tuple[str, int, int], int] = {}
+        self._left = 0
+
+    def begin(self) -> None:
+        """Forgets what the scrape before did not need."""
+        self._before, self._known = self._known, {}
+        self._left = LOOKS_MAX
+
+    def timestamp_ms(self, partition: "Partition", offset: int) -> int:
+        """Of the batch that has the offset; -1 if it cannot be read without a wait, or not now."""
+        key = partition.topic, partition.index, offset
+        found = self._known.get(key, self._before.get(key))
+        if found is None and self._left > 0:
+            self._left -= 1
+            found = _timestamp_ms(partition, offset)
+        if found is None:
+            return -1
+        self._known[key] = found
+        return found
+
+
+def lags_of(
+    machine: "GroupMachine", find: Callable[[str, int], "Partition | None"], ages: AgeCache
+) -> Iterator[GroupLag | None]:
+    """The lags of the groups of a machine. None is a place for a pause; after it groups may have changed.
+
+    Partitions that are not led here are left out: another node knows their ends.
+    """
+    seen = 0
+    for group_id in list(machine.groups):
+        group = machine.groups.get(group_id)
+        if group is None:
+            continue
+        found = GroupLag(group_id, len(getattr(group, "members", ())), group.state_name)
+        for topic, offsets in list(machine.offsets.of_group(group_id).items()):
+            for index, committed in list(offsets.items()):
+                partition = find(topic, index)
+                if partition is not None:
+                    found.partitions.append(_lag(partition, committed.offset, ages))
+                seen += 1
+                if seen % STEP_COMMITS == 0:
+                    yield None
+        yield found
+
+
+def _lag(partition: "Partition", committed: int, ages: AgeCache) -> PartitionLag:
+    end = partition.high_watermark
+    lag = end - max(committed, partition.log_start_offset)
+    timestamp_ms = ages.timestamp_ms(partition, max(committed, partition.log_start_offset)) if lag > 0 else -1
+    return PartitionLag(
+        partition.topic, partition.index, committed, max(lag, 0), committed > end, timestamp_ms
+    )
+
+
+def _timestamp_ms(partition: "Partition", offset: int) -> int | None:
+    try:
+        records = partition.read(
+            offset, max_bytes=HEADER_SIZE_BYTES, cut_first_batch=True, prompt=True
+        ).records
+        if len(records) < HEADER_SIZE_BYTES or records.would_wait():
+            return None
+        header = read_batch_header(b"".join(records.buffers()))
+    except (KafkaError, OSError, WouldWait):
+        return None
+    # The first record of the batch: those after it may be what is left.
+    return header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp

@@ -1,0 +1,40 @@
+"""The broker as metrics see it; `server.broker.BrokerServer` is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.server.connections import Connections
+    from odradek.server.coordinators import Coordinators
+    from odradek.server.listeners import Listener
+    from odradek.storage.directories.store import LogStore
+
+__all__ = ["Observed"]
+
+
+class Observed(Protocol):
+    """A broker that serves."""
+
+    config: BrokerConfig
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def listeners(self) -> list[Listener]: ...
+    @property
+    def addresses(self) -> list[tuple[str, str, int]]:
+        """Name, host and real port of every listener."""
+
+    @property
+    def store(self) -> LogStore: ...
+    @property
+    def cluster_view(self) -> ClusterView: ...
+    @property
+    def coordinators(self) -> Coordinators: ...
+    @property
+    def connections(self) -> Connections: ...

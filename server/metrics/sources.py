@@ -1,0 +1,397 @@
+"""Reads the values of all metrics from a serving broker: generators of samples, family by family.
+
+None among the samples is a place for a pause. Nothing is kept but the ages of batches (`lag.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from odradek import __version__
+from odradek.server.metrics.exposition import Sample, label_text
+from odradek.server.metrics.families import FAMILY
+from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from odradek.coordinator.cluster.view import PartitionView
+    from odradek.server.metrics.loop_watch import LoopWatch
+    from odradek.server.metrics.observed import Observed
+    from odradek.storage.log.partition import Partition
+
+__all__ = ["Sources"]
+
+QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
+_CODES = {code.value: code.name for code in ErrorCode}
+_GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+_JMX = "kafka_server_brokertopicmetrics_"
+_NO_LABELS = ""
+
+Samples = Iterator[Sample | None]
+PartitionValue = Callable[["Partition"], int]
+ViewValue = Callable[["PartitionView"], int]
+
+_LOG_VALUES: tuple[tuple[str, PartitionValue], ...] = (
+    ("kafka_topic_partition_current_offset", lambda log: log.high_watermark),
+    ("kafka_topic_partition_oldest_offset", lambda log: log.log_start_offset),
+    ("kafka_log_log_size", lambda log: log.size_bytes),
+    ("kafka_log_log_logstartoffset", lambda log: log.log_start_offset),
+    ("kafka_log_log_logendoffset", lambda log: log.log_end_offset),
+    ("kafka_log_log_numlogsegments", lambda log: len(log.log.segments)),
+)
+_VIEW_VALUES: tuple[tuple[str, ViewValue], ...] = (
+    ("kafka_topic_partition_leader", lambda one: one.leader),
+    (
+        "kafka_topic_partition_leader_is_preferred",
+        lambda one: int(bool(one.replicas) and one.leader == one.replicas[0]),
+    ),
+    ("kafka_topic_partition_replicas", lambda one: len(one.replicas)),
+    ("kafka_topic_partition_in_sync_replica", lambda one: len(one.isr)),
+    ("kafka_topic_partition_under_replicated_partition", lambda one: int(len(one.isr) < len(one.replicas))),
+)
+_TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
+    (f"{_JMX}messagesin_total", lambda log: log.traffic.records_in),
+    (f"{_JMX}bytesin_total", lambda log: log.traffic.bytes_in),
+    (f"{_JMX}bytesout_total", lambda log: log.traffic.bytes_out),
+    (f"{_JMX}totalproducerequests_total", lambda log: log.traffic.produce_requests),
+    (f"{_JMX}totalfetchrequests_total", lambda log: log.traffic.fetch_requests),
+)
+
+
+class Sources:
+    """The values of one broker."""
+
+    def __init__(self, server: Observed, series_max: int, watch: LoopWatch) -> None:
+        """`series_max`: above it the families of partitions and commits are left out."""
+        self._server = server
+        self._series_max = series_max
+        self._watch = watch
+        self._ages = AgeCache()
+
+    def samples(self, now_ms: int) -> Samples:
+        """All of them; those of a family come one after the other."""
+        self._ages.begin()
+        omitted: list[tuple[str, int]] = []
+        yield from self._requests()
+        yield from self._traffic()
+        yield from self._connections()
+        yield from self._cluster()
+        yield from self._replicas()
+        yield from self._partitions(omitted)
+        yield from self._groups(now_ms, omitted)
+        yield from self._transactions(now_ms)
+        yield from self._fetch_sessions()
+        yield from self._directories()
+        yield from self._process()
+        for family, number in omitted:
+            yield "odradek_metrics_series_omitted", label_text(family=family), number
+
+    # Requests
+
+    def _requests(self) -> Samples:
+        routes = [
+            route
+            for route in list(self._server.connections.dispatcher.routes.found.values())
+            if route.requests
+        ]
+        routes.sort(key=lambda route: (route.api_name, route.api_version))
+        for route in routes:
+            labels = label_text(request=route.api_name, version=route.api_version)
+            yield "kafka_network_requestmetrics_requests_total", labels, route.requests
+        by_name = {
+            name: list(of_name) for name, of_name in itertools.groupby(routes, key=lambda one: one.api_name)
+        }
+        for name, of_name in by_name.items():
+            yield from _errors(name, [route.errors for route in of_name])
+        times = {
+            name: [sum(column) for column in zip(*(route.times for route in of_name), strict=True)]
+            for name, of_name in by_name.items()
+        }
+        for name, counts in times.items():
+            for quantile in QUANTILES:
+                labels = label_text(request=name, quantile=quantile)
+                yield "kafka_network_requestmetrics_totaltimems", labels, _quantile_ms(counts, quantile)
+        for name, of_name in by_name.items():
+            yield from _histogram(name, times[name], sum(route.nanoseconds for route in of_name) / 1e9)
+        for family, attribute in (
+            ("odradek_request_bytes_total", "bytes_in"),
+            ("odradek_response_bytes_total", "bytes_out"),
+        ):
+            for name, of_name in by_name.items():
+                size_bytes = sum(getattr(route, attribute) for route in of_name)
+                yield family, label_text(request=name), size_bytes
+
+    def _traffic(self) -> Samples:
+        sums: dict[str, list[int]] = {}
+        for number, log in enumerate(self._server.store.partitions()):
+            traffic = log.traffic
+            if traffic.produce_requests or traffic.fetch_requests:
+                of_topic = sums.setdefault(log.topic, [0] * len(_TRAFFIC))
+                for place, (_, value) in enumerate(_TRAFFIC):
+                    of_topic[place] += value(log)
+            if number % 500 == 499:
+                yield None
+        for place, (family, _) in enumerate(_TRAFFIC):
+            for topic in sorted(sums):
+                yield family, label_text(topic=topic), sums[topic][place]
+
+    def _connections(self) -> Samples:
+        counts = {listener.name: 0 for listener in self._server.listeners}
+        for connection in self._server.connections:
+            counts[connection.listener_name] += 1
+        for name, number in counts.items():
+            yield "kafka_server_socketservermetrics_connection_count", label_text(listener=name), number
+
+    # The cluster
+
+    def _cluster(self) -> Samples:
+        view = self._server.cluster_view
+        yield "kafka_brokers", _NO_LABELS, len(view.brokers)
+        for node_id, broker in sorted(view.brokers.items()):
+            endpoint = next(iter(broker.endpoints.values()), None)
+            # Without a host the broker tells each client the address at which it came.
+            address = "" if endpoint is None else f"{endpoint.host or 'localhost'}:{endpoint.port}"
+            yield "kafka_broker_info", label_text(address=address, id=node_id), 1
+        partitions = [one for topic in view.topics.values() for one in topic.partitions]
+        controller = "kafka_controller_kafkacontroller_"
+        yield f"{controller}activecontrollercount", _NO_LABELS, int(self._server.config.cluster is None)
+        yield f"{controller}globaltopiccount", _NO_LABELS, len(view.topics)
+        yield f"{controller}globalpartitioncount", _NO_LABELS, len(partitions)
+        yield f"{controller}offlinepartitionscount", _NO_LABELS, sum(one.leader < 0 for one in partitions)
+        fenced = len(view.registrations.keys() - view.brokers.keys())
+        yield f"{controller}fencedbrokercount", _NO_LABELS, fenced
+        yield f"{controller}activebrokercount", _NO_LABELS, len(view.brokers)
+
+    def _replicas(self) -> Samples:
+        node_id, view = self._server.node_id, self._server.cluster_view
+        store = self._server.store
+        led = under = under_min = 0
+        for topic in view.topics.values():
+            for one in topic.partitions:
+                if one.leader != node_id:
+                    continue
+                led += 1
+                if len(one.isr) < len(one.replicas):
+                    under += 1
+                    log = store.get(topic.name, one.index)
+                    if log is not None and len(one.isr) < log.config.min_insync_replicas:
+                        under_min += 1
+            yield None
+        logs = list(store.partitions())
+        manager = "kafka_server_replicamanager_"
+        yield f"{manager}partitioncount", _NO_LABELS, len(logs)
+        yield f"{manager}leadercount", _NO_LABELS, led
+        yield f"{manager}underreplicatedpartitions", _NO_LABELS, under
+        yield f"{manager}underminisrpartitioncount", _NO_LABELS, under_min
+        yield f"{manager}offlinereplicacount", _NO_LABELS, sum(not log.is_available for log in logs)
+
+    def _partitions(self, omitted: list[tuple[str, int]]) -> Samples:
+        view = self._server.cluster_view
+        topics = sorted(
+            (topic for topic in view.topics.values() if not topic.is_internal), key=lambda topic: topic.name
+        )
+        for topic in topics:
+            yield "kafka_topic_partitions", label_text(topic=topic.name), len(topic.partitions)
+        number = sum(len(topic.partitions) for topic in topics)
+        families = len(_LOG_VALUES) + len(_VIEW_VALUES)
+        if number * families > self._series_max:
+            omitted += [(family, number) for family, _ in (*_LOG_VALUES, *_VIEW_VALUES)]
+            return
+        store = self._server.store
+        known = [
+            (
+                label_text(topic=topic.name, partition=one.index),
+                one,
+                store.get(topic.name, one.index),
+            )
+            for topic in topics
+            for one in topic.partitions
+        ]
+        for family, of_view in _VIEW_VALUES:
+            for labels, one, _ in known:
+                yield family, labels, of_view(one)
+        for family, of_log in _LOG_VALUES:
+            for labels, _, log in known:
+                if log is not None:
+                    yield family, labels, of_log(log)
+
+    # Coordinators
+
+    def _groups(self, now_ms: int, omitted: list[tuple[str, int]]) -> Samples:
+        groups: list[GroupLag] = []
+        find = self._led
+        coordinator = self._server.coordinators.groups
+        machines = list(coordinator.made().partitions.values()) if coordinator.is_made else []
+        for running in machines:
+            if running.machine is None:
+                continue
+            for found in lags_of(running.machine, find, self._ages):
+                if found is not None:
+                    groups.append(found)
+                yield None
+        groups.sort(key=lambda group: group.group)
+        number = sum(len(group.partitions) for group in groups)
+        families = ("kafka_consumergroup_current_offset", "kafka_consumergroup_lag")
+        if number * len(families) > self._series_max:
+            omitted += [(family, number) for family in families]
+        else:
+            for family, attribute in zip(families, ("committed", "lag"), strict=True):
+                for group in groups:
+                    for one in group.partitions:
+                        labels = label_text(
+                            consumergroup=group.group, topic=one.topic, partition=one.partition
+                        )
+                        yield family, labels, getattr(one, attribute)
+        yield from _group_sums(groups, now_ms)
+        for group in groups:
+            yield "kafka_consumergroup_members", label_text(consumergroup=group.group), group.members
+        for group in groups:
+            past = sum(one.is_past_end for one in group.partitions)
+            if past:
+                yield "odradek_consumergroup_offsets_past_end", label_text(consumergroup=group.group), past
+        counts = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+        yield counts, _NO_LABELS, len(groups)
+        for state in _GROUP_STATES:
+            yield f"{counts}{state.lower()}", _NO_LABELS, sum(group.state == state for group in groups)
+
+    def _led(self, topic: str, index: int) -> Partition | None:
+        if self._server.cluster_view.leader_of(topic, index) != self._server.node_id:
+            return None
+        return self._server.store.get(topic, index)
+
+    def _transactions(self, now_ms: int) -> Samples:
+        from odradek.coordinator.transactions.state import TransactionState
+
+        coordinator = self._server.coordinators.transactions
+        begun = [
+            transaction.start_ms
+            for running in (coordinator.made().partitions.values() if coordinator.is_made else ())
+            if running.machine is not None
+            for transaction in running.machine.transactions.values()
+            if transaction.state is TransactionState.ONGOING
+        ]
+        yield "odradek_transactions_open", _NO_LABELS, len(begun)
+        name = "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max"
+        yield name, _NO_LABELS, max((now_ms - start_ms for start_ms in begun), default=0)
+
+    def _fetch_sessions(self) -> Samples:
+        sessions = self._server.connections.dispatcher.routes.api(FetchRequest.api_key).handle.sessions
+        cache = "kafka_server_fetchsessioncache_numincrementalfetch"
+        yield f"{cache}sessions", _NO_LABELS, len(sessions)
+        yield f"{cache}partitionscached", _NO_LABELS, sessions.partition_count()
+
+    # The machine
+
+    def _directories(self) -> Samples:
+        failures = self._server.store.failing_disks.failures
+        paths = self._server.store.directories
+        sizes = {path: _file_system(path) for path in paths if path not in failures}
+        for place, family in enumerate(("odradek_log_dir_free_bytes", "odradek_log_dir_total_bytes")):
+            for path, found in sizes.items():
+                if found is not None:
+                    yield family, label_text(dir=path), found[place]
+        for path in paths:
+            yield "odradek_log_dir_online", label_text(dir=path), int(path not in failures)
+
+    def _process(self) -> Samples:
+        yield "odradek_loop_late_seconds", _NO_LABELS, self._watch.worst_s
+        times = os.times()
+        yield "process_cpu_seconds_total", _NO_LABELS, round(times.user + times.system, 2)
+        yield from _process_of_linux()
+        labels = label_text(version=__version__, python=platform.python_version())
+        yield "odradek_build_info", labels, 1
+
+
+def _errors(name: str, counts: Iterable[dict[int, int]]) -> Samples:
+    errors: dict[int, int] = {}
+    for one in counts:
+        for code, number in list(one.items()):
+            errors[code] = errors.get(code, 0) + number
+    for code, number in sorted(errors.items()):
+        labels = label_text(request=name, error=_CODES.get(code, str(code)))
+        yield "kafka_network_requestmetrics_errors_total", labels, number
+
+
+def _upper_s(place: int) -> float:
+    """The end of a bucket of `Route.times`, in seconds."""
+    return float(1024 << place) / 1e9
+
+
+def _histogram(name: str, counts: list[int], seconds: float) -> Samples:
+    total = 0
+    for place, number in enumerate(counts):
+        total += number
+        upper = "+Inf" if place == len(counts) - 1 else f"{_upper_s(place):.9g}"
+        yield "odradek_request_seconds_bucket", label_text(request=name, le=upper), total
+    yield "odradek_request_seconds_sum", label_text(request=name), seconds
+    yield "odradek_request_seconds_count", label_text(request=name), total
+
+
+def _quantile_ms(counts: list[int], quantile: float) -> float:
+    """The upper end of the bucket that has the quantile."""
+    wanted = math.ceil(sum(counts) * quantile)
+    reached = 0
+    for place, number in enumerate(counts):
+        reached += number
+        if reached >= wanted:
+            return round(_upper_s(place) * 1000, 6)
+    return 0.0
+
+
+def _group_sums(groups: list[GroupLag], now_ms: int) -> Samples:
+    sums: list[tuple[str, int, int, float]] = []
+    for group in groups:
+        by_topic: dict[str, list[int]] = {}
+        for one in group.partitions:
+            of_topic = by_topic.setdefault(one.topic, [0, 0, -1])
+            of_topic[0] += one.committed
+            of_topic[1] += one.lag
+            if one.timestamp_ms >= 0 and (of_topic[2] < 0 or one.timestamp_ms < of_topic[2]):
+                of_topic[2] = one.timestamp_ms
+        for topic, (committed, lag, oldest_ms) in by_topic.items():
+            seconds = max(0.0, (now_ms - oldest_ms) / 1000) if oldest_ms >= 0 else 0.0
+            sums.append((label_text(consumergroup=group.group, topic=topic), committed, lag, seconds))
+    for labels, committed, _, _ in sums:
+        yield "kafka_consumergroup_current_offset_sum", labels, committed
+    for labels, _, lag, _ in sums:
+        yield "kafka_consumergroup_lag_sum", labels, lag
+    for labels, _, _, seconds in sums:
+        yield "odradek_consumergroup_lag_seconds", labels, seconds
+
+
+def _file_system(path: str) -> tuple[int, int] | None:
+    """Free and all bytes; None if the system does not say."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
+def _process_of_linux() -> Samples:
+    """Of /proc; nothing on other systems."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        with open("/proc/stat", "rb") as file:
+            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
+        descriptors = len(os.listdir("/proc/self/fd"))
+    except (OSError, StopIteration, ValueError):
+        return
+    import resource
+
+    ticks = os.sysconf("SC_CLK_TCK")
+    yield "process_resident_memory_bytes", _NO_LABELS, int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    yield "process_virtual_memory_bytes", _NO_LABELS, int(fields[20])
+    yield "process_open_fds", _NO_LABELS, descriptors
+    yield "process_max_fds", _NO_LABELS, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    yield "process_start_time_seconds", _NO_LABELS, booted + int(fields[19]) / ticks
+
+
+assert all(name in FAMILY for name, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_TRAFFIC))

@@ -1,0 +1,278 @@
+"""The endpoint of `--metrics`: its values are those that clients made, its limits hold."""
+
+import contextlib
+import gzip
+import http.client
+import pathlib
+import re
+import socket
+import time
+
+import pytest
+
+import odradek
+from odradek.client.admin.topics import create_topic
+from odradek.client.cluster import Cluster
+from odradek.client.group_offsets import commit
+from odradek.client.settings import ClientSettings
+from odradek.config.broker_config import ConfigError, load
+from odradek.server.free_port import free_port
+from odradek.server.metrics.exposition import label_text, pieces
+from odradek.server.metrics.families import FAMILIES, FAMILY
+from odradek.server.metrics.page import page
+from tests.client.topics import produce
+
+SAMPLE = re.compile(r"([a-z_]+)(\{.*\})? ([-+.0-9e]+)")
+
+
+@pytest.fixture(scope="module")
+def port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def broker(port):
+    options = {"odradek.metrics.listen": str(port), "group.initial.rebalance.delay.ms": "0"}
+    with odradek.Broker(options=options) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(broker):
+    with Cluster(ClientSettings(broker.bootstrap_servers, retry_ms=1)) as connected:
+        yield connected
+
+
+def get(port, path, method="GET", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+
+def scraped(port):
+    """The samples by name and labels."""
+    answer, body = get(port, "/metrics")
+    assert answer.status == 200
+    samples = {}
+    for line in body.decode().splitlines():
+        if not line.startswith("#"):
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            assert (name, labels) not in samples
+            samples[name, labels] = float(value)
+    return samples
+
+
+def test_topics_count_what_clients_write_and_read(port, cluster):
+    create_topic(cluster, "counted", 2, {})
+    before = scraped(port)
+    produce(cluster, "counted", 0, [b"v" * 100] * 5)
+    produce(cluster, "counted", 1, [b"v" * 100] * 7)
+    after = scraped(port)
+
+    def grown(name, **labels):
+        key = name, label_text(**labels)
+        return after.get(key, 0) - before.get(key, 0)
+
+    jmx = "kafka_server_brokertopicmetrics_"
+    assert grown(f"{jmx}messagesin_total", topic="counted") == 12
+    assert grown(f"{jmx}totalproducerequests_total", topic="counted") == 2
+    size = sum(
+        after["kafka_log_log_size", label_text(topic="counted", partition=number)] for number in range(2)
+    )
+    assert grown(f"{jmx}bytesin_total", topic="counted") == size
+    assert grown("kafka_network_requestmetrics_requests_total", request="Produce", version=11) == 2
+    assert grown("odradek_request_seconds_count", request="Produce") == 2
+    assert grown("odradek_request_seconds_bucket", request="Produce", le="+Inf") == 2
+    assert after["kafka_topic_partition_current_offset", label_text(topic="counted", partition=1)] == 7
+    assert after["kafka_topic_partitions", label_text(topic="counted")] == 2
+
+
+def test_what_consumers_read_is_counted_once(port, cluster, broker):
+    from odradek.client.fetching import Fetcher
+
+    create_topic(cluster, "read", 1, {})
+    produce(cluster, "read", 0, [b"v" * 100] * 5)
+    fetched = list(Fetcher(cluster, "read", 0, 0, 5, read_committed=False))
+    samples = scraped(port)
+    jmx = "kafka_server_brokertopicmetrics_"
+    size = sum(len(one.buffer) for one in fetched)
+    assert samples[f"{jmx}bytesout_total", label_text(topic="read")] == size
+    assert samples[f"{jmx}totalfetchrequests_total", label_text(topic="read")] == len(fetched)
+
+
+def test_the_lag_of_a_group_is_exact_and_never_negative(port, cluster):
+    create_topic(cluster, "lagging", 2, {})
+    now_ms = round(time.time() * 1000)
+    produce(cluster, "lagging", 0, [b"v"] * 10, timestamp=now_ms - 60_000)
+    produce(cluster, "lagging", 1, [b"v"] * 10, timestamp=now_ms - 60_000)
+    commit(cluster, "behind", {("lagging", 0): (4, ""), ("lagging", 1): (10, "")})
+    commit(cluster, "ahead", {("lagging", 0): (99, "")})
+    samples = scraped(port)
+
+    def lag(group, partition):
+        labels = label_text(consumergroup=group, topic="lagging", partition=partition)
+        return samples["kafka_consumergroup_lag", labels]
+
+    assert (lag("behind", 0), lag("behind", 1), lag("ahead", 0)) == (6, 0, 0)
+    behind = label_text(consumergroup="behind", topic="lagging")
+    assert samples["kafka_consumergroup_lag_sum", behind] == 6
+    assert samples["kafka_consumergroup_current_offset_sum", behind] == 14
+    assert 59 <= samples["odradek_consumergroup_lag_seconds", behind] <= 120
+    ahead = label_text(consumergroup="ahead", topic="lagging")
+    assert samples["odradek_consumergroup_lag_seconds", ahead] == 0
+    assert samples["odradek_consumergroup_offsets_past_end", label_text(consumergroup="ahead")] == 1
+    commit(cluster, "behind", {("lagging", 0): (10, "")})
+    samples = scraped(port)
+    assert samples["odradek_consumergroup_lag_seconds", behind] == 0
+
+
+def test_errors_are_counted_by_their_names(port, cluster):
+    cluster.partitions_of(["there-is-no-such-topic"])
+    labels = label_text(request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION")
+    assert scraped(port)["kafka_network_requestmetrics_errors_total", labels] >= 1
+
+
+def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
+    _, body = get(port, "/metrics")
+    heads = re.findall(r"# HELP ([a-z_]+) ", body.decode())
+    assert len(heads) == len(set(heads))
+    assert set(heads) <= set(FAMILY)
+    assert re.findall(r"# TYPE ([a-z_]+) ", body.decode()) == heads
+    last = ""
+    for line in body.decode().splitlines():
+        name = line.split()[2] if line.startswith("#") else re.split(r"[ {]", line)[0]
+        if FAMILY.get(name) is not None and name != last:
+            last = name
+    # What is left out of a quiet broker: nothing is omitted, nobody has committed past an end.
+    rare = {"odradek_metrics_series_omitted", "odradek_consumergroup_offsets_past_end"}
+    assert {family.name for family in FAMILIES} - set(heads) <= rare
+
+
+def test_labels_are_escaped():
+    assert label_text(topic='a"b\\c\nd') == '{topic="a\\"b\\\\c\\nd"}'
+
+
+def test_a_metric_that_is_not_in_the_table_is_not_told():
+    with pytest.raises(AssertionError, match="odradek_unknown is not in the table"):
+        list(pieces([("odradek_unknown", "", 1)]))
+
+
+def test_too_many_series_are_left_out_and_told(tmp_path):
+    port = free_port()
+    options = {"odradek.metrics.listen": f"127.0.0.1:{port}", "odradek.metrics.series.max": "50"}
+    with (
+        odradek.Broker(options=options, data_dir=str(tmp_path)) as running,
+        Cluster(ClientSettings(running.bootstrap_servers)) as cluster,
+    ):
+        create_topic(cluster, "few", 4, {})
+        assert ("kafka_log_log_size", label_text(topic="few", partition=3)) in scraped(port)
+        create_topic(cluster, "many", 10, {})
+        samples = scraped(port)
+    assert ("kafka_log_log_size", label_text(topic="few", partition=3)) not in samples
+    assert samples["odradek_metrics_series_omitted", label_text(family="kafka_log_log_size")] == 14
+    assert samples["kafka_topic_partitions", label_text(topic="many")] == 10
+
+
+# HTTP -------------------------------------------------------------------------------------------------
+
+
+def test_health_and_details(port, broker):
+    assert get(port, "/health/live")[1] == b"live\n"
+    answer, body = get(port, "/health/ready")
+    assert (answer.status, body) == (200, b"ready\n")
+    answer, body = get(port, "/admin")
+    assert answer.getheader("Content-Type") == "application/json"
+    assert b'"ready": true' in body
+
+
+def test_head_has_the_length_and_no_body(port, broker):
+    answer, body = get(port, "/health/live", "HEAD")
+    assert (answer.status, answer.getheader("Content-Length"), body) == (200, "5", b"")
+
+
+def test_a_large_page_is_compressed_for_those_who_take_it(port, broker):
+    answer, body = get(port, "/metrics", **{"Accept-Encoding": "gzip"})
+    assert answer.getheader("Content-Encoding") == "gzip"
+    assert gzip.decompress(body).startswith(b"# HELP ")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", "/metrics", 405), ("GET", "/", 404), ("GET", "/metrics?x=1", 200), ("GET", "/../etc", 404)],
+)
+def test_other_requests_are_refused_by_their_status(port, broker, method, path, status):
+    assert get(port, path, method)[0].status == status
+
+
+def raw(port, request):
+    with socket.create_connection(("127.0.0.1", port), 10) as connected:
+        connected.sendall(request)
+        connected.shutdown(socket.SHUT_WR)
+        answer = b""
+        while more := connected.recv(65536):
+            answer += more
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/2.0\r\n\r\n", b"400"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET /health/live HTTP/1.1\r\nno colon\r\n\r\n", b"400"),
+        (b"GET /health/live HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+        (b"GET /health/live HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n", b"431"),
+    ],
+)
+def test_a_request_that_is_none_is_answered_and_closed(port, broker, request_bytes, status):
+    answer = raw(port, request_bytes)
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"Connection: close" in answer
+
+
+def test_requests_follow_one_another_on_a_connection(port, broker):
+    answer = raw(port, b"GET /health/live HTTP/1.1\r\n\r\n" * 3)
+    assert answer.count(b"live\n") == 3
+    assert raw(port, b"GET /health/live HTTP/1.0\r\n\r\n" * 3).count(b"live\n") == 1
+
+
+def test_more_connections_than_the_limit_are_told_so(port, broker):
+    with contextlib.ExitStack() as stack:
+        for _ in range(32):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            stack.callback(connection.close)
+            connection.request("GET", "/health/live")
+            assert connection.getresponse().read() == b"live\n"
+        assert raw(port, b"").startswith(b"HTTP/1.1 503")
+    deadline = time.monotonic() + 10
+    while get(port, "/health/live")[0].status != 200:
+        assert time.monotonic() < deadline
+
+
+def test_a_port_that_is_taken_is_told_at_the_start(broker, tmp_path):
+    taken = {"odradek.metrics.listen": f"127.0.0.1:{broker.port}"}
+    with (
+        pytest.raises(odradek.BrokerStartError, match=r"metrics.listen: nothing can listen at 127.0.0.1:"),
+        odradek.Broker(options=taken, data_dir=str(tmp_path)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("9644", ("127.0.0.1", 9644)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:7", ("::1", 7)), (":7", ("", 7))],
+)
+def test_an_address_without_a_host_is_of_this_machine(text, address, tmp_path):
+    assert load(data_dir=tmp_path, metrics=text).metrics_address == address
+
+
+def test_a_wrong_address_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="takes HOST:PORT"):
+        load(data_dir=tmp_path, metrics="metrics")
+
+
+def test_the_page_of_the_documents_is_made_of_the_table():
+    root = pathlib.Path(__file__).parents[2]
+    assert (root / "docs" / "metrics.md").read_text() == page(), "python -m odradek.server.metrics.page"

@@ -27,6 +27,7 @@ examples:
   odradek serve --set log.retention.hours=24 --set num.partitions=6
   odradek serve --listen 0.0.0.0:9092 --advertise broker.example:9092
                         behind a port mapping, where clients use another address
+  odradek serve --log-format json --log-level warning --log-level odradek.disks=info
   odradek serve --metrics 9644
                         http://127.0.0.1:9644/metrics, /health/live, /health/ready, /admin
   odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
@@ -85,11 +86,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--log-level",
-        default="info",
-        type=str.lower,
-        choices=("debug", "info", "warning", "error"),
-        help="which events go to stderr, a line each (default info)",
+        action="append",
+        default=[],
+        dest="log_levels",
+        type=_level,
+        metavar="[LOGGER=]LEVEL",
+        help="which events go to stderr, a line each: debug, info, warning, error (default info); of one "
+        "logger, such as odradek.connection=debug, may be given many times",
     )
+    parser.add_argument(
+        "--log-format", default="text", choices=("text", "json"), help="of a line on stderr (default text)"
+    )
+
+
+def _level(text: str) -> tuple[str, str]:
+    """Logger ("" for all) and level."""
+    from odradek.apis.log_levels import LOGGERS
+    from odradek.server.log_output import LEVELS
+
+    name, _, level = text.rpartition("=")
+    if level.lower() not in LEVELS:
+        raise argparse.ArgumentTypeError(f"invalid level {level!r}: there are {', '.join(LEVELS)}")
+    if name and name not in LOGGERS:
+        raise argparse.ArgumentTypeError(f"there is no logger {name!r}; there are {', '.join(LOGGERS)}")
+    return name, level.lower()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -112,7 +132,8 @@ def run(options: argparse.Namespace) -> int:
             cluster_id=options.cluster_id,
             first_levels=read_levels(options.features, options.release_version),
         )
-        log_to_stderr(options.log_level)
+        levels = dict(options.log_levels)
+        log_to_stderr(levels.pop("", "info"), levels, options.log_format)
         _log_settings(config)
         # Everything heavy comes with this import; a wrong option has been told by now.
         from odradek.server.main_loop import run as run_broker

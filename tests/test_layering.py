@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "server": {"server", "apis", "security", "storage", "coordinator", "config", "wire"},
     "offline": {"offline", "storage", "coordinator", "config", "wire"},
     "client": {"client", "security", "config", "wire"},
-    "commands": {"commands", "client", "server", "security", "offline", "spark", "config", "wire"},
+    "commands": {"commands", "client", "apis", "server", "security", "offline", "spark", "config", "wire"},
     "spark": {"spark", "client", "security", "storage", "config", "wire"},
 }
 STORIES_MAY_IMPORT = {

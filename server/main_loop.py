@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.broker import BrokerServer
+    from odradek.server.systemd import Systemd
 
 logger = logging.getLogger("odradek")
 
@@ -56,6 +57,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     lifeline = _watch_parent(loop, stopping)
+    systemd = _systemd()
     # The process has no other program: the loaded groups stay as long as it runs.
     has_failed = False
 
@@ -77,7 +79,11 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         sys.dont_write_bytecode = True
         if on_ready is not None:
             on_ready(server)
+        if systemd is not None:
+            systemd.ready(f"node {server.node_id} of cluster {server.cluster_id} serves")
         await stopping.wait()
+        if systemd is not None:
+            systemd.stopping()
     finally:
         # The process ends: no more garbage collection.
         gc.disable()
@@ -85,6 +91,14 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         if lifeline is not None:
             loop.remove_reader(lifeline)
     return 1 if has_failed else 0
+
+
+def _systemd() -> Systemd | None:
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from odradek.server.systemd import systemd_of
+
+    return systemd_of(os.environ)
 
 
 async def _is_started(server: BrokerServer, stopping: asyncio.Event) -> bool:

@@ -36,7 +36,7 @@ LOGGERS = tuple(
             ".coordinator",
         ),
         *(".coordinators", ".data", ".disks", ".fetch", ".flush", ".metadata", ".peers", ".produce"),
-        *(".replication", ".timers", ".topics", ".turn", ".work"),
+        *(".replication", ".slow", ".timers", ".topics", ".turn", ".work"),
     )
 )
 """The loggers of the broker. Python knows one when its module was imported, and modules are imported late."""

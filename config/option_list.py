@@ -581,6 +581,9 @@ BROKER = (
     Option("client.quota.callback.class", REFUSED, CLASS, None,
            doc="Java class of quotas."),
     # Metrics
+    Option("odradek.log.slow.request.ms", HONOURED, LONG, -1, low=-1, internal=True,
+           doc="Ours, not Kafka's: requests that take so many milliseconds are logged, without what is in "
+               "them; -1: none. Fetch, JoinGroup and SyncGroup wait on purpose and are left out."),
     Option("odradek.metrics.listen", HONOURED, STRING, None, internal=True,
            doc="Ours, not Kafka's: [HOST:]PORT of the HTTP endpoint with metrics and health; without a host "
                "127.0.0.1."),

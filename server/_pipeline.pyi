@@ -126,6 +126,9 @@ class Dispatcher:
     """Needed with `meters`."""
     after_requests: Callable[[], None] | None
     """Called when requests were served: a loop that sleeps at once wakes late (`server.busy_poll`)."""
+    def watch_slow(self, slow_ns: int, on_slow: Callable[[Route, Any, int, int, int], None]) -> None:
+        """From now on `on_slow(route, connection, took_ns, bytes_in, bytes_out)` is called for each request
+        that took so long."""
     request_bytes_max: int
     waiting_answers_max: int
     waiting_bytes_max: int

@@ -109,6 +109,8 @@ cdef enum:
     TIME_BUCKETS = 28
     NS_PER_PERCENT = 10000000
 
+cdef int64_t NEVER_NS = 0x7FFFFFFFFFFFFFFF
+
 BUFFER_BYTES = BUFFER_SIZE
 WAITING_ANSWERS_MAX = 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
@@ -467,6 +469,8 @@ cdef class Dispatcher:
     cdef public object meters
     cdef public object timers
     cdef public object after_requests
+    cdef int64_t _slow_ns
+    cdef object _on_slow
     cdef public Py_ssize_t request_bytes_max
     cdef public Py_ssize_t waiting_answers_max
     cdef public Py_ssize_t waiting_bytes_max
@@ -487,6 +491,8 @@ cdef class Dispatcher:
         self.meters = None
         self.timers = None
         self.after_requests = None
+        self._slow_ns = NEVER_NS
+        self._on_slow = None
         self.request_bytes_max = request_bytes_max
         self.waiting_answers_max = WAITING_ANSWERS_MAX
         self.waiting_bytes_max = WAITING_BYTES_MAX
@@ -496,6 +502,10 @@ cdef class Dispatcher:
         self._view = None
         self._generation = 0
         self.shared = {}
+
+    def watch_slow(self, int64_t slow_ns, on_slow):
+        self._slow_ns = slow_ns
+        self._on_slow = on_slow
 
     def forget_prefixes(self):
         self._generation += 1
@@ -792,6 +802,10 @@ cdef class Burst(Slot):
         for i in range(self.count):
             remembered = (<BurstPart> self.batch_parts[i]).remembered
             remembered.route.count(self.sizes[i], len(remembered.frame), took_ns)
+            if took_ns >= self.line.dispatcher._slow_ns:
+                self.line.dispatcher._on_slow(
+                    remembered.route, self.line.owner, took_ns, self.sizes[i], len(remembered.frame)
+                )
 
     cdef bytes _answers(self):
         cdef BurstPart part
@@ -946,7 +960,10 @@ cdef class Responses:
 
     cdef account(self, Route route, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t began_ns):
         """A request has been answered."""
-        route.count(bytes_in, bytes_out, _now_ns() - began_ns)
+        cdef int64_t took_ns = _now_ns() - began_ns
+        route.count(bytes_in, bytes_out, took_ns)
+        if took_ns >= self.dispatcher._slow_ns:
+            self.dispatcher._on_slow(route, self.owner, took_ns, bytes_in, bytes_out)
 
     # Into the line
 

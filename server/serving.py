@@ -136,6 +136,12 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
     )
 
     connections.dispatcher.authorizer = parts.authorizer
+    slow_ms = node.config["odradek.log.slow.request.ms"]
+    if slow_ms >= 0:
+        from odradek.server.slow_requests import NS_PER_MS, SlowRequests
+        from odradek.server.timers import monotonic_ms
+
+        connections.dispatcher.watch_slow(slow_ms * NS_PER_MS, SlowRequests(monotonic_ms))
 
     def follow(live: LiveConfig[LogConfig]) -> None:
         connections.limits = connection_limits(node.config, live)

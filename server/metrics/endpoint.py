@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from odradek.server.metrics.observed import Observed
 
 __all__ = ["Endpoint"]
-
-logger = logging.getLogger("odradek.metrics")
 
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_SECONDS_MAX = 5.0

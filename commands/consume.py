@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
         )
         group = _Group(cluster, options.group, printer)
         with _progress(options) as progress:
-            _print(reader, printer, group, progress)
+            _print(cluster, reader, printer, group, progress)
         if tests and not options.quiet:
             print(
                 f"odradek: {quantity(printer.seen, 'record')} searched, {printer.printed:,} printed",
@@ -137,7 +137,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(reader: Reader, printer: "_Printer", group: "_Group", progress: Progress) -> None:
+def _print(
+    cluster: Cluster, reader: Reader, printer: "_Printer", group: "_Group", progress: Progress
+) -> None:
     try:
         if printer.is_full:
             return
@@ -148,6 +150,8 @@ def _print(reader: Reader, printer: "_Printer", group: "_Group", progress: Progr
             if printer.is_full:
                 break
     except KeyboardInterrupt:
+        # Half of a response may have been read: the commit needs another connection.
+        cluster.close()
         group.commit()
         raise
     group.commit()

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from odradek.client.admin.topics import create_topic
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic
-from odradek.client.gathering import Gatherer
+from odradek.client.gathering import BATCH_BYTES, Gatherer
 from odradek.client.partitioning import PARTITIONERS, Partitioner
 from odradek.client.patience import Patience
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER, Producer
@@ -22,6 +22,7 @@ from odradek.commands.record_format import unescaped
 from odradek.commands.record_json import ReadRecord, read_record
 from odradek.commands.selecting import parse_whole
 from odradek.wire.compression import compression_named
+from odradek.wire.errors import ErrorCode
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
 
@@ -99,6 +100,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     writing.add_argument(
         "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none", metavar="CODEC"
     )
+    writing.add_argument(
+        "--batch-bytes",
+        default=str(BATCH_BYTES),
+        metavar="N",
+        help=f"size of batches before compression (default {BATCH_BYTES}); a larger record goes alone",
+    )
     writing.add_argument("--rate", metavar="N", help="records a second at most")
     writing.add_argument(
         "--transaction",
@@ -137,18 +144,34 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_all(source: BinaryIO, lines: "_Lines", writer: "_Writer", pace: "_Pace") -> None:
-    with writer.transaction():
+    with _explained(), writer.transaction():
         for number, line in enumerate(_records_of(source, lines.delimiter, writer), 1):
             if pace.is_ahead(number):
                 writer.flush()
                 pace.wait(number)
             try:
-                writer.write(lines.record(line))
-            except UnknownTopic:
-                raise
+                record = lines.record(line)
+                place = None if record is None else writer.place(record)
             except ClientError as error:
-                raise error if error.code is not None else ClientError(f"line {number} {error}") from None
+                raise writer.stopped(f"line {number} {error}") from None
+            if record is not None and place is not None:
+                writer.write(record, *place)
         writer.flush()
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Says which option helps."""
+    try:
+        yield
+    except ClientError as error:
+        if error.code != ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        raise ClientError(
+            "a batch is larger than max.message.bytes of the topic allows: give a smaller --batch-bytes, or, "
+            "if it is a single record, raise that option",
+            error.code,
+        ) from None
 
 
 # Reading ----------------------------------------------------------------------------------------------
@@ -209,8 +232,10 @@ class _Lines:
         if self._is_json and (self._key is not None or self._separator is not None or self._nulls):
             raise ClientError("--json has keys and nulls of its own, without -k, -K and -Z")
 
-    def record(self, line: bytes) -> ReadRecord:
-        """ClientError with what is wrong with the line."""
+    def record(self, line: bytes) -> ReadRecord | None:
+        """None for an empty line between objects of JSON; ClientError with what is wrong with the line."""
+        if self._is_json and not line.strip():
+            return None
         if self._is_json:
             found = read_record(line)
             return found if not self._headers else found._replace(headers=found.headers + self._headers)
@@ -238,7 +263,7 @@ class _Targets:
     """The topics that records go to, and the partitions in them."""
 
     def __init__(self, cluster: Cluster, options: argparse.Namespace) -> None:
-        self._cluster, self._creates, self._name = cluster, options.create, options.partitioner
+        self.cluster, self._creates, self._name = cluster, options.create, options.partitioner
         self._partition = None
         if options.partition is not None:
             self._partition = parse_whole(options.partition, "--partition", -1, 2**31 - 1)
@@ -253,6 +278,7 @@ class _Targets:
         return found
 
     def partition(self, topic: str, record: ReadRecord) -> int:
+        """The one that the options or the record name, or that of its key."""
         count, partitioner = self.partitioner(topic)
         wanted = record.partition if self._partition is None else self._partition
         if wanted is None or wanted < 0:
@@ -265,14 +291,16 @@ class _Targets:
         return wanted
 
     def _count(self, topic: str) -> int:
-        counts = self._cluster.partitions_of([topic])
+        counts = self.cluster.partitions_of([topic])
         if not counts.get(topic) and not self._creates:
-            raise UnknownTopic(f"there is no topic {topic}: odradek topics create, or --create here")
+            raise UnknownTopic(
+                f"there is no topic {topic}: make it with odradek topics create, or with --create here"
+            )
         if not counts.get(topic):
-            create_topic(self._cluster, topic, -1, {})
-        patience = Patience(self._cluster.settings)
+            create_topic(self.cluster, topic, -1, {})
+        patience = Patience(self.cluster.settings)
         while not counts.get(topic):
-            counts = self._cluster.partitions_of([topic])
+            counts = self.cluster.partitions_of([topic])
             if not counts.get(topic):
                 patience.pause(f"waiting for topic {topic}", ClientError("the brokers do not know it yet"))
         return counts[topic]
@@ -283,25 +311,37 @@ class _Writer:
 
     def __init__(self, producer: Producer, targets: _Targets, options: argparse.Namespace) -> None:
         self._producer, self._targets, self._topic = producer, targets, options.topic
+        self._cluster = targets.cluster
         self._is_transaction = options.transaction is not None
-        self._gatherer = Gatherer(compression_named(options.compression))
+        self._gatherer = Gatherer(
+            compression_named(options.compression),
+            parse_whole(options.batch_bytes, "--batch-bytes", 1, 1 << 30),
+        )
         self.topics: set[str] = set()
         self.written = 0
-        self.written_bytes = 0
 
-    def write(self, record: ReadRecord) -> None:
-        """ClientError, which begins with what is wrong, for a record that goes nowhere."""
+    def place(self, record: ReadRecord) -> tuple[str, int]:
+        """Topic and partition; ClientError, which begins with what is wrong, if there is no such place."""
         topic = self._topic or record.topic
         if topic is None:
             raise ClientError("names no topic, and the command line does not either")
+        return topic, self._targets.partition(topic, record)
+
+    def write(self, record: ReadRecord, topic: str, partition: int) -> None:
+        """It is sent with others; `flush` answers for it."""
         timestamp_ms = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
-        partition = self._targets.partition(topic, record)
         full = self._gatherer.add(topic, partition, timestamp_ms, record.key, record.value, record.headers)
         self.topics.add(topic)
         self.written += 1
-        self.written_bytes += len(record.key or b"") + len(record.value or b"")
         if full is not None:
             self._producer.send(full)
+
+    def stopped(self, sentence: str) -> ClientError:
+        """The failure of a line; what stands before it is written, if that is not for a transaction."""
+        if self._is_transaction:
+            return ClientError(f"{sentence}; nothing is written")
+        self.flush()
+        return ClientError(f"{sentence}; {quantity(self.written, 'record')} before it written")
 
     def flush(self) -> None:
         """Returns when the brokers have all records; in a transaction it waits for its end."""
@@ -320,7 +360,10 @@ class _Writer:
         try:
             yield
             self._producer.commit()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                # Half of a response may have been read: the abort needs another connection.
+                self._cluster.close()
             with contextlib.suppress(ClientError):
                 self._producer.abort()
             raise

@@ -104,8 +104,8 @@ def parse_range(texts: Sequence[str], until: str | None, now_ms: int, default: s
 
 def _parse(text: str, now_ms: int) -> tuple[Place | None, Place | None]:
     if (kcat := re.fullmatch(r"([se])@(.+)", text)) is not None:
-        place = Place("time", _time_ms(kcat[2], now_ms))
-        return (place, None) if kcat[1] == "s" else (None, place)
+        moment = Place("time", _time_ms(kcat[2], now_ms))
+        return (moment, None) if kcat[1] == "s" else (None, moment)
     if text.startswith("@"):
         return _times(text[1:], now_ms)
     place = _place(text, now_ms)

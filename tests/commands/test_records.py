@@ -330,7 +330,9 @@ def test_follow_goes_on_after_the_end(odradek_command, cluster, topic):
 
 # There and back ---------------------------------------------------------------------------------------
 
-RECORDS = st.lists(st.tuples(st.integers(-1, 1_700_000_000_000), CONTENTS, CONTENTS, HEADERS), min_size=1, max_size=6)
+RECORDS = st.lists(
+    st.tuples(st.integers(-1, 1_700_000_000_000), CONTENTS, CONTENTS, HEADERS), min_size=1, max_size=6
+)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

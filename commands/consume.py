@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -165,7 +166,7 @@ class _Printer:
     ) -> None:
         self._lines, self._tests, self._control, self._unbuffered = lines, tests, control, unbuffered
         self._left = count
-        self._out: BinaryIO = sys.stdout.buffer
+        self._out = _buffered(sys.stdout.buffer)
         self.seen = self.printed = self.seen_bytes = 0
         self.positions: dict[TopicPartition, int] = {}
         """The offset after the last record that was printed, or that was searched in vain."""
@@ -212,6 +213,12 @@ class _Printer:
         for line in lines:
             self._out.write(line)
             self._out.flush()
+
+
+def _buffered(out: BinaryIO) -> BinaryIO:
+    """With PYTHONUNBUFFERED, which images of containers often set, stdout is a file whose `write` may write
+    less than it is given."""
+    return open(out.fileno(), "wb", closefd=False) if isinstance(out, io.RawIOBase) else out
 
 
 def _end_of(fetched: PartitionRecords) -> int:

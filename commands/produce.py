@@ -50,6 +50,8 @@ is), 130 after Ctrl-C."""
 
 READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30
+LINGER_S = 0.005
+"""So long more input is waited for before what there is goes out."""
 NAMES_SHOWN = 3
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": ACKS_LEADER}
 
@@ -209,7 +211,7 @@ def _records_of(source: BinaryIO, delimiter: bytes, writer: "_Writer") -> Iterat
 
 def _has_input(source: BinaryIO) -> bool:
     try:
-        return bool(select.select([source.fileno()], [], [], 0)[0])
+        return bool(select.select([source.fileno()], [], [], LINGER_S)[0])
     except (OSError, ValueError):
         return True  # no file of the system, or one that never waits
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,6 +27,8 @@ from odradek.client.settings import ClientSettings
 from odradek.wire.records import HEADER_SIZE_BYTES, iter_whole_batches
 
 TIMEOUT_S = 60
+BEGAN_MS = (int(time.time()) - 7200) * 1000
+"""The time of records: not so long ago that retention takes them away."""
 Row = dict[str, Any]
 
 
@@ -31,7 +36,12 @@ class Odradek:
     """Runs the command line at one broker."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.environ = {**os.environ, "ODRADEK_BOOTSTRAP_SERVERS": bootstrap, "XDG_CONFIG_HOME": "/nowhere"}
+        self.environ = {
+            **os.environ,
+            "ODRADEK_BOOTSTRAP_SERVERS": bootstrap,
+            "XDG_CONFIG_HOME": "/nowhere",
+            "PYTHONUNBUFFERED": "1",  # as in many images
+        }
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
@@ -123,7 +133,7 @@ def test_what_others_produce_is_printed(odradek: Odradek, bootstrap: str, topic:
             key=None if number % 3 == 0 else b"k%d" % number,
             value=None if number % 7 == 0 else b"\xff%d" % number if number % 5 == 0 else b"v%d" % number,
             headers=[("h", b"1"), ("h", None)] if number % 2 else [],
-            timestamp=1_700_000_000_000 + number,
+            timestamp=BEGAN_MS + number,
         )
     assert producer.flush(TIMEOUT_S) == 0
     expected = read(bootstrap, topic, 300)
@@ -140,7 +150,7 @@ def test_what_others_produce_is_printed(odradek: Odradek, bootstrap: str, topic:
 
 
 def test_a_copy_is_the_same_byte_for_byte(
-    odradek: Odradek, cluster: Cluster, bootstrap: str, topic: str
+    odradek: Odradek, cluster: Cluster, bootstrap: str, topic: str, tmp_path: pathlib.Path
 ) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
         for number in range(200):
@@ -148,20 +158,22 @@ def test_a_copy_is_the_same_byte_for_byte(
                 topic,
                 partition=number % 3,
                 key=[None, b"", b"k", b"\xff\x00"][number % 4],
-                value=[None, b"", "ж".encode(), b"\xfe", b"\x1b[2J"][number % 5],
+                value=[None, b"", "ж".encode(), b"\xfe", b"\x1b[2J"][number % 5 if number % 4 else 1],
                 headers=[("h", b"1"), ("h", b"\xff"), ("", b"")][: number % 4],
-                timestamp_ms=1_700_000_000_000 + 7 * number,
+                timestamp_ms=BEGAN_MS + 7 * number,
             )
         producer.flush()
     printed = odradek("consume", topic, "--json")
     copy = topic_name("copy")
     KafkaPythonClient(bootstrap).create_topic(copy, 3)
-    odradek("produce", copy, "--json", content=printed)
+    file = tmp_path / "printed.jsonl"
+    file.write_bytes(printed)
+    odradek("produce", copy, "--json", "--file", str(file))
     again = odradek("consume", copy, "--json").replace(copy.encode(), topic.encode())
     assert sorted(again.splitlines()) == sorted(printed.splitlines())
     second = topic_name("copy")
     KafkaPythonClient(bootstrap).create_topic(second, 3)
-    odradek("produce", second, "--json", "--transaction", content=printed)
+    odradek("produce", second, "--json", "--transaction", "--file", str(file))
     for partition in range(3):
         (section,) = sections(cluster, copy, partition)
         assert len(section) > 500
@@ -192,7 +204,7 @@ FORMATS = [
     ("%s\\n", b"one\n\n\n"),
     ("[%k|%K|%s|%S|%o|%p]", b"[a|1|one|3|0|0][|-1||-1|1|0][|0||0|2|0]"),
     ("%R%s;", b"\0\0\0\3one;\xff\xff\xff\xff;\0\0\0\0;"),
-    ("%T %h\\t", b"1700000000000 h=1,n=NULL,e=\t1700000000001 \t1700000000002 \t"),
+    ("%T %h\\t", b"%d h=1,n=NULL,e=\t%d \t%d \t" % (BEGAN_MS, BEGAN_MS + 1, BEGAN_MS + 2)),
     ("%%\\x41\\r", b"%A\r" * 3),
 ]
 
@@ -204,22 +216,23 @@ def test_formats_are_those_of_kcat(odradek: Odradek, bootstrap: str, text: str, 
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, (key, value) in enumerate(((b"a", b"one"), (None, None), (b"", b""))):
         headers: list[tuple[str, bytes | None]] = [("h", b"1"), ("n", None), ("e", b"")]
-        timestamp = 1_700_000_000_000 + number
+        timestamp = BEGAN_MS + number
         producer.produce(topic, key=key, value=value, timestamp=timestamp, headers=headers if key else [])
     assert producer.flush(TIMEOUT_S) == 0
     assert odradek("consume", topic, "-f", text) == expected
-    with_nulls = odradek("consume", topic, "-Z", "-f", text)
     if shutil.which("kcat"):
         kcat = ["kcat", "-b", bootstrap, "-C", "-t", topic, "-e", "-q", "-f", text]
         assert subprocess.run(kcat, capture_output=True, check=True, timeout=TIMEOUT_S).stdout == expected
-        assert subprocess.run([*kcat, "-Z"], capture_output=True, timeout=TIMEOUT_S).stdout == with_nulls
 
 
 def test_places_are_found(odradek: Odradek, bootstrap: str) -> None:
     topic = topic_name("records")
     KafkaPythonClient(bootstrap).create_topic(topic, 1)
-    rows = [{"value": str(number), "timestamp": 1_700_000_000_000 + 1000 * number} for number in range(10)]
+    rows = [{"value": str(number), "timestamp": BEGAN_MS + 1000 * number} for number in range(10)]
     odradek("produce", topic, "--json", content="\n".join(map(json.dumps, rows)).encode())
+
+    def iso(second: int) -> str:
+        return datetime.fromtimestamp(BEGAN_MS / 1000 + second, UTC).isoformat()
 
     def found(*arguments: str) -> str:
         return odradek("consume", topic, "-f", "%s", *arguments).decode()
@@ -229,9 +242,9 @@ def test_places_are_found(odradek: Odradek, bootstrap: str) -> None:
     assert found("-o", "4") == "456789"
     assert found("-o", "+2", "-n", "2") == "23"
     assert found("-o", "4:6") == "45"
-    assert found("-o", "@1700000002000:1700000004000") == "23"
-    assert found("-o", "2023-11-14T22:13:25+00:00", "--until", "2023-11-14T22:13:27Z") == "56"
-    assert found("-o", "s@1700000008000") == "89"
+    assert found("-o", f"@{BEGAN_MS + 2000}:{BEGAN_MS + 4000}") == "23"
+    assert found("-o", iso(5), "--until", iso(7)) == "56"
+    assert found("-o", f"s@{BEGAN_MS + 8000}") == "89"
     assert found("-o", "-1h") == ""
     assert found("-o", "end", "-e") == ""
 
@@ -324,8 +337,8 @@ def test_input_that_waits_is_written_meanwhile(odradek: Odradek, bootstrap: str,
 
 
 def test_the_leader_alone_may_acknowledge(odradek: Odradek, topic: str) -> None:
-    odradek("produce", topic, "--acks", "1", content=b"a\n" * 1000)
-    assert odradek("consume", topic) == b"a\n" * 1000
+    odradek("produce", topic, "--acks", "1", content=b"a\n" * 200_000)
+    assert odradek("consume", topic) == b"a\n" * 200_000
 
 
 def test_topics_that_are_not_there(odradek: Odradek) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import odradek
 from odradek.client.group_offsets import committed
 from odradek.commands import consume
 from odradek.wire.records import build_batch, iter_whole_batches
@@ -17,6 +18,13 @@ from tests.client.topics import Transactions, create_topic, delete_records, prod
 from tests.commands.test_record_json import CONTENTS, HEADERS
 
 NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """Without retention, as the records have times of long ago."""
+    with odradek.Broker(group_initial_rebalance_delay_ms=0, num_partitions=2, log_retention_ms=-1) as running:
+        yield running
 
 
 @pytest.fixture

@@ -321,18 +321,17 @@ def test_a_group_goes_on_where_it_was(odradek_command, cluster):
     assert found("-o", "8") == "89"
 
 
-def test_follow_goes_on_after_the_end(odradek_command, cluster, topic):
+def test_follow_goes_on_after_the_end(odradek_command, cluster, topic, monkeypatch):
     produce(cluster, topic, 0, [b"old"])
-    with pytest.MonkeyPatch.context() as patch:
-        plain = consume._Printer.take
+    plain = consume.batches_of
 
-        def take(self, fetched):
-            plain(self, fetched)
-            if fetched.partition == 0:
-                produce(cluster, topic, 1, [b"new"])
+    def batches_of(fetched, **options):
+        if fetched.partition == 0:
+            produce(cluster, topic, 1, [b"new"])
+        return plain(fetched, **options)
 
-        patch.setattr(consume._Printer, "take", take)
-        ended = odradek_command("consume", topic, "--follow", "-n", "2")
+    monkeypatch.setattr(consume, "batches_of", batches_of)
+    ended = odradek_command("consume", topic, "--follow", "-n", "2")
     assert (ended.status, ended.out) == (0, "old\nnew\n")
 
 

@@ -5,10 +5,12 @@
 when it is made, and again before its session ends (KIP-368).
 """
 
+import selectors
 import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from odradek import __version__
@@ -23,7 +25,7 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 
-__all__ = ["SOFTWARE_NAME", "Connection", "Pending"]
+__all__ = ["SOFTWARE_NAME", "Connection", "Pending", "answered"]
 
 SOFTWARE_NAME = "odradek"
 """As brokers are told it (KIP-511)."""
@@ -85,6 +87,16 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0
+
+    def fileno(self) -> int:
+        """For `select`; -1 if it is closed."""
+        return self._socket.fileno()
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether TLS has decrypted more than was read; `select` does not know of that."""
+        pending = getattr(self._socket, "pending", None)
+        return self.is_open and pending is not None and pending() > 0
 
     def version_of(
         self, request_class: type[Message], version_max: int | None = None, version_min: int = 0
@@ -260,6 +272,24 @@ class Connection:
             f"{self.address} {what}; {prefix}bootstrap.servers has to name listeners of Kafka brokers, and "
             f"{prefix}security.protocol their protocol, which is {self._secured.security.protocol} now"
         )
+
+
+def answered(waiting: Mapping[Connection, Pending], timeout_s: float) -> list[Connection]:
+    """The connections that have something to read for their pending response, or are lost. Empty after the
+    time."""
+    found = [
+        one
+        for one, pending in waiting.items()
+        if pending.answer is not None or not one.is_open or one.has_bytes
+    ]
+    if found or not waiting:
+        return found
+    if len(waiting) == 1:
+        return [*waiting]  # its `receive` waits as well
+    with selectors.DefaultSelector() as selector:
+        for one in waiting:
+            selector.register(one, selectors.EVENT_READ, one)
+        return [key.data for key, _ in selector.select(timeout_s)]
 
 
 def _highest(answer: Any, api_key: int) -> int:

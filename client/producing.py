@@ -39,13 +39,14 @@ from odradek.client.transaction_manager import (
 from odradek.wire.errors import ErrorCode, is_retriable
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-__all__ = ["TRANSACTION_TIMEOUT_MS", "Fenced", "Placement", "Producer", "Records"]
+__all__ = ["ACKS_ALL", "ACKS_LEADER", "TRANSACTION_TIMEOUT_MS", "Fenced", "Placement", "Producer", "Records"]
 
 REQUESTS_UNDER_WAY = 5
 """On a connection. Brokers recognise a batch that comes again among the last five of its partition."""
 REQUEST_BYTES = 1 << 20
 """Batches for one broker are gathered up to this; a larger one goes alone."""
 ACKS_ALL = -1
+ACKS_LEADER = 1
 
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _OUT_OF_ORDER_MAX = 2
@@ -111,8 +112,11 @@ class Producer:
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        acks: int = ACKS_ALL,
     ) -> None:
-        self._cluster = cluster
+        """`acks` may be ACKS_LEADER: then what the leader alone has is acknowledged, and lost with it."""
+        assert acks in (ACKS_ALL, ACKS_LEADER)
+        self._cluster, self._acks = cluster, acks
         self._transactions = TransactionManager(cluster, transactional_id, transaction_timeout_ms)
         self._sent_batches = 0
         self._gathered: dict[Connection, _Gathered] = {}
@@ -347,7 +351,7 @@ class Producer:
             topics.setdefault(topic, []).append(one)
         return ProduceRequest(
             transactional_id=self._transactions.transactional_id,
-            acks=ACKS_ALL,
+            acks=self._acks,
             timeout_ms=self._cluster.settings.request_timeout_ms,
             topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
         )

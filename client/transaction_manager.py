@@ -57,11 +57,13 @@ class Fenced(ClientError):
 
 
 class Records(Protocol):
-    """What `send` takes; `batching.RecordsBuffer` is one."""
+    """What `send` takes; `gathering.RecordsOfPartition` is one."""
 
     topic: str
     partition: int
-    record_count: int
+
+    @property
+    def record_count(self) -> int: ...
 
     def batch(
         self, *, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool

@@ -3,4 +3,6 @@
 In reading order: `main.py` (finds the command), `command.py` (what a command is), `layout.py` (help texts).
 `serve.py` starts a broker; `users.py`, `check.py`, `dump.py` and `import_log.py` are for data directories
 that no broker uses; `spark.py` leads to the jobs on Spark.
+`produce.py` and `consume.py` have records: `reading_range.py` (where to begin and end), `record_format.py`
+and `record_json.py` (how they look).
 """

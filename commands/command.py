@@ -53,6 +53,8 @@ COMMANDS = {
         Command("users", "users for SCRAM of a node that does not run", "users"),
         Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
         Command("doctor", "why does my client not connect", "doctor", asks_brokers=True),
+        Command("produce", "write lines, or lines of JSON, into a topic", "produce", asks_brokers=True),
+        Command("consume", "print the records of topics", "consume", asks_brokers=True),
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from odradek.client.client_error import ClientError
+from odradek.client.stored_records import Aborting
 from odradek.spark._columns import BytesColumn, HeadersColumn, RecordColumns, TakenColumns
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -194,7 +195,7 @@ class ColumnBuilder:
         `open_from` is the first offset of each producer's transaction without an end, for the column
         transactionState. `CorruptRecords` for an unsound batch; the batches before it are added.
         """
-        aborting = _Aborting(aborted)
+        aborting = Aborting(aborted)
         open_from = open_from or {}
         view = memoryview(buffer)
         for position, magic, size_bytes in _entries(view, self._topic, partition):
@@ -342,24 +343,6 @@ def _entries(view: memoryview, topic: str, partition: int) -> Iterator[tuple[int
             return
         yield position, magic, whole_bytes
         position += whole_bytes
-
-
-class _Aborting:
-    """Finds batches of aborted transactions, in the order of the log."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
-        self._producers: set[int] = set()
-
-    def reaches(self, header: BatchHeader) -> bool:
-        while self._coming and self._coming[-1][1] <= header.last_offset:
-            self._producers.add(self._coming.pop()[0])
-        if not header.is_transactional or header.producer_id not in self._producers:
-            return False
-        if header.is_control:
-            # Its transaction ends here; the producer's next one may be committed.
-            self._producers.discard(header.producer_id)
-        return True
 
 
 def _state(header: BatchHeader, is_aborted: bool, open_from: Mapping[int, int]) -> str | None:

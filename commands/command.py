@@ -18,6 +18,9 @@ examples:
   odradek serve                           a broker on localhost:9092, its data in ./data
   odradek serve --listen 0.0.0.0:9092     the same, reachable from other machines
   odradek serve server.properties         with Kafka's own options
+  odradek topics create orders -p 6       at the broker on localhost:9092 (-b for another)
+  odradek consume orders --follow
+  odradek doctor                          why does my client not connect
   odradek users add admin --mechanism SCRAM-SHA-256
                                           the first user, before a start
   odradek dump data                       what a data directory holds
@@ -26,7 +29,7 @@ examples:
                                           take a topic of Apache Kafka into ./data
   odradek spark archive --help            jobs on Spark: topics into tables and back
 
-'odradek serve --help' says more of serve, and so for each command."""
+'odradek serve --help' says more of serve, and so for each command; docs/commands.md has all."""
 
 
 class Command(NamedTuple):

@@ -1,0 +1,65 @@
+"""`python -m odradek.commands.page`: docs/commands.md, from the parsers of all commands."""
+
+import argparse
+import os
+from collections.abc import Iterator
+
+from odradek.commands.command import COMMANDS, Command, parser_of
+
+__all__ = ["page"]
+
+COLUMNS = 100
+"""Of the help texts."""
+_HEAD = """\
+# Commands
+
+This page is made from the parsers of the commands by `python -m odradek.commands.page`. `odradek spark` has a
+page of its own: [spark.md](spark.md).
+
+Commands that ask brokers are tested with Odradek and with Apache Kafka 4.3.1. They share these rules:
+
+- Brokers and logins come, each ruling over the one before, from a profile of the configuration file, from
+  `ODRADEK_BOOTSTRAP_SERVERS` and `ODRADEK_SASL_PASSWORD`, from the file of `--command-config` (as Kafka's
+  tools take it), from `-X`, from `-b`. The configuration file is `$XDG_CONFIG_HOME/odradek/config.toml`, else
+  `~/.config/odradek/config.toml`; `ODRADEK_CONFIG` names another one. `--profile` or `ODRADEK_PROFILE` chooses
+  the profile.
+- Names of properties are those of Java's clients or of librdkafka. A password is never an argument.
+- `--output json` is one list, `jsonl` an object a line, `tsv` has the keys in its first line. Keys are in
+  snake_case, with the unit in the name. What a table does not show for want of room is in all of these.
+- Exit status: 0 done, 1 could not (a sentence on stderr; the rest was done), 2 wrong usage, 130 interrupted.
+  A closed pipe is 0.
+- Colours are for terminals; `NO_COLOR`, `FORCE_COLOR` and `--color` change that.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(COLUMNS)
+    try:
+        return _HEAD + "\n".join(_sections())
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def _sections() -> Iterator[str]:
+    for command in COMMANDS.values():
+        if not command.reads_arguments and command.help:
+            yield from _section(command)
+
+
+def _section(command: Command) -> Iterator[str]:
+    parser = parser_of(command, command.load())
+    yield f"## odradek {command.name}\n\n```text\n{parser.format_help()}```\n"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, of_action in action.choices.items():
+                yield f"### odradek {command.name} {name}\n\n```text\n{of_action.format_help()}```\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

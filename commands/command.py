@@ -29,7 +29,7 @@ examples:
                                           take a topic of Apache Kafka into ./data
   odradek spark archive --help            jobs on Spark: topics into tables and back
 
-'odradek serve --help' says more of serve, and so for each command; docs/commands.md has all."""
+'odradek serve --help' says more of serve, and so for each command."""
 
 
 class Command(NamedTuple):

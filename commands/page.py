@@ -21,8 +21,8 @@ Commands that ask brokers are tested with Odradek and with Apache Kafka 4.3.1. T
 - Brokers and logins come, each ruling over the one before, from a profile of the configuration file, from
   `ODRADEK_BOOTSTRAP_SERVERS` and `ODRADEK_SASL_PASSWORD`, from the file of `--command-config` (as Kafka's
   tools take it), from `-X`, from `-b`. The configuration file is `$XDG_CONFIG_HOME/odradek/config.toml`, else
-  `~/.config/odradek/config.toml`; `ODRADEK_CONFIG` names another one. `--profile` or `ODRADEK_PROFILE` chooses
-  the profile.
+  `~/.config/odradek/config.toml`; `ODRADEK_CONFIG` names another one. `--profile` or `ODRADEK_PROFILE`
+  chooses the profile.
 - Names of properties are those of Java's clients or of librdkafka. A password is never an argument.
 - `--output json` is one list, `jsonl` an object a line, `tsv` has the keys in its first line. Keys are in
   snake_case, with the unit in the name. What a table does not show for want of room is in all of these.

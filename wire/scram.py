@@ -14,6 +14,7 @@ __all__ = [
     "ITERATIONS_MIN",
     "MECHANISM_NAMES",
     "MECHANISM_NUMBERS",
+    "SASL_NAME",
     "Keys",
     "ScramClient",
     "ScramError",
@@ -30,6 +31,9 @@ MECHANISM_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_NAMES.items()}
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 """Kafka's bounds. A client that took any number would compute for as long as a server likes."""
+SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)++"
+"""The pattern of a user's name in a message. Possessive: a group that may give back keeps a record for each
+character, and names have any length."""
 _HASHES = {1: "sha256", 2: "sha512"}
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/]+={0,2}),i=(?P<iterations>[0-9]{1,9})(?:,.*)?"

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import random
+import tracemalloc
 
 import pytest
 
@@ -12,7 +13,13 @@ from odradek.config.oauthbearer import SignedTokens, UnsignedTokens
 from odradek.server.security import jwks as jwks_module
 from odradek.server.security.jwks import Jwks, fetch
 from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
-from odradek.server.security.sasl.oauthbearer import InvalidToken, OAuthBearerServer, UnsignedValidator
+from odradek.server.security.sasl.oauthbearer import (
+    MESSAGE_BYTES_MAX,
+    SUBJECT_LENGTH_MAX,
+    InvalidToken,
+    OAuthBearerServer,
+    UnsignedValidator,
+)
 from odradek.server.security.signed_tokens import SignedValidator, read_key_set
 from tests.server.jwt_authority import jwk, jwks, new_key, part, signed, unsigned
 
@@ -115,6 +122,40 @@ def test_the_byte_of_the_client_counts_after_a_refusal_only():
     assert respond(server, message()) == b""
     with pytest.raises(AuthenticationFailed, match="no sense"):
         OAuthBearerServer(Known()).respond(b"\x01", NOW_MS)
+
+
+def test_a_long_message_is_refused_before_it_is_read():
+    for text in (
+        message("x" * MESSAGE_BYTES_MAX),
+        message(authorization_id="a=" + "a" * MESSAGE_BYTES_MAX),
+        message(extensions="x=y\x01" * MESSAGE_BYTES_MAX),
+    ):
+        with pytest.raises(AuthenticationFailed, match="the message of OAUTHBEARER is too long"):
+            OAuthBearerServer(Known()).respond(text, NOW_MS)
+
+
+def test_the_longest_names_take_no_more_memory_than_some_copies_of_them():
+    """A pattern that may give characters back remembers each of them."""
+    text = message(authorization_id="a=" + "a" * (MESSAGE_BYTES_MAX - 100))
+    tracemalloc.start()
+    try:
+        OAuthBearerServer(Known()).respond(text, NOW_MS)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MESSAGE_BYTES_MAX
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("subject", ["half \ud83d", "\udc80", "a" * (SUBJECT_LENGTH_MAX + 1)])
+def test_a_subject_that_no_response_could_carry_is_refused(subject):
+    for one, token in (
+        (UnsignedValidator(UnsignedTokens()), unsigned(claims(sub=subject))),
+        (validator(), signed(KEY, claims(sub=subject))),
+    ):
+        with pytest.raises(InvalidToken, match="its subject") as refused:
+            one.validate(token, NOW_MS)
+        assert refused.value.reason.isascii()
+    whole = "\U0001f600" * SUBJECT_LENGTH_MAX
+    assert validator().validate(signed(KEY, claims(sub=whole)), NOW_MS).name == whole
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -21,7 +21,7 @@ from odradek.server.security.sasl.exchange import (
 )
 from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
 from odradek.server.security.sasl.plain import PlainServer, users_of
-from odradek.server.security.sasl.scram import ScramServer, salt_text
+from odradek.server.security.sasl.scram import MESSAGE_BYTES_MAX, ScramServer, salt_text
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -409,6 +409,21 @@ def test_authorization_id_and_extensions_are_taken(message):
     proof = bytes(a ^ b for a, b in zip(keys.client, signature, strict=True))
     final = f"{without_proof},p={base64.b64encode(proof).decode()}"
     assert isinstance(token(one, final.encode()), Authenticated)
+
+
+def test_a_long_message_is_refused_before_it_is_read():
+    """A frame of half a megabyte may come from anybody."""
+    reasons = [
+        token(shaken("SCRAM-SHA-256"), message).reason
+        for message in (
+            b"n,,n=" + b"a" * MESSAGE_BYTES_MAX + b",r=nonce",
+            b"n,,n=ann,r=nonce" + b",x=y" * MESSAGE_BYTES_MAX,
+        )
+    ]
+    assert all(reason.endswith("a message of SCRAM is too long") for reason in reasons)
+    one = shaken("SCRAM-SHA-256")
+    assert isinstance(token(one, b"n,,n=ann,r=nonce"), Send)
+    assert "too long" in token(one, b"c=biws,r=nonceserver" + b",x=y" * MESSAGE_BYTES_MAX + b",p=AAAA").reason
 
 
 def test_a_user_that_does_not_exist_looks_like_one_that_does():

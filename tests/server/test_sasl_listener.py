@@ -18,6 +18,7 @@ from odradek.config.secret import Secret
 from odradek.server.peers import PeerLost, SetupTimeout, connect
 from odradek.server.security.sasl import listeners
 from odradek.server.security.sasl.client import PeerLogin
+from odradek.server.security.unauthenticated import Unauthenticated
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import find
@@ -31,7 +32,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, salted_password
@@ -226,6 +227,22 @@ def test_a_session_is_renewed_between_requests(short):
         again = client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE, "it was a moment ago"
         assert is_served(client)
+
+
+def test_who_authenticates_again_does_not_pay_for_the_buffer_of_its_requests(short, monkeypatch):
+    noted = []
+    note = Unauthenticated.note_held
+    monkeypatch.setattr(
+        Unauthenticated, "note_held", lambda self, *told: (noted.append(told[1]), note(self, *told))
+    )
+    topics = [MetadataRequestTopic(name=f"{number:04}" + "x" * 10_000) for number in range(100)]
+    with RawClient(short.port) as client:
+        log_in(client)
+        client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+        noted.clear()
+        assert log_in(client).error_code == 0
+        assert noted
+        assert not any(noted)
 
 
 @pytest.mark.parametrize("short", ["300"], indirect=True)

@@ -25,6 +25,7 @@ from odradek.server.security.sasl.mechanism import (
     Login,
     MechanismServer,
     NewServer,
+    shown,
 )
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -49,7 +50,6 @@ __all__ = [
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
 """Kafka's bound (KafkaChannel)."""
-_SHOWN_LENGTH = 100
 
 
 class State(Enum):
@@ -190,7 +190,7 @@ class Exchange:
             return None
         self._began_again_ms = now_ms
         if mechanism not in self._settings.mechanisms:
-            return self._close(f"it asks for the mechanism {_shown(mechanism)}, which is not enabled")
+            return self._close(f"it asks for the mechanism {shown(mechanism)}, which is not enabled")
         self._use(mechanism, version)
         if mechanism != self._mechanism:
             self.state = State.OTHER_MECHANISM
@@ -210,7 +210,7 @@ class Exchange:
         if mechanism not in self._settings.mechanisms:
             refusal = self._chosen(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
             return self._close(
-                f"it asks for the mechanism {_shown(mechanism)}, which is not enabled",
+                f"it asks for the mechanism {shown(mechanism)}, which is not enabled",
                 after_ms=self._settings.failure_delay_ms,
                 frame=_encoded(refusal, header),
                 is_failure=True,
@@ -276,7 +276,7 @@ class Exchange:
         principal = f"User:{login.name}"
         if self._principal and principal != self._principal:
             raise AuthenticationFailed(
-                f"{_shown(principal)} in place of {_shown(self._principal)}",
+                f"{shown(principal)} in place of {shown(self._principal)}",
                 f"The connection belongs to {self._principal} and cannot become one of {principal}.",
             )
         lifetime_ms = self._lifetime_ms(login, now_ms)
@@ -363,7 +363,3 @@ def _framed(challenge: bytes | None, header: RequestHeader | None, lifetime_ms: 
         session_lifetime_ms=lifetime_ms,
     )
     return _encoded(response, header)
-
-
-def _shown(name: str) -> str:
-    return ascii(name[:_SHOWN_LENGTH])

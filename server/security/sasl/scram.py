@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.security.scram_users import ScramCredential, ScramUsers
-from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
-from odradek.wire.scram import ITERATIONS_MIN, digest_of, user_of_sasl_name, verify_proof
+from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login, shown
+from odradek.wire.scram import ITERATIONS_MIN, SASL_NAME, digest_of, user_of_sasl_name, verify_proof
 
 if TYPE_CHECKING:
     from odradek.coordinator.security.delegation_tokens import DelegationToken
@@ -31,16 +31,16 @@ __all__ = ["ScramServer", "salt_text"]
 
 _SALT_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH = 26
-_SHOWN_LENGTH = 100
+MESSAGE_BYTES_MAX = 8 * 1024
+"""Before the patterns, which a client that nobody knows could keep busy. Usual ones have some hundred."""
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
-_SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
-_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
 _CLIENT_FIRST = re.compile(
-    rf"(?P<header>n,(?:a=(?P<authorization_id>{_SASL_NAME}))?,)"
-    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+    rf"(?P<header>n,(?:a=(?P<authorization_id>{SASL_NAME}))?,)"
+    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<name>{SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
 _TOKEN_EXTENSION = re.compile(r",tokenauth=[tT][rR][uU][eE](?:,|$)")
 _CLIENT_FINAL = re.compile(
@@ -85,6 +85,8 @@ class ScramServer:
         """Whether the client has named a delegation token."""
 
     def respond(self, token: bytes, now_ms: int) -> bytes | Later:
+        if len(token) > MESSAGE_BYTES_MAX:
+            raise AuthenticationFailed("a message of SCRAM is too long")
         try:
             # As the patterns are: ASCII.
             message = token.decode("ascii")
@@ -160,7 +162,7 @@ class ScramServer:
 
     @property
     def _shown(self) -> str:
-        return ascii(self._user[:_SHOWN_LENGTH])
+        return shown(self._user)
 
     def _made_up(self, iterations: int) -> ScramCredential:
         """For a user or token that does not exist: the same at each attempt. The salt of a token is this

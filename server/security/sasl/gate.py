@@ -139,6 +139,8 @@ class Gate:
                 break
             self._carry_out(exchange.receive(frame, self._listener.now_ms()))
         if not self._is_closing and exchange.state is not State.COMPLETE:
+            # Who authenticates again has the buffer of its requests, which is empty now.
+            buffer.shrink()
             held_bytes = max(buffer.capacity - BUFFER_BYTES, 0)
             self._listener.unauthenticated.note_held(self, held_bytes)
 

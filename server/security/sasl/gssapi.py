@@ -137,9 +137,7 @@ class GssapiServer:
         if len(choice) < len(OFFER) or choice[0] != NO_LAYER:
             raise AuthenticationFailed("a layer of protection that was not offered")
         if "\\" in self._client:
-            raise AuthenticationFailed(
-                f"principal {shown(self._client)} has an escaped character"
-            )
+            raise AuthenticationFailed(f"principal {shown(self._client)} has an escaped character")
         try:
             name = self._acceptor.names.name_of(self._client)
         except NoLocalName as error:

@@ -276,6 +276,19 @@ def test_an_ended_session_does_not_serve_what_comes_with_the_handshake(short):
         assert refused == b"", "Metadata has no form for the refusal"
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_changes_no_session_and_closes_nobody(short, monkeypatch, jump_ms):
+    """It is the clock of timestamps and of credentials."""
+    with RawClient(short.port) as client, RawClient(short.port) as stranger:
+        log_in(client)
+        assert stranger.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() + jump_ms * 1_000_000)
+        assert is_served(client)
+        assert stranger.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2).error_code == 0
+        assert is_served(stranger)
+
+
 def test_another_user_cannot_take_a_session_over(short):
     with RawClient(short.port) as client:
         log_in(client)

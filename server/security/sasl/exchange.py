@@ -6,7 +6,8 @@ table of what may come in which state. With a session that ends, the client goes
 handshake on (KIP-368): `begin_again`.
 
 The machine has no clock and no socket: `receive` returns what to do. A failure is answered after a delay, so
-that guessing is slow; the answer and the end of the connection are one decision, `Close`.
+that guessing is slow; the answer and the end of the connection are one decision, `Close`. A credential ends
+at a time of day, a session after a time from now on: a clock that is set changes no session.
 
 Sources: SaslServerAuthenticator and KafkaChannel of Kafka 4.3, and the differential test, which compares each
 row of the table with a running Kafka.
@@ -82,10 +83,9 @@ class Authenticated(NamedTuple):
 
     frame: bytes
     principal: str
-    session_ends_ms: int | None
-    """When the session ends, ms since 1970."""
+    lifetime_ms: int | None
+    """The session ends after this time; None: never."""
     is_token: bool
-    mechanism: str
     is_again: bool
     """Whether the client was known before."""
 
@@ -97,8 +97,6 @@ class Close(NamedTuple):
     reason: str
     """For the log: names are escaped, and it has no secret."""
     frame: bytes | None = None
-    is_failure: bool = False
-    """Whether the credentials were wrong, and not the protocol."""
 
 
 class Compute(NamedTuple):
@@ -149,17 +147,13 @@ class Exchange:
         self._mechanism = ""
         self._principal = ""
         """The principal of the session; empty before the first authentication is complete."""
-        self._session_ends_ms: int | None = None
+        self._has_end = False
+        """Whether the session ends."""
         self._began_again_ms: int | None = None
 
     @property
     def frame_bytes_max(self) -> int:
         return self._settings.frame_bytes_max
-
-    @property
-    def mechanism(self) -> str:
-        """Empty before the handshake."""
-        return self._mechanism
 
     def receive(self, frame: bytes, now_ms: int) -> Effect:
         """A frame of the client, without its size."""
@@ -179,16 +173,18 @@ class Exchange:
         """The client announces a frame with a length that is not allowed."""
         return self._close(reason, after_ms=self._settings.failure_delay_ms)
 
-    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | Close | None:
+    def begin_again(
+        self, mechanism: str, version: int, steady_ms: int
+    ) -> SaslHandshakeResponse | Close | None:
         """A handshake of a client that has authenticated. None: it cannot do so again now, and stays who it
-        is."""
+        is. `steady_ms` is of a clock that does not jump."""
         assert self.state is State.COMPLETE
         began_ms = self._began_again_ms
-        if self._session_ends_ms is None:
+        if not self._has_end:
             return None
-        if began_ms is not None and 0 <= now_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
+        if began_ms is not None and steady_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
             return None
-        self._began_again_ms = now_ms
+        self._began_again_ms = steady_ms
         if mechanism not in self._settings.mechanisms:
             return self._close(f"it asks for the mechanism {shown(mechanism)}, which is not enabled")
         self._use(mechanism, version)
@@ -213,7 +209,6 @@ class Exchange:
                 f"it asks for the mechanism {shown(mechanism)}, which is not enabled",
                 after_ms=self._settings.failure_delay_ms,
                 frame=_encoded(refusal, header),
-                is_failure=True,
             )
         self._mechanism = mechanism
         self._use(mechanism, header.api_version)
@@ -280,15 +275,14 @@ class Exchange:
                 f"The connection belongs to {self._principal} and cannot become one of {principal}.",
             )
         lifetime_ms = self._lifetime_ms(login, now_ms)
-        self._session_ends_ms = None if lifetime_ms is None else now_ms + lifetime_ms
+        self._has_end = lifetime_ms is not None
         is_again, self._principal = bool(self._principal), principal
         self.state, self._server = State.COMPLETE, None
         return Authenticated(
             _framed(challenge, header, lifetime_ms or 0),
             principal,
-            self._session_ends_ms,
+            lifetime_ms,
             login.is_token,
-            self._mechanism,
             is_again,
         )
 
@@ -313,18 +307,15 @@ class Exchange:
             f"{self._mechanism}: {error.reason}",
             after_ms=self._settings.failure_delay_ms,
             frame=frame,
-            is_failure=True,
         )
 
     def _usual_message(self) -> str:
         again = " again" if self._principal else ""
         return f"The client could not be authenticated{again} with {self._mechanism}."
 
-    def _close(
-        self, reason: str, *, after_ms: int = 0, frame: bytes | None = None, is_failure: bool = False
-    ) -> Close:
+    def _close(self, reason: str, *, after_ms: int = 0, frame: bytes | None = None) -> Close:
         self.state, self._server = State.CLOSED, None
-        return Close(after_ms, reason, frame, is_failure)
+        return Close(after_ms, reason, frame)
 
 
 _ACTIONS: Final[Mapping[State, Mapping[int, Action]]] = {

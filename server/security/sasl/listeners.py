@@ -21,6 +21,7 @@ from odradek.server.security.sasl.mechanism import NewServer
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
 from odradek.server.security.unauthenticated import Unauthenticated
+from odradek.server.timers import monotonic_ms
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.scram import MECHANISM_NUMBERS
 
@@ -56,7 +57,7 @@ def open_listeners(
     sentence."""
     now_ms = connections.dispatcher.now_ms
     workers = WorkQueues(schedule.loop, _WORKERS)
-    shared = connections.unauthenticated = Unauthenticated(schedule.timers, now_ms)
+    shared = connections.unauthenticated = Unauthenticated(schedule.timers, monotonic_ms)
     secret = node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
     routes = connections.dispatcher.routes
 

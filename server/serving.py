@@ -324,16 +324,20 @@ def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
 
 def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
     from odradek.server.security.tls_reload import TlsReload
+    from odradek.server.work import Detached
 
     config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration
     acceptors = opened.bound.ports.tls_acceptors
+    detached = Detached(opened.schedule.loop)
     reload = TlsReload(
         acceptors,
         {name: config.security[name].protocol for name in acceptors},
         config.layers,
         config.inter_broker_listener,
         opened.schedule.loop.call_soon,
+        detached.run,
     )
+    ending.callback(detached.close)
     reconfiguration.live.checks.append(reload.check)
     reconfiguration.register(reload.follow)
     ending.callback(reload.start(opened.schedule.timers))

@@ -20,7 +20,8 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from odradek.config.principal_mapping import NoRuleMatches, PrincipalMapping
+from odradek.config.principal_mapping import NoRuleMatches
+from odradek.security.tls import openssl_reason
 from odradek.server.security.failure_log import FailureLog
 from odradek.wire.distinguished_name import DamagedCertificate, name_text, subject_of
 
@@ -65,22 +66,18 @@ class TlsAcceptor:
         self.buffer = memoryview(bytearray(CIPHERTEXT_BYTES))
         self.failed_count = 0
         """Handshakes that have failed, and connections that have broken off afterwards."""
-        self.finished_count = 0
-        """Handshakes that were done."""
         self._now_ms = now_ms
         self._failures = FailureLog()
         self._names_principal = names_principal
         self._under_way: dict[TlsTransport, int] = {}
         """By the time of their beginning, the oldest first."""
-        self.use(settings)
+        self.use(settings, settings.server_context())
 
-    def use(self, settings: TlsSettings) -> None:
-        """New connections have these settings. Raises ConfigError, and then nothing has changed."""
-        context, mapping = settings.server_context(), PrincipalMapping(settings.mapping_text)
-        self.settings, self.context, self._mapping = settings, context, mapping
+    def use(self, settings: TlsSettings, context: ssl.SSLContext) -> None:
+        """New connections have these settings, of which the context is made."""
+        self.settings, self.context = settings, context
 
-    @property
-    def under_way(self) -> int:
+    def __len__(self) -> int:
         """The number of handshakes that are not done."""
         return len(self._under_way)
 
@@ -122,9 +119,8 @@ class TlsAcceptor:
         """The principal; None where somebody else will name it. Raises NoRuleMatches, DamagedCertificate."""
         principal = None
         if self._names_principal and certificate is not None:
-            principal = f"User:{self._mapping.name_of(name_text(subject_of(certificate)))}"
+            principal = f"User:{self.settings.mapping.name_of(name_text(subject_of(certificate)))}"
         self.ended(transport)
-        self.finished_count += 1
         return principal
 
 
@@ -244,7 +240,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         except (ssl.SSLError, OSError) as error:
             self._send_encrypted()
-            self.give_up(_reason(error))
+            self.give_up(openssl_reason(error))
             return
         self._send_encrypted()
         try:
@@ -272,9 +268,6 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._is_reading = True
         try:
             self._decrypt()
-        except (ssl.SSLError, OSError) as error:
-            self._send_encrypted()
-            self.give_up(f"broken after the handshake: {_reason(error)}")
         finally:
             self._is_reading = False
         if self._is_paused or self._tls is None:
@@ -300,6 +293,11 @@ class TlsTransport(asyncio.BufferedProtocol):
                     if self._feed():
                         continue
                     break
+                except (ssl.SSLError, OSError) as error:
+                    # What came before it in the same bytes is not delivered.
+                    self._send_encrypted()
+                    self.give_up(f"broken after the handshake: {openssl_reason(error)}")
+                    return
                 if not received:
                     self._is_ended = True
                     break
@@ -343,8 +341,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """What is decrypted, or has come, is read before the socket. Not within the call: the connection is
-        in the midst of something."""
+        """What is decrypted, or has come, is read before the socket. Not within the call: the connection
+        has not finished changing its state."""
         asyncio.get_running_loop().call_soon(self._read)
 
     def write(self, data: Any) -> None:
@@ -360,7 +358,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 # The client has asked for records that are smaller.
                 self._write_records(memoryview(data)[written:])
         except ssl.SSLError as error:
-            self.give_up(f"broken after the handshake: {_reason(error)}")
+            self.give_up(f"broken after the handshake: {openssl_reason(error)}")
 
     def writelines(self, parts: Iterable[Any]) -> None:
         """Small parts go out together, large ones piece by piece."""
@@ -439,13 +437,3 @@ def _encrypted(
             if len(slices) == SLICES_IN_ONE_CALL or position == size_bytes:
                 yield slices
                 slices = []
-
-
-def _reason(error: Exception) -> str:
-    """OpenSSL's name of the fault: its text would have paths of its sources."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the client's certificate is refused ({error.verify_message})"
-    reason = getattr(error, "reason", None)
-    if reason is None:
-        return type(error).__name__
-    return str(reason).lower().replace("_", " ")

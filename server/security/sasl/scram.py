@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.security.delegation_tokens import DelegationToken
     from odradek.server.security.tokens import TokenLogins
 
-__all__ = ["ScramServer", "salt_text"]
+__all__ = ["SALT_LENGTH", "ScramServer", "salt_text"]
 
 _SALT_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SALT_LENGTH = 26
+SALT_LENGTH = 26
 MESSAGE_BYTES_MAX = 8 * 1024
 """Before the patterns, which a client that nobody knows could keep busy. Usual ones have some hundred."""
 
@@ -51,7 +51,7 @@ _CLIENT_FINAL = re.compile(
 def salt_text(source: bytes) -> bytes:
     """A salt from at least 26 random bytes. It looks like those of Kafka's own tools: of a user that does not
     exist the salt must not tell that."""
-    characters = (_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in source[:_SALT_LENGTH])
+    characters = (_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in source[:SALT_LENGTH])
     return "".join(characters).encode()
 
 

@@ -134,8 +134,8 @@ class TlsSettings:
                     f"{self.origin}ssl.client.auth={self.client_auth} needs a trust store, which says whose "
                     "certificates count: set ssl.truststore.location or ssl.truststore.certificates."
                 )
-            # Who resumes a session shows no certificate again. TLS 1.3 has nothing to resume then. In TLS 1.2 a
-            # ticket has the certificate, encrypted with a key of this context, and a changed trust store
+            # Who resumes a session shows no certificate again. TLS 1.3 has nothing to resume then. In TLS 1.2
+            # a ticket has the certificate, encrypted with a key of this context, and a changed trust store
             # makes a new context (`TlsAcceptor.use`). No OP_NO_TICKET: OpenSSL would keep each session in
             # memory.
             context.num_tickets = 0

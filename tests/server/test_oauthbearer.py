@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import random
+import threading
 import tracemalloc
 
 import pytest
@@ -440,34 +441,30 @@ class Timer:
         self.is_cancelled = True
 
 
-class Queue:
-    """Does a work when the test says so."""
+class Threads:
+    """Does what is to be done in a thread when the test says so."""
 
     def __init__(self):
         self.waiting = []
 
-    def run(self, work, done, failed):
-        self.waiting.append((work, done, failed))
+    def run(self, function, done, failed):
+        self.waiting.append((function, done, failed))
 
     def go_on(self):
-        work, done, failed = self.waiting.pop(0)
-        call = next(work)
+        function, done, failed = self.waiting.pop(0)
         try:
-            result = call()
+            result = function()
         except Exception as error:
             failed(error)
-            return
-        try:
-            work.send(result)
-        except StopIteration as end:
-            done(end.value)
+        else:
+            done(result)
 
 
 class Authority:
     def __init__(self):
         self.content = jwks(jwk(KEY, kid="k1"))
-        self.timers, self.queue, self.now_ms = Timers(), Queue(), 0
-        self.jwks = Jwks(SETTINGS, Loop(), self.timers, self.queue, lambda: self.now_ms, self.get)
+        self.timers, self.threads, self.now_ms = Timers(), Threads(), 0
+        self.jwks = Jwks(SETTINGS, Loop(), self.timers, self.threads.run, lambda: self.now_ms, self.get)
         self.fetches = 0
 
     def get(self, url):
@@ -491,7 +488,7 @@ def test_keys_are_there_at_the_start_and_fetched_again():
     assert (authority.knows("k1"), authority.pauses) == (True, [60_000])
     authority.content = jwks(jwk(OTHER_KEY, kid="k2"))
     authority.timers.set[-1].callback()
-    authority.queue.go_on()
+    authority.threads.go_on()
     assert (authority.knows("k1"), authority.knows("k2"), authority.pauses) == (False, True, [60_000])
 
 
@@ -509,11 +506,11 @@ def test_keys_stay_when_a_fetch_fails_and_pauses_grow():
     right, authority.content = authority.content, OSError("gone")
     for pause in (100, 200, 400, 800, 1_000, 1_000):
         authority.timers.set[-1].callback()
-        authority.queue.go_on()
+        authority.threads.go_on()
         assert (authority.pauses, authority.knows("k1")) == ([pause], True)
     authority.content = right
     authority.timers.set[-1].callback()
-    authority.queue.go_on()
+    authority.threads.go_on()
     assert authority.pauses == [60_000]
 
 
@@ -523,15 +520,15 @@ def test_an_unknown_key_fetches_once_a_minute_and_for_a_bounded_number():
     for number in range(100):
         authority.jwks.miss(f"x{number}")
         authority.jwks.miss(f"x{number}")
-        if authority.queue.waiting:
-            authority.queue.go_on()
+        if authority.threads.waiting:
+            authority.threads.go_on()
     assert authority.fetches == 1 + 16
     authority.now_ms = 60_000
     authority.jwks.miss("x0")
     authority.jwks.miss("x1")
-    assert len(authority.queue.waiting) == 1, "one at a time"
+    assert len(authority.threads.waiting) == 1, "one at a time"
     authority.jwks.miss(None)
-    authority.queue.go_on()
+    authority.threads.go_on()
     assert authority.fetches == 1 + 16 + 1
 
 
@@ -540,7 +537,7 @@ def test_an_end_stops_it():
     authority.jwks.load()
     authority.jwks.close()
     authority.jwks.miss("k2")
-    assert (authority.queue.waiting, authority.pauses) == ([], [])
+    assert (authority.threads.waiting, authority.pauses) == ([], [])
 
 
 def test_a_file_is_read_up_to_a_bound(tmp_path, monkeypatch):
@@ -552,3 +549,18 @@ def test_a_file_is_read_up_to_a_bound(tmp_path, monkeypatch):
         fetch(path.as_uri())
     with pytest.raises(OSError, match="No such file"):
         fetch((tmp_path / "other").as_uri())
+
+
+def test_an_authority_that_hangs_is_given_up_in_sum(monkeypatch):
+    """Each piece of its answer comes in time, and there is no end of them."""
+    is_over = threading.Event()
+
+    def drip(url, deadline):
+        is_over.wait(20)
+        return b""
+
+    monkeypatch.setattr(jwks_module, "_read", drip)
+    monkeypatch.setattr(jwks_module, "FETCH_SECONDS_MAX", 0.01)
+    with pytest.raises(TimeoutError, match="did not end within"):
+        fetch("http://authority.example/keys")
+    is_over.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
 from odradek.server.security.unauthenticated import Unauthenticated
 from odradek.server.timers import monotonic_ms
-from odradek.server.work import WorkQueue, WorkQueues
+from odradek.server.work import Detached, WorkQueues
 from odradek.wire.scram import MECHANISM_NUMBERS
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def open_listeners(
     now_ms = connections.dispatcher.now_ms
     workers = WorkQueues(schedule.loop, _WORKERS)
     shared = connections.unauthenticated = Unauthenticated(schedule.timers, monotonic_ms)
-    secret = node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
+    secret = _secret_of(config)
     routes = connections.dispatcher.routes
 
     def new_scram(mechanism: str) -> NewServer:
@@ -71,7 +72,7 @@ def open_listeners(
         def new_oauth(security: ListenerSecurity) -> NewServer:
             from odradek.server.security.sasl.oauthbearer import OAuthBearerServer
 
-            validator = _validator(config, security, schedule, now_ms, ending)
+            validator = _validator(config, security, schedule, ending)
             return lambda: OAuthBearerServer(validator)
 
         for listener in listeners:
@@ -119,7 +120,6 @@ def _validator(
     config: BrokerConfig,
     security: ListenerSecurity,
     schedule: Schedule,
-    now_ms: Callable[[], int],
     ending: ExitStack,
 ) -> Validator:
     """What checks the tokens of a listener."""
@@ -136,12 +136,21 @@ def _validator(
             f"Listener {security.name} offers OAUTHBEARER, which needs packages more: "
             "pip install 'odradek[security]'."
         ) from None
-    queue = WorkQueue(schedule.loop)
-    ending.callback(queue.close)
-    jwks = Jwks(settings, schedule.loop, schedule.timers, queue, now_ms)
+    detached = Detached(schedule.loop)
+    ending.callback(detached.close)
+    jwks = Jwks(settings, schedule.loop, schedule.timers, detached.run, monotonic_ms)
     ending.callback(jwks.close)
     jwks.load()
     return SignedValidator(settings, jwks.keys, jwks.miss)
+
+
+def _secret_of(config: BrokerConfig) -> bytes:
+    """For salts of users that do not exist. The nodes of a cluster should have the same: by two salts one sees
+    that a user does not exist. All nodes have the key of tokens."""
+    shared = config["delegation.token.secret.key"]
+    if shared:
+        return hmac.digest(shared.reveal().encode(), b"salts of users that do not exist", "sha256")
+    return node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
 
 
 def node_secret(path: str) -> bytes:

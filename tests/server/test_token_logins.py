@@ -158,6 +158,21 @@ def test_a_session_ends_with_its_token(broker):
             ask_for_ever(client)
 
 
+def salt_of_nobody(broker):
+    with RawClient(broker.port) as client:
+        assert client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
+        first = ScramClient("SCRAM-SHA-256", "nobody", "x", "nonce").first
+        challenge = client.ask(SaslAuthenticateRequest(auth_bytes=first), 2)
+        return bytes(challenge.auth_bytes).split(b",s=")[1]
+
+
+def test_nodes_with_one_key_of_tokens_give_an_unknown_user_one_salt(broker):
+    with Broker(options=WITH_TOKENS) as other:
+        assert salt_of_nobody(other) == salt_of_nobody(broker)
+    with Broker(options={**WITH_TOKENS, "delegation.token.secret.key": "another"}) as other:
+        assert salt_of_nobody(other) != salt_of_nobody(broker)
+
+
 def test_renewers_renew_and_others_do_not(broker):
     made = create(broker, renewers=[("User", "bob")])
     renewal = RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=5_000)

@@ -1,9 +1,10 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512: the client proves that it knows the password, without sending it.
 
 A user that does not exist fails at the end, as one with a wrong password does: until then it has a salt that
-stays the same, made from a secret of this node, and the number of iterations that most users have. Kafka ends
-at the first message, so that anybody can find out which users exist. `c=` has to repeat the header of the
-first message, as RFC 5802 asks for; Kafka does not compare it.
+stays the same, made from a secret, and the number of iterations that most users have. Kafka ends at the first
+message, so that anybody can find out which users exist. The secret comes from `delegation.token.secret.key`
+where that is set, and else it is of this node: then two nodes of a cluster give such a user two salts, which
+tells it. `c=` has to repeat the header of the first message, as RFC 5802 asks for; Kafka does not compare it.
 
 With the extension `tokenauth=true` the user is the id of a delegation token. Its keys are made in a worker
 thread at the first use of the token; a token that does not exist costs no thread.
@@ -56,8 +57,8 @@ def salt_text(source: bytes) -> bytes:
 
 
 class ScramServer:
-    """One authentication. `secret` is of the node; `new_nonce` returns printable ASCII without a comma;
-    `tokens` is None without delegation tokens."""
+    """One authentication. `secret` makes the salts of users that do not exist; `new_nonce` returns printable
+    ASCII without a comma; `tokens` is None without delegation tokens."""
 
     def __init__(
         self,

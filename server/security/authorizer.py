@@ -32,6 +32,8 @@ ANSWERS_MAX = 2_000
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
+NAME_LENGTH_MAX = 100
+"""Of a name in the log: a client may name what no resource can be called."""
 NO_RULES = AclRules()
 _NO_ANSWERS: dict[Any, bool] = {}
 
@@ -194,7 +196,8 @@ class RefusalLog:
             self._window_ms, self._left_out = now_ms, 0
             self._told.clear()
         principal, host = granted.who[0]
-        key = (principal, host, operation, resource_type, name)
+        shown = None if name is None else name[:NAME_LENGTH_MAX]
+        key = (principal, host, operation, resource_type, shown)
         if key in self._told or len(self._told) >= LINES_MAX:
             self._left_out += 1
             return
@@ -207,7 +210,7 @@ class RefusalLog:
             host,
             operation.name,
             resource_type.name,
-            name,
+            shown,
             f" ({api})" if api else "",
             "an ACL denies it" if is_denied else "no ACL allows it",
         )

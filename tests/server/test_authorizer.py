@@ -213,3 +213,11 @@ def test_many_refusals_are_counted_and_not_logged(lines):
     scene.now_ms += authorizer.LOG_WINDOW_MS
     scene.authorizer.refused_of(Client(), [(READ, TOPIC, "t")])
     assert lines()[authorizer.LINES_MAX] == "1000 refusals before were not logged"
+
+
+def test_a_long_name_is_cut_in_the_log(lines):
+    scene = Scene()
+    for end in "ab":
+        scene.authorizer.refused_of(Client(), [(READ, TOPIC, "x" * 30_000 + end)])
+    (line,) = lines()
+    assert len(line) < 300

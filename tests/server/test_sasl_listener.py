@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,9 @@ from odradek.config.secret import Secret
 from odradek.server.peers import PeerLost, SetupTimeout, connect
 from odradek.server.security.sasl import listeners
 from odradek.server.security.sasl.client import PeerLogin
+from odradek.server.security.sasl.exchange import Settings
+from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.mechanism import Later
 from odradek.server.security.unauthenticated import Unauthenticated
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import request_frame
@@ -515,6 +519,58 @@ def test_many_silent_clients_hold_no_memory_and_leave_others_alone(broker):
     finally:
         for one in silent:
             one.close()
+
+
+class HeldWorkers:
+    """Nothing is done until the test says so."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return len(self.asked)
+
+    def run(self, *asked):
+        self.asked.append(asked)
+
+
+def waiting_gate(workers):
+    """One whose client waits for a worker, without a socket."""
+    frames = [
+        request_frame(SaslHandshakeRequest(mechanism="SLOW"), 1, 1, "c")[4:],
+        request_frame(SaslAuthenticateRequest(auth_bytes=b""), 2, 2, "c")[4:],
+    ]
+    buffer = SimpleNamespace(
+        take_frame=lambda _: frames.pop(0) if frames else None, shrink=lambda: None, capacity=0
+    )
+    slow = SimpleNamespace(login=None, respond=lambda token, now_ms: Later(lambda: b"computed"))
+    connection = SimpleNamespace(
+        requests=SimpleNamespace(suspend=lambda: None, buffer=buffer),
+        responses=SimpleNamespace(transport=None),
+    )
+    listener = SaslListener(
+        name="OUTSIDE",
+        settings=Settings({"SLOW": lambda: slow}, {}),
+        new_versions=lambda _: None,
+        unauthenticated=SimpleNamespace(remove=lambda _: None, note_held=lambda *_: None),
+        timers=None,
+        now_ms=lambda: 0,
+        workers=workers,
+    )
+    gate = listener.gate_of(connection)
+    gate.serve()
+    return gate
+
+
+def test_no_worker_computes_for_a_client_that_has_gone():
+    workers = HeldWorkers()
+    _, gone = waiting_gate(workers), waiting_gate(workers)
+    gone.forget()
+    (first, *_), (second, done, _) = workers.asked
+    assert next(first)() == b"computed"
+    with pytest.raises(StopIteration) as end:
+        next(second)
+    done(end.value.value)
 
 
 def test_a_failing_thread_of_clients_is_no_trouble_for_a_served_one(broker):

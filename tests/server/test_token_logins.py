@@ -269,6 +269,22 @@ def test_a_bounded_number_of_credentials_is_remembered(monkeypatch):
     assert logins.known_credential("c", 1, b"other") is None
 
 
+def test_keys_of_removed_tokens_are_forgotten():
+    present = {}
+    views = [present]
+    logins = TokenLogins(TokenSecret(SECRET), lambda: views[-1])
+    present.update(gone=object(), stays=object())
+    for name in present:
+        logins.credential(name, 1, b"salt")
+    views.append({"stays": present["stays"], "new": object()})
+    logins.credential("new", 1, b"salt")
+    assert [logins.known_credential(name, 1, b"salt") is None for name in ("gone", "stays", "new")] == [
+        True,
+        False,
+        False,
+    ]
+
+
 def test_the_secret_is_not_described(broker):
     with as_user(broker, "ann") as client:
         (node,) = client.ask(MetadataRequest(topics=[]), 9).brokers

@@ -46,6 +46,8 @@ __all__ = [
     "Settings",
     "State",
     "Versions",
+    "decoded",
+    "encoded",
 ]
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
@@ -100,7 +102,8 @@ class Close(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Read no more; run `call` in a worker thread, and give its result, or what it has raised, to `go_on`."""
+    """Take no more frames; run `call` in a worker thread, and give its result, or what it has raised, to
+    `go_on`. The socket is read meanwhile: so the end of a client is noticed, and nothing computed for it."""
 
     call: Callable[[], bytes | None]
     go_on: Callable[[bytes | AuthenticationFailed | None, int], Effect]
@@ -201,21 +204,21 @@ class Exchange:
         return Send(answer)
 
     def _handshake(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
-        request = _decoded(SaslHandshakeRequest, header, frame, position)
+        request = decoded(SaslHandshakeRequest, header, frame, position)
         mechanism: str = request.mechanism
         if mechanism not in self._settings.mechanisms:
             refusal = self._chosen(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
             return self._close(
                 f"it asks for the mechanism {shown(mechanism)}, which is not enabled",
                 after_ms=self._settings.failure_delay_ms,
-                frame=_encoded(refusal, header),
+                frame=encoded(refusal, header),
             )
         self._mechanism = mechanism
         self._use(mechanism, header.api_version)
-        return Send(_encoded(self._chosen(), header))
+        return Send(encoded(self._chosen(), header))
 
     def _authenticate(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
-        token = bytes(_decoded(SaslAuthenticateRequest, header, frame, position).auth_bytes)
+        token = bytes(decoded(SaslAuthenticateRequest, header, frame, position).auth_bytes)
         return self._respond(token, now_ms, header)
 
     def _token(self, token: bytes, now_ms: int) -> Effect:
@@ -302,7 +305,7 @@ class Exchange:
                 error_message=error.message or self._usual_message(),
                 auth_bytes=b"",
             )
-            frame = _encoded(refusal, header)
+            frame = encoded(refusal, header)
         return self._close(
             f"{self._mechanism}: {error.reason}",
             after_ms=self._settings.failure_delay_ms,
@@ -330,7 +333,8 @@ _OTHERWISE: Final[Mapping[State, Action]] = {
 }
 
 
-def _decoded(request_class: type[Message], header: RequestHeader, frame: bytes, position: int) -> Any:
+def decoded(request_class: type[Message], header: RequestHeader, frame: bytes, position: int) -> Any:
+    """The request of a frame. Raises MalformedMessage."""
     versions = request_class.versions
     if not versions[0] <= header.api_version <= versions[-1]:
         raise MalformedMessage(f"{request_class.__name__} has no version {header.api_version}")
@@ -338,7 +342,8 @@ def _decoded(request_class: type[Message], header: RequestHeader, frame: bytes, 
     return message
 
 
-def _encoded(response: Message, header: RequestHeader) -> bytes:
+def encoded(response: Message, header: RequestHeader) -> bytes:
+    """The frame that answers a request."""
     return b"".join(response_parts(response, header.api_version, header.correlation_id))
 
 
@@ -353,4 +358,4 @@ def _framed(challenge: bytes | None, header: RequestHeader | None, lifetime_ms: 
         auth_bytes=challenge or b"",
         session_lifetime_ms=lifetime_ms,
     )
-    return _encoded(response, header)
+    return encoded(response, header)

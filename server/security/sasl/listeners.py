@@ -145,8 +145,8 @@ def _validator(
 
 
 def _secret_of(config: BrokerConfig) -> bytes:
-    """For salts of users that do not exist. The nodes of a cluster should have the same: by two salts one sees
-    that a user does not exist. All nodes have the key of tokens."""
+    """For salts of users that do not exist. The nodes of a cluster should have the same: two salts tell that
+    there is no such user. All nodes have the key of tokens."""
     shared = config["delegation.token.secret.key"]
     if shared:
         return hmac.digest(shared.reveal().encode(), b"salts of users that do not exist", "sha256")

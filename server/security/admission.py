@@ -161,8 +161,6 @@ class Admission:
         limits = self._limits
         host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if self._per_host[host] >= host_max:
-            if not self._per_host[host]:
-                del self._per_host[host]
             return f"max.connections.per.ip={host_max} is reached for {host}"
         self._total += 1
         self._per_host[host] += 1
@@ -279,10 +277,6 @@ class Acceptor:
         self._untold = 0
         door.watch_room(self._go_on)
         self._watch()
-
-    def is_serving(self) -> bool:
-        """False after the close."""
-        return self._is_open
 
     def close(self) -> None:
         """Nobody can connect any more; harmless a second time."""

@@ -44,11 +44,12 @@ Answers = dict[tuple[Any, Any], dict[Any, bool]]
 class Granted:
     """What one connection was told."""
 
-    __slots__ = ("acls", "answers", "is_super", "principal", "who")
+    __slots__ = ("acls", "answers", "is_super", "principal", "rules", "who")
 
     def __init__(self, connection: Requester, acls: AclRules | None, policy: Policy) -> None:
         self.principal = connection.principal
         self.acls = acls
+        self.rules = NO_RULES if acls is None else acls
         self.who = requester(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
         self.answers: Answers = {}
@@ -123,8 +124,9 @@ class StandardAuthorizer:
         answers = granted.of(operation, resource_type)
         answer = answers.get(None)
         if answer is None:
-            rules = NO_RULES if granted.acls is None else granted.acls
-            answer = answers[None] = self._policy.allows_any(rules, granted.who, operation, resource_type)
+            answer = answers[None] = self._policy.allows_any(
+                granted.rules, granted.who, operation, resource_type
+            )
         return answer
 
     def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
@@ -158,8 +160,9 @@ class StandardAuthorizer:
         text = self._name_of(resource_type, name)
         if text is None:
             return True
-        rules = NO_RULES if granted.acls is None else granted.acls
-        answer = answers[name] = self._policy.allows(rules, granted.who, operation, resource_type, text)
+        answer = answers[name] = self._policy.allows(
+            granted.rules, granted.who, operation, resource_type, text
+        )
         return answer
 
     def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:
@@ -202,8 +205,7 @@ class RefusalLog:
             self._left_out += 1
             return
         self._told.add(key)
-        rules = NO_RULES if granted.acls is None else granted.acls
-        is_denied = rules.denies(granted.who, operation, resource_type, name or "")
+        is_denied = granted.rules.denies(granted.who, operation, resource_type, name or "")
         logger.info(
             "%r from %s may not %s %s %r%s: %s",
             principal,

@@ -145,7 +145,7 @@ class TlsReload:
         if change.context is None:
             acceptor.settings = change.settings
             return
-        acceptor.use(*change)
+        acceptor.use(change.settings, change.context)
         logger.info("listener %s has new TLS settings for new connections", name)
 
     def _security(self, name: str, layers: BrokerLayers) -> ListenerSecurity:

@@ -69,17 +69,13 @@ class TlsAcceptor:
         self._now_ms = now_ms
         self._failures = FailureLog()
         self._names_principal = names_principal
-        self._under_way: dict[TlsTransport, int] = {}
-        """By the time of their beginning, the oldest first."""
+        self.under_way: dict[TlsTransport, int] = {}
+        """Handshakes by the time of their beginning, the oldest first."""
         self.use(settings, settings.server_context())
 
     def use(self, settings: TlsSettings, context: ssl.SSLContext) -> None:
         """New connections have these settings, of which the context is made."""
         self.settings, self.context = settings, context
-
-    def __len__(self) -> int:
-        """The number of handshakes that are not done."""
-        return len(self._under_way)
 
     def start(self, timers: Timers) -> Callable[[], None]:
         """Calls `sweep` from now on; the returned function ends it."""
@@ -92,8 +88,8 @@ class TlsAcceptor:
             for line in self._failures.due(now_ms):
                 logger.warning("no TLS with %s", line)
         too_old_ms = now_ms - HANDSHAKE_MS_MAX
-        while self._under_way:
-            oldest, began_ms = next(iter(self._under_way.items()))
+        while self.under_way:
+            oldest, began_ms = next(iter(self.under_way.items()))
             if began_ms > too_old_ms:
                 return
             self.failed(oldest, f"not done within {HANDSHAKE_MS_MAX // 1000} s")
@@ -102,11 +98,11 @@ class TlsAcceptor:
     # For the transports
 
     def begun(self, transport: TlsTransport) -> None:
-        self._under_way[transport] = self._now_ms()
+        self.under_way[transport] = self._now_ms()
 
     def ended(self, transport: TlsTransport) -> bool:
         """Whether its handshake was under way."""
-        return self._under_way.pop(transport, None) is not None
+        return self.under_way.pop(transport, None) is not None
 
     def failed(self, transport: TlsTransport, reason: str) -> None:
         self.ended(transport)

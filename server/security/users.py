@@ -102,12 +102,12 @@ def read_password(path: str | None, stdin: TextIO) -> str:
                 text = _text_of(file.read, source)
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    password = text.removesuffix("\n").removesuffix("\r")
-    if len(password) > _PASSWORD_LENGTH_MAX:
+    line = text.removesuffix("\n").removesuffix("\r")
+    if len(line) > _PASSWORD_LENGTH_MAX:
         raise ConfigError(f"the password of {source} has more than {_PASSWORD_LENGTH_MAX} characters.")
-    if "\n" in password or "\r" in password:
+    if "\n" in line or "\r" in line:
         raise ConfigError(f"the password of {source} has more than one line.")
-    return password
+    return line
 
 
 def _text_of(read: Callable[[int], str], source: str) -> str:

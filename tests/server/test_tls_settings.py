@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -165,13 +166,14 @@ class Listener:
         }
         self.acceptor = TlsAcceptor(TlsSettings.of(values), lambda: 0)
         self.soon: list[Any] = []
+        self.run_elsewhere: Callable[..., None] = lambda function, done, failed: done(function())
         self.reload = TlsReload(
             {"INSIDE": self.acceptor},
             {"INSIDE": "SSL"},
             config.layers,
             "INSIDE",
             self.soon.append,
-            lambda function, done, failed: done(function()),
+            lambda *calls: self.run_elsewhere(*calls),
         )
         self.live.checks.append(self.reload.check)
         self.reload.follow(self.live)
@@ -362,7 +364,7 @@ def test_a_mount_that_hangs_is_asked_once_and_in_a_thread(
     listener = Listener(authority, tmp_path)
     first = listener.certificate()
     asked: list[Any] = []
-    listener.reload._run_elsewhere = lambda *calls: asked.append(calls)
+    listener.run_elsewhere = lambda *calls: asked.append(calls)
     listener.write()
     listener.reload.poll()
     listener.reload.poll()

@@ -178,7 +178,7 @@ def test_every_flipped_byte_of_a_hello_ends_the_connection_or_changes_nothing(au
         if not ends.socket.is_closing():
             ends.transport.connection_lost(None)
     assert failed > 20
-    assert len(listener) == 0 or failed > 0
+    assert len(listener.under_way) == 0 or failed > 0
     whole = connected(authority)
     whole.ask(b"still served")
     assert whole.protocol.received == b"still served"
@@ -195,7 +195,7 @@ def test_what_is_no_tls_gets_the_alert_of_kafka_and_is_closed_before_openssl_has
         assert ends.socket.is_closing()
         assert ends.transport.get_extra_info("ssl_object") is None
     assert listener.failed_count == 3
-    assert len(listener) == 0
+    assert len(listener.under_way) == 0
 
 
 def test_a_handshake_that_is_not_done_in_time_is_closed_and_counted(authority: Authority) -> None:
@@ -209,10 +209,10 @@ def test_a_handshake_that_is_not_done_in_time_is_closed_and_counted(authority: A
     half.deliver(half.outgoing.read()[:40])
     done = Ends(listener, authority.client_context())
     done.shake_hands()
-    assert len(listener) == 2
+    assert len(listener.under_way) == 2
     now[0] = 29_999
     listener.sweep()
-    assert len(listener) == 2
+    assert len(listener.under_way) == 2
     now[0] = 30_000
     listener.sweep()
     assert silent.socket.is_closing()
@@ -221,7 +221,7 @@ def test_a_handshake_that_is_not_done_in_time_is_closed_and_counted(authority: A
     listener.sweep()
     assert half.socket.is_closing()
     assert not done.socket.is_closing()
-    assert (len(listener), listener.failed_count) == (0, 2)
+    assert (len(listener.under_way), listener.failed_count) == (0, 2)
 
 
 def test_a_client_that_goes_in_the_midst_of_the_handshake_is_counted_and_a_look_at_the_port_is_not(
@@ -231,14 +231,14 @@ def test_a_client_that_goes_in_the_midst_of_the_handshake_is_counted_and_a_look_
     look = Ends(listener, authority.client_context())
     assert look.transport.eof_received() is False
     look.transport.connection_lost(None)
-    assert (listener.failed_count, len(listener)) == (0, 0)
+    assert (listener.failed_count, len(listener.under_way)) == (0, 0)
     half = Ends(listener, authority.client_context())
     with pytest.raises(ssl.SSLWantReadError):
         half.client.do_handshake()
     half.deliver(half.outgoing.read()[:100])
     assert half.transport.eof_received() is False
     half.transport.connection_lost(ConnectionResetError())
-    assert (listener.failed_count, len(listener)) == (1, 0)
+    assert (listener.failed_count, len(listener.under_way)) == (1, 0)
     assert half.protocol.is_lost
 
 
@@ -525,4 +525,4 @@ def test_a_connection_that_is_lost_in_the_handshake_is_counted(authority: Author
         half.client.do_handshake()
     half.deliver(half.outgoing.read()[:100])
     half.transport.connection_lost(ConnectionResetError())
-    assert (listener.failed_count, len(listener)) == (1, 0)
+    assert (listener.failed_count, len(listener.under_way)) == (1, 0)

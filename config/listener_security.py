@@ -58,15 +58,9 @@ def _is_of_security(option: str) -> bool:
     return option.startswith(("ssl.", "sasl.")) or option in _FOR_LISTENERS
 
 
-def _is_of_start(name: str) -> bool:
-    """Whether only the start says it: how tokens are checked. A client that may change settings could have
-    the broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
-    return ".sasl.oauthbearer." in f".{name}" or name.endswith("sasl.server.callback.handler.class")
-
-
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """See the module; made by `resolve`, never changed. Settings of the run time make another one."""
+    """See the module; made by `resolve`, never changed. Settings of TLS at run time make another one."""
 
     name: str
     """Of the listener, in upper case."""
@@ -79,8 +73,6 @@ class ListenerSecurity:
     PASSWORD options are `Secret`."""
     of_mechanisms: Mapping[str, Mapping[str, str]] = field(repr=False)
     """The texts with both prefixes, by mechanism."""
-    own: frozenset[str]
-    """The options in `values` that are set for this listener by name, not for all."""
     options: BrokerOptions = field(repr=False)
 
     @property
@@ -119,8 +111,6 @@ def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool =
     of_mechanisms: dict[str, dict[str, str]] = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for key, text in layer.items():
-            if layer is not layers.start and _is_of_start(key):
-                continue
             if _is_of_security(key) and key in layers.options:
                 values[key] = _hidden(key, text, layers)
             elif key.startswith(prefix):
@@ -132,7 +122,7 @@ def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool =
     if protocol == "SASL_SSL" and _CLIENT_AUTH not in own:
         values[_CLIENT_AUTH] = "none"
     values |= own
-    security = ListenerSecurity(name, protocol, (), values, of_mechanisms, frozenset(own), layers.options)
+    security = ListenerSecurity(name, protocol, (), values, of_mechanisms, layers.options)
     if not security.has_sasl or not is_opened:
         return security
     return replace(security, mechanisms=_mechanisms(security))

@@ -60,6 +60,7 @@ __all__ = [
     "hidden",
     "honoured",
     "in_cluster",
+    "is_of_start",
     "nearest",
     "option_of_listener",
     "own_group_value",
@@ -275,6 +276,16 @@ def option_of_listener(name: str) -> Option | None:
     return BROKER_OPTIONS.get(match[2] if of_mechanism is None else of_mechanism)
 
 
+def is_of_start(name: str) -> bool:
+    """Whether a setting counts only at the start: how clients authenticate. Kafka takes some of them while it
+    runs, for new listeners, of which there are none here. One that was taken and not used would be taken for
+    granted: a password that is revoked, for example. And a client that may change settings could have the
+    broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
+    option = option_of_listener(name)
+    own = name if option is None else option.name
+    return own.startswith("sasl.") or own == "connections.max.reauth.ms"
+
+
 def values_of_listeners(layers: BrokerLayers, option: str) -> dict[str, Any]:
     """An option's values for single listeners, by their names in lower case."""
     values = {}
@@ -359,6 +370,11 @@ def parse_broker_configs(
     """
     # All names with one of these errors are listed, before values are checked. The words are Kafka's: tools
     # and tests search for them.
+    _refuse_all(
+        "Cannot update these configs dynamically, they are read at the start: set them in the broker's file "
+        "(or where its other options come from) and restart it",
+        filter(is_of_start, configs),
+    )
     fixed = [name for name in configs if _is_fixed(name, options)]
     _refuse_all("Cannot update these configs dynamically", fixed)
     _refuse_all(

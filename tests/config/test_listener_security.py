@@ -50,7 +50,6 @@ def test_a_setting_of_the_run_time_comes_before_one_of_the_start_but_not_before_
         {f"listener.name.inside.{name}": "a"}, broker={f"listener.name.inside.{name}": "c"}, protocol="SSL"
     )
     assert security.values[name] == "c"
-    assert security.own == {name}
 
 
 def test_the_jaas_settings_of_a_server_need_both_prefixes():

@@ -29,6 +29,9 @@ logger = logging.getLogger("odradek.authorizer")
 
 ANSWERS_MAX = 2_000
 """Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
+NAME_CHARACTERS_MAX = 249
+"""Of a name whose answer is kept, as of a topic. Other names may have 32,767 bytes: their answers are found
+anew each time."""
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
@@ -157,7 +160,9 @@ class StandardAuthorizer:
         if text is None:
             return True
         rules = NO_RULES if granted.acls is None else granted.acls
-        answer = answers[name] = self._policy.allows(rules, granted.who, operation, resource_type, text)
+        answer = self._policy.allows(rules, granted.who, operation, resource_type, text)
+        if len(text) <= NAME_CHARACTERS_MAX:
+            answers[name] = answer
         return answer
 
     def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:

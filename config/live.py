@@ -19,6 +19,8 @@ from odradek.config.broker_config import BrokerConfig, ConfigError, check_bounds
 from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
+LOG_CONFIGS_MAX = 1_000
+"""Settings of logs that are shared by topics with equal ones; beyond it the oldest are made anew."""
 LogConfig = TypeVar("LogConfig")
 """Makes the settings of a log from the values of a topic's options."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
@@ -99,6 +101,8 @@ class LiveConfig(Generic[LogConfig]):
         if known is None:
             own, _ = options.honoured(configs, self.topic_options)
             values = options.topic_values(own, self.topic_defaults)
+            if len(self._log_configs) >= LOG_CONFIGS_MAX:
+                del self._log_configs[next(iter(self._log_configs))]
             known = self._log_configs[key] = self._new_log_config(values)
         return known
 

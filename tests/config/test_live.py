@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.config import live as live_module
 from odradek.config.broker_config import load
 from odradek.config.live import LiveConfig
 from odradek.config.option import READ_ONLY
@@ -39,6 +40,15 @@ def test_topics_with_the_same_settings_share_them():
     assert live["log.retention.ms"] == 9
     live.follow({2: {"log.retention.ms": "10"}})
     assert live["log.retention.ms"] is None
+
+
+def test_ever_new_settings_of_topics_fill_no_memory(monkeypatch):
+    monkeypatch.setattr(live_module, "LOG_CONFIGS_MAX", 3)
+    made = []
+    live = LiveConfig(load(), lambda values: made.append(values["flush.ms"]) or object())
+    for number in (1, 2, 3, 4, 4, 2, 1, 1):
+        live.log_config({"flush.ms": f"{number}"})
+    assert made == [1, 2, 3, 4, 1]
 
 
 def test_what_is_set_without_effect_is_named():

@@ -337,6 +337,24 @@ def test_a_request_may_neither_create_nor_delete_without_end(monkeypatch):
         finish(of(several[0]).deleting([any_rule] * 41))  # each result would have the rule
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_very_many_filters_that_find_nothing_are_judged_in_steps(is_refused):
+    operation = Operation.UNKNOWN if is_refused else Operation.ANY
+    nothing = AclFilter(TOPIC, "other", ANY, None, None, operation, Permission.ANY)
+    taken, steps = [0], []
+
+    def filters():
+        for _ in range(5 * acls.ACLS_PER_STEP):
+            taken[0] += 1
+            yield nothing
+
+    for _ in of(rule()).deleting(filters()):
+        steps.append(taken[0])
+        taken[0] = 0
+    assert len(steps) >= 5
+    assert max(steps) <= acls.ACLS_PER_STEP
+
+
 def test_rules_that_contradict_those_before_are_refused():
     rules = of(rule())
     with pytest.raises(ValueError, match="is there already"):

@@ -68,8 +68,9 @@ def read(
         controllers,
         None if controllers is None else _login_to_controllers(values, controllers, contexts),
         listener_security.settings_without_use(layers.start, protocols),
-        tuple(
-            warning for one in with_sasl for warning in logins.warnings_of(one, logins_of[one.name], values)
+        (
+            *logins.warnings_of_file(values),
+            *(warning for one in with_sasl for warning in logins.warnings_of(one, logins_of[one.name])),
         ),
     )
 

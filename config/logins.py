@@ -24,6 +24,7 @@ __all__ = [
     "logins_of",
     "read_contexts",
     "warnings_of",
+    "warnings_of_file",
 ]
 
 JAAS_PATH = "odradek.jaas.config.path"
@@ -98,9 +99,15 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, Login
     return logins
 
 
-def warnings_of(
-    security: ListenerSecurity, logins: Mapping[str, LoginModule], values: Mapping[str, Any]
-) -> list[str]:
+def warnings_of_file(values: Mapping[str, Any]) -> list[str]:
+    """Sentences about the file of `read_contexts` for the log at the start."""
+    path = values[JAAS_PATH]
+    if path is None or not os.stat(path).st_mode & 0o077:
+        return []
+    return [f"{path} has passwords, and other users of this machine may read it: set its mode to 600."]
+
+
+def warnings_of(security: ListenerSecurity, logins: Mapping[str, LoginModule]) -> list[str]:
     """Sentences for the log at the start."""
     warnings = []
     if "PLAIN" in security.mechanisms and not security.has_tls:
@@ -109,11 +116,6 @@ def warnings_of(
         )
     if OAUTHBEARER in security.mechanisms:
         warnings += oauth_warnings_of(security, oauth_settings(security, logins.get(OAUTHBEARER)))
-    path = values[JAAS_PATH]
-    if path is not None and os.stat(path).st_mode & 0o077:
-        warnings.append(
-            f"{path} has passwords, and other users of this machine may read it: set its mode to 600."
-        )
     return warnings
 
 

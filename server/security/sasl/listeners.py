@@ -101,9 +101,6 @@ def _settings(
         if mechanism == "PLAIN":
             users = users_of(logins[mechanism].options)
             return lambda: PlainServer(users)
-        if mechanism == GSSAPI:
-            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
-            return lambda: GssapiServer(acceptor)
         return new_oauth(security) if mechanism == OAUTHBEARER else new_scram(mechanism)
 
     return Settings(

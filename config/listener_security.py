@@ -16,13 +16,19 @@ Sources: ChannelBuilders, SaslChannelBuilder and JaasContext of Kafka, release 4
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from odradek.config.config_error import ConfigError
-from odradek.config.options import OF_MECHANISMS, BrokerLayers, BrokerOptions, nearest, option_of_listener
+from odradek.config.options import (
+    BrokerLayers,
+    BrokerOptions,
+    ListenerParts,
+    nearest,
+    option_of_listener,
+    parts_of_listener,
+)
 from odradek.config.secret import Secret
 
 __all__ = [
@@ -51,7 +57,6 @@ _FOR_LISTENERS: Final = (
 )
 _JAAS: Final = "sasl.jaas.config"
 _CLIENT_AUTH: Final = "ssl.client.auth"
-_NAME = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<rest>.*)")
 
 
 def _is_of_security(option: str) -> bool:
@@ -105,7 +110,6 @@ def listener_prefix(name: str) -> str:
 def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool = True) -> ListenerSecurity:
     """The security of the listener `name`. One that only others open (`is_opened` false) offers no mechanisms
     here. ConfigError: one sentence about a setting that it cannot have."""
-    prefix = listener_prefix(name)
     values = _defaults(layers)
     own: dict[str, str] = {}
     of_mechanisms: dict[str, dict[str, str]] = {}
@@ -113,12 +117,15 @@ def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool =
         for key, text in layer.items():
             if _is_of_security(key) and key in layers.options:
                 values[key] = _hidden(key, text, layers)
-            elif key.startswith(prefix):
-                mechanism, option = _split(key.removeprefix(prefix))
-                if option not in layers.options or not _is_of_security(option):
-                    continue
-                texts = own if mechanism is None else of_mechanisms.setdefault(mechanism, {})
-                texts[option] = _hidden(option, text, layers)
+                continue
+            parts = parts_of_listener(key)
+            if parts is None or parts.listener != name.lower():
+                continue
+            _, mechanism, option = parts
+            if option not in layers.options or not _is_of_security(option):
+                continue
+            texts = own if mechanism is None else of_mechanisms.setdefault(mechanism.upper(), {})
+            texts[option] = _hidden(option, text, layers)
     if protocol == "SASL_SSL" and _CLIENT_AUTH not in own:
         values[_CLIENT_AUTH] = "none"
     values |= own
@@ -132,22 +139,23 @@ def check_names(given: Iterable[str], listeners: Iterable[str]) -> None:
     """Refuse settings of listeners that there are not, of mechanisms that there are not, and of options that
     there are not. `listeners` are names in any case, also those of controllers."""
     known = {name.lower() for name in listeners}
+    mechanisms = [one.lower() for one in MECHANISMS]
     for name in given:
         if not name.startswith("listener.name."):
             continue
-        match = _NAME.fullmatch(name)
-        if match is None or option_of_listener(name) is None:
-            raise ConfigError(f"There is no option {name!r}.{_hint(match)}")
-        if match["listener"] not in known:
+        parts = parts_of_listener(name)
+        if parts is None or option_of_listener(name) is None:
+            raise ConfigError(f"There is no option {name!r}.{_hint(parts)}")
+        if parts.listener not in known:
             raise ConfigError(
-                f"{name} is for a listener {match['listener']!r}, which is not in listeners or "
+                f"{name} is for a listener {parts.listener!r}, which is not in listeners or "
                 f"listener.security.protocol.map: they have {', '.join(sorted(known))}, here in lower case."
             )
-        mechanism, _ = _split(match["rest"])
-        if mechanism is not None and mechanism not in MECHANISMS:
+        if parts.mechanism not in (None, *mechanisms):
+            # Kafka looks for the name in lower case, and does not see another one.
             raise ConfigError(
-                f"{name} is for a mechanism {mechanism.lower()!r}: the mechanisms are "
-                f"{', '.join(one.lower() for one in MECHANISMS)}, in lower case."
+                f"{name} is for a mechanism {parts.mechanism!r}: the mechanisms are {', '.join(mechanisms)}, "
+                "in lower case."
             )
 
 
@@ -157,11 +165,11 @@ def settings_without_use(given: Iterable[str], protocols: Mapping[str, str]) -> 
     by_name = {name.lower(): protocol for name, protocol in protocols.items()}
     unused = []
     for name in given:
-        match = _NAME.fullmatch(name)
-        if match is None:
+        parts = parts_of_listener(name)
+        if parts is None:
             uses, mechanism, option = list(by_name.values()), None, name
         else:
-            uses, (mechanism, option) = [by_name.get(match["listener"], "")], _split(match["rest"])
+            uses, mechanism, option = [by_name.get(parts.listener, "")], parts.mechanism, parts.option
         needs = _needs(option)
         is_incomplete = option == _JAAS and mechanism is None
         if is_incomplete or (needs is not None and not any(needs(protocol) for protocol in uses)):
@@ -183,14 +191,6 @@ def _defaults(layers: BrokerLayers) -> dict[str, str]:
         for option in layers.options.values()
         if _is_of_security(option.name) and option.default_text is not None
     }
-
-
-def _split(rest: str) -> tuple[str | None, str]:
-    """Mechanism, in upper case, and option of a name behind the prefix of its listener."""
-    for option in OF_MECHANISMS:
-        if rest.endswith(f".{option}"):
-            return rest.removesuffix(f".{option}").upper(), option
-    return None, rest
 
 
 def _hidden(option: str, text: str, layers: BrokerLayers) -> str:
@@ -219,6 +219,6 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
     return enabled
 
 
-def _hint(match: re.Match[str] | None) -> str:
-    near = None if match is None else nearest(_split(match["rest"])[1])
-    return "" if near is None or match is None else f" Did you mean listener.name.{match['listener']}.{near}?"
+def _hint(parts: ListenerParts | None) -> str:
+    near = None if parts is None else nearest(parts.option)
+    return "" if near is None or parts is None else f" Did you mean listener.name.{parts.listener}.{near}?"

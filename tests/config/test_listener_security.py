@@ -117,6 +117,8 @@ def test_a_listener_that_could_not_authenticate_is_refused(settings, words):
         ("listener.name.insdie.ssl.client.auth", "for a listener 'insdie'"),
         ("listener.name.INSIDE.ssl.client.auth", "for a listener 'INSIDE'"),
         ("listener.name.inside.scram-sha256.sasl.jaas.config", "a mechanism 'scram-sha256'"),
+        ("listener.name.inside.PLAIN.sasl.jaas.config", "a mechanism 'PLAIN'.*in lower case"),
+        ("listener.name.inside.Plain.connections.max.reauth.ms", "a mechanism 'Plain'"),
         ("listener.name.inside.plain.ssl.client.auth", "There is no option"),
     ],
 )

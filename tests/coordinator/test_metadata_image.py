@@ -259,10 +259,10 @@ def test_delegation_tokens_are_in_the_view(image):
     )
     after, _ = played(image, record("t", 7), RemoveDelegationTokenRecord(token_id="u"))
     assert [(one.token_id, one.expiry_ms) for one in after.delegation_tokens.by_id.values()] == [("t", 7)]
-    assert len(view.delegation_tokens) == 2
+    assert len(view.delegation_tokens.by_id) == 2
     assert played(image, NoOpRecord())[0].delegation_tokens is after.delegation_tokens
     image.begin_snapshot()
-    assert len(played(image)[0].delegation_tokens) == 0
+    assert not played(image)[0].delegation_tokens.by_id
 
 
 def test_quotas_are_in_the_view_by_entity(image):

@@ -46,8 +46,7 @@ class LoginModule:
     """One entry: its class, and its options without the quotes."""
 
     name: str
-    options: Mapping[str, str] = field(repr=False)
-    """The values are `Secret`."""
+    options: Mapping[str, Secret] = field(repr=False)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -97,7 +96,7 @@ def _entry(reader: _Reader) -> LoginModule:
         raise reader.error(f"has {shown}, and the known ones are Kafka's {known}")
     if reader.word("a control flag").lower() not in _FLAGS:
         raise reader.error(f"has no control flag after {name}: write one of {', '.join(_FLAGS)}")
-    options: dict[str, str] = {}
+    options: dict[str, Secret] = {}
     while not reader.skip(";"):
         key = reader.word("a key or ';'")
         reader.symbol("=")

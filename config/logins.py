@@ -133,4 +133,4 @@ def credentials_of(
             f"This node logs in to others with {mechanism} at listener {security.name}, and has no username "
             f"and password: give them in {listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}."
         )
-    return Credentials(mechanism, options["username"][:], Secret(options["password"]))
+    return Credentials(mechanism, options["username"].reveal(), Secret(options["password"]))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import NOTHING_REFUSED, resources
-from odradek.coordinator.security.acls import AclRules, Policy, host_text, requester
+from odradek.coordinator.security.acls import AclRules, Policy, host_text, identities_of
 from odradek.wire.acl_types import ResourceType
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Granted:
     def __init__(self, connection: Requester, acls: AclRules | None, policy: Policy) -> None:
         self.principal = connection.principal
         self.acls = acls
-        self.who = requester(self.principal, host_text(connection.peer_host))
+        self.who = identities_of(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
         self.answers: Answers = {}
 

@@ -1,7 +1,7 @@
 """DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 0 to 3: who may do what.
 
-- Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka; MirrorMaker
-  then sends no such request again.
+- Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka;
+  MirrorMaker then sends no such request again.
 - A request with a code 0, which stands for "unknown" and which no client sends, closes the connection, as in
   Kafka.
 - CreateAcls refuses an ACL with another unknown code, alone, and the whole request if a code is one that only

@@ -5,8 +5,17 @@ from types import SimpleNamespace
 import pytest
 
 from odradek.apis.delegation_tokens import DescribeDelegationToken
-from odradek.coordinator.security.delegation_tokens import DelegationToken, DelegationTokens
+from odradek.coordinator.security.delegation_tokens import (
+    DelegationToken,
+    DelegationTokens,
+    TokenRules,
+    TokenSecret,
+)
 from odradek.wire.acl_types import ResourceType
+from odradek.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
 
 ANN, BOB, CARL = "User:ann", "User:bob", "User:carl"
 TOKENS = DelegationTokens(
@@ -44,8 +53,18 @@ def test_a_client_sees_its_own_tokens_and_those_that_it_may_describe_by_id_or_ow
         assert resource_type in (ResourceType.DELEGATION_TOKEN, ResourceType.USER)
         return {name for name in names if name not in permitted}
 
-    parts = SimpleNamespace(current_view=lambda: SimpleNamespace(delegation_tokens=TOKENS))
-    context = SimpleNamespace(connection=SimpleNamespace(principal=ANN), left_out=left_out)
-    found = DescribeDelegationToken(parts)._listed(owners, context)
-    assert "".join(one.token_id for one in found) == shown
+    parts = SimpleNamespace(
+        current_view=lambda: SimpleNamespace(delegation_tokens=TOKENS),
+        rules=TokenRules(TokenSecret("secret")),
+        refuses=lambda connection: False,
+    )
+    context = SimpleNamespace(connection=SimpleNamespace(principal=ANN), left_out=left_out, api_version=3)
+    named = None
+    if owners is not None:
+        parted = [one.split(":") for one in owners]
+        named = [
+            DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in parted
+        ]
+    answer = DescribeDelegationToken(parts)(DescribeDelegationTokenRequest(owners=named), context)
+    assert "".join(one.token_id for one in answer.tokens) == shown
     assert not {"a", "b", "c"} & {*asked}, "nothing of the client itself is asked for"

@@ -5,6 +5,7 @@ import pytest
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
 from odradek.config.jaas import LOGIN_MODULES, parse_file, parse_one, server_context
+from odradek.config.logins import Logins
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -129,12 +130,12 @@ def test_a_broker_reads_the_users_of_a_listener_from_its_setting_then_from_the_f
     path.chmod(0o640)
     of_file = [*SASL, f"odradek.jaas.config.path={path}"]
     config = load(sets=of_file)
-    assert config.logins["SASL_PLAINTEXT"]["PLAIN"].options == {"user_of_file": "1"}
+    assert config.logins["SASL_PLAINTEXT"].modules["PLAIN"].options == {"user_of_file": "1"}
     assert any("other users of this machine" in warning for warning in config.warnings)
     assert any("PLAIN without TLS" in warning for warning in config.warnings)
     path.chmod(0o600)
     config = load(sets=[*of_file, f"{OF_LISTENER}={PLAIN} required user_of_setting='2';"])
-    assert config.logins["SASL_PLAINTEXT"]["PLAIN"].options == {"user_of_setting": "2"}
+    assert config.logins["SASL_PLAINTEXT"].modules["PLAIN"].options == {"user_of_setting": "2"}
     assert not any("other users of this machine" in warning for warning in config.warnings)
 
 
@@ -175,7 +176,7 @@ def test_a_listener_with_plain_needs_users(sets, words):
 
 def test_scram_needs_no_login_module():
     config = load(sets=[SASL[0], "sasl.enabled.mechanisms=SCRAM-SHA-256"])
-    assert config.logins == {"SASL_PLAINTEXT": {}}
+    assert config.logins == {"SASL_PLAINTEXT": Logins({})}
 
 
 IN_CLUSTER = [

@@ -22,7 +22,7 @@ from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.server.busy_poll import BusyPoll
 from odradek.server.connections import Connections, counts_by_address
 from odradek.server.routes import Routes
-from odradek.server.security.admission import ConnectionLimits, is_host
+from odradek.server.security.admission import ConnectionLimits, is_address, is_host
 from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
@@ -204,6 +204,7 @@ def _node_parts(
         conversions=schedule.conversions,
         saves=schedule.saves,
         begin_moves=upkeep.move,
+        is_address=is_address,
         is_host=is_host,
         quotas=quotas,
         directory_id=uuid_from_text(directory_id),

@@ -6,6 +6,7 @@ of hashes come with their first use.
 """
 
 import re
+from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from typing import NamedTuple
 
@@ -127,7 +128,7 @@ class ScramClient:
         iterations = int(found["iterations"])
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ScramError(f"the server asks for {iterations} iterations")
-        salted = salted_password(self._mechanism, self._password, a2b_base64(found["salt"]), iterations)
+        salted = salted_password(self._mechanism, self._password, _decoded(found["salt"]), iterations)
         keys = keys_of(self._mechanism, salted)
         binding = b2a_base64(_NO_BINDING.encode(), newline=False).decode()
         without_proof = f"c={binding},r={found['nonce']}"
@@ -142,9 +143,16 @@ class ScramClient:
         if (
             found is None
             or self._signature is None
-            or not _is_same(a2b_base64(found["signature"]), self._signature)
+            or not _is_same(_decoded(found["signature"]), self._signature)
         ):
             raise ScramError("the server does not prove that it knows the password")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return a2b_base64(text)
+    except BinasciiError:
+        raise ScramError("a message of the server has no bytes in base64") from None
 
 
 def _hash_of(mechanism: int, message: bytes) -> bytes:

@@ -22,6 +22,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -118,11 +119,6 @@ class Admission:
                 del self._of_addresses[host]
             else:
                 meter.bound = rate
-
-    @property
-    def measured_addresses(self) -> int:
-        """How many addresses have a meter."""
-        return len(self._of_addresses)
 
     # A new connection
 
@@ -222,7 +218,8 @@ class Admission:
         meters = self._of_addresses
         if len(meters) >= ADDRESSES_MAX:
             idle = [host for host, one in meters.items() if now_ms - one.last_ms >= IDLE_MS_MAX]
-            for host in idle or list(meters)[: ADDRESSES_MAX // 10]:
+            # One that is at work keeps its meter, however many others come.
+            for host in idle or nsmallest(ADDRESSES_MAX // 10, meters, key=lambda one: meters[one].last_ms):
                 del meters[host]
 
 
@@ -403,6 +400,11 @@ def host_of(address: Any) -> str:
     host: str = address[0]
     # A dual-stack socket shows IPv4 peers as mapped addresses; clients expect the address that they used.
     return host[7:] if host.startswith("::ffff:") and "." in host else host
+
+
+def is_address(name: str) -> bool:
+    """Whether a text is an address."""
+    return bool(addresses_of(name, socket.AI_NUMERICHOST))
 
 
 def is_host(name: str) -> bool:

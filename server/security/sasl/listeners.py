@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
-from odradek.config.kerberos import GSSAPI, service_of
-from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens, oauth_settings
+from odradek.config.kerberos import GSSAPI
+from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens
 from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
@@ -98,14 +98,12 @@ def _settings(
 
     def new_server(mechanism: str) -> NewServer:
         if mechanism == GSSAPI:
-            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
+            assert logins.service is not None
+            acceptor = open_acceptor(logins.service, security.name)
             return lambda: GssapiServer(acceptor)
         if mechanism == "PLAIN":
-            users = users_of(logins[mechanism].options)
+            users = users_of(logins.modules[mechanism].options)
             return lambda: PlainServer(users)
-        if mechanism == GSSAPI:
-            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
-            return lambda: GssapiServer(acceptor)
         return new_oauth(security) if mechanism == OAUTHBEARER else new_scram(mechanism)
 
     return Settings(
@@ -123,7 +121,8 @@ def _validator(
     ending: ExitStack,
 ) -> Validator:
     """What checks the tokens of a listener."""
-    settings = oauth_settings(security, config.logins[security.name].get(OAUTHBEARER))
+    settings = config.logins[security.name].tokens
+    assert settings is not None
     if isinstance(settings, UnsignedTokens):
         from odradek.server.security.sasl.oauthbearer import UnsignedValidator
 

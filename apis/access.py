@@ -248,12 +248,13 @@ def _fetched_topics(request: Any) -> Iterable[Any]:
 
 
 def _transactional_ids(request: Any) -> Iterable[str]:
-    """Of AddPartitionsToTxn before version 4, which only brokers send."""
+    """Of AddPartitionsToTxn before version 4; later ones are sent by brokers only. One of those that is empty
+    needs no less."""
     return () if request.transactions else (request.v3_and_below_transactional_id,)
 
 
 def _if_of_brokers(request: Any) -> Iterable[str]:
-    """Of AddPartitionsToTxn from version 4 on. An empty request of an older version needs no less."""
+    """Of AddPartitionsToTxn from version 4 on."""
     return (CLUSTER_NAME,) if request.transactions else ()
 
 

@@ -1,10 +1,13 @@
 """DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 0 to 3: who may do what.
 
-Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka; MirrorMaker
-then sends no such request again. A request with a code 0, which stands for "unknown" and which no client
-sends, closes the connection, as in Kafka. Other unknown codes are refused line by line, and a code that only
-filters have refuses the whole request. Version 0 knows
-literal patterns only.
+- Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka;
+  MirrorMaker then sends no such request again.
+- A request with a code 0, which stands for "unknown" and which no client sends, closes the connection, as in
+  Kafka.
+- CreateAcls refuses an ACL with another unknown code, alone, and the whole request if a code is one that only
+  filters have. DeleteAcls refuses a filter with an unknown code, alone. DescribeAcls answers it with an empty
+  list.
+- Version 0 knows literal patterns only.
 
 A node of a cluster sends 30 and 31 on to its controllers (`apis/forwarding.py`).
 

@@ -59,9 +59,7 @@ class ConnectionInfo(Protocol):
     """Written by the ApiVersions handler from version 3 on (KIP-511); `unknown` before."""
     client_software_version: str
 
-    def begin_reauthentication(
-        self, mechanism: str, version: int, now_ms: int
-    ) -> SaslHandshakeResponse | None:
+    def begin_reauthentication(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """A handshake of a client that has authenticated: the answer, behind which SASL frames come; None
         where it cannot authenticate again."""
 

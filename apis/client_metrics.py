@@ -112,7 +112,7 @@ class ClientMetricsApis:
             logger.debug("the metrics of %s cannot be read: %s", uuid_to_text(instance_id), error.message)
             self._metrics.fail_push(instance_id)
             return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
-        self._metrics.end_push(instance_id, pushed, len(plain), now_ms)
+        self._metrics.end_push(instance_id, pushed, now_ms)
         if logger.isEnabledFor(logging.DEBUG):
             told = repr({point.name: point.value for point in pushed.points})
             logger.debug("metrics of %s: %s", uuid_to_text(instance_id), told[:LOGGED_CHARACTERS_MAX])

@@ -2,7 +2,8 @@
 client or an address may do.
 
 The rules are in `coordinator/security/client_quotas.py`. In a cluster the controllers alter quotas; this node
-describes them as it has them. Names of hosts are resolved in a worker thread, while other changes go on.
+describes them as it has them. Names of hosts are resolved in a worker thread, while other changes go on; an
+address needs none.
 
 Source: KafkaApis and ControllerApis of Kafka 4.3; KIP-546, KIP-612.
 """
@@ -11,8 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.coordinator.cluster.machine import at_once
@@ -41,10 +41,34 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.apis")
 
-HOSTS_MAX = 100
-"""Hosts of one request that are resolved; further ones are refused."""
+NAMES_MAX = 100
+"""Names of hosts of one request that are resolved; further ones are refused. Addresses are not counted."""
+HOSTS_PER_STEP = 100
+"""Less than a millisecond."""
+IsAddress = Callable[[str], bool]
+"""Whether a text is an address; it does not block."""
 IsHost = Callable[[str], bool]
 """Whether a text is an address, or a name that has one here; it may block."""
+
+
+class Hosts(NamedTuple):
+    """The hosts of a request."""
+
+    known: frozenset[str] = frozenset()
+    """Addresses, and names that have one."""
+    left_out: frozenset[str] = frozenset()
+    """Names over `NAMES_MAX`."""
+
+    def refusal_of(self, host: str) -> str | None:
+        """Why it can have no quota."""
+        if host in self.known:
+            return None
+        if host in self.left_out:
+            return (
+                f"{host} is not looked up: a request may have {NAMES_MAX} names of hosts. Write addresses, "
+                "or another request for the rest."
+            )
+        return f"{host} is no address and no name of one."
 
 
 class DescribeClientQuotas:
@@ -71,16 +95,24 @@ class AlterClientQuotas:
     """The handler: each entity is answered once, however often the request has it. `lookups` is a queue for
     hosts that have to be resolved."""
 
-    def __init__(self, machine: ClusterMachine, work: WorkQueue, lookups: WorkQueue, is_host: IsHost) -> None:
+    def __init__(
+        self,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        lookups: WorkQueue,
+        is_address: IsAddress,
+        is_host: IsHost,
+    ) -> None:
         self._machine = machine
         self._work = work
         self._lookups = lookups
+        self._is_address = is_address
         self._is_host = is_host
 
     def __call__(self, request: AlterClientQuotasRequest, context: RequestContext) -> Waiting:
         hosts = hosts_of(request.entries)
         if not hosts:
-            return WorkAnswer(self._work, self._altering(request, frozenset()), context)
+            return WorkAnswer(self._work, self._altering(request, Hosts()), context)
         waiting = Waiting()
 
         def failed(error: Exception) -> None:
@@ -88,20 +120,34 @@ class AlterClientQuotas:
             context.connection.close("internal error")
             waiting.complete(None)
 
-        def resolved(known: frozenset[str]) -> None:
-            self._work.run(self._altering(request, known), waiting.complete, failed)
+        def resolved(found: Hosts) -> None:
+            self._work.run(self._altering(request, found), waiting.complete, failed)
 
-        self._lookups.run(self._resolving(list(islice(hosts, HOSTS_MAX))), resolved, failed)
+        def sorted_out(addresses: list[str]) -> None:
+            known = frozenset(addresses)
+            names = [host for host in hosts if host not in known]
+            if names:
+                self._lookups.run(self._resolving(known, names), resolved, failed)
+            else:
+                resolved(Hosts(known))
+
+        self._work.run(self._finding_addresses(hosts), sorted_out, failed)
         return waiting
 
-    def _resolving(self, hosts: list[str]) -> Work[frozenset[str]]:
-        known: frozenset[str] = yield lambda: frozenset(filter(self._is_host, hosts))
-        return known
+    def _finding_addresses(self, hosts: list[str]) -> Work[list[str]]:
+        addresses: list[str] = []
+        for begin in range(0, len(hosts), HOSTS_PER_STEP):
+            addresses += filter(self._is_address, hosts[begin : begin + HOSTS_PER_STEP])
+            yield None
+        return addresses
 
-    def _altering(
-        self, request: AlterClientQuotasRequest, hosts: frozenset[str]
-    ) -> Work[AlterClientQuotasResponse]:
-        alterations = altered(self._machine.view.client_quotas, request.entries, hosts.__contains__)
+    def _resolving(self, addresses: frozenset[str], names: list[str]) -> Work[Hosts]:
+        looked_up = names[:NAMES_MAX]
+        found: frozenset[str] = yield lambda: frozenset(filter(self._is_host, looked_up))
+        return Hosts(addresses | found, frozenset(names[NAMES_MAX:]))
+
+    def _altering(self, request: AlterClientQuotasRequest, hosts: Hosts) -> Work[AlterClientQuotasResponse]:
+        alterations = altered(self._machine.view.client_quotas, request.entries, hosts.refusal_of)
         refusals = alterations.refusals
         if alterations.changed and not request.validate_only:
             try:

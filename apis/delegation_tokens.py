@@ -22,7 +22,6 @@ from odradek.coordinator.security.delegation_tokens import (
     DelegationToken,
     DelegationTokens,
     TokenRules,
-    is_listed,
 )
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -276,8 +275,7 @@ class DescribeDelegationToken:
 
     def _listed(self, owners: set[str] | None, context: RequestContext) -> list[DelegationToken]:
         principal = context.connection.principal
-        tokens = self._parts.current_view().delegation_tokens.by_id.values()
-        wanted = [one for one in tokens if is_listed(one, principal, owners, lambda _: True)]
+        wanted = self._parts.current_view().delegation_tokens.of(owners)
         others = [one for one in wanted if not one.concerns(principal)]
         hidden_ids = context.left_out(
             Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, [one.token_id for one in others]
@@ -285,11 +283,8 @@ class DescribeDelegationToken:
         hidden_owners = context.left_out(
             Operation.DESCRIBE_TOKENS, ResourceType.USER, [one.owner for one in others]
         )
-
-        def may_describe(token: DelegationToken) -> bool:
-            return token.token_id not in hidden_ids or token.owner not in hidden_owners
-
-        return [one for one in wanted if is_listed(one, principal, owners, may_describe)]
+        hidden = {one.token_id for one in others if one.token_id in hidden_ids and one.owner in hidden_owners}
+        return [one for one in wanted if one.token_id not in hidden]
 
 
 def _described(code: ErrorCode, *tokens: DescribedDelegationToken) -> DescribeDelegationTokenResponse:

@@ -19,25 +19,32 @@ from odradek.wire.errors import ErrorCode, KafkaError
 __all__ = ["LOGGERS", "ROOT", "change_levels", "check_levels", "levels"]
 
 ROOT = "root"
-LOGGERS = tuple(
-    f"odradek{name}"
-    for name in (
-        "",
-        *(
-            ".apis",
-            ".authentication",
-            ".authorizer",
-            ".broker",
-            ".cleaner",
-            ".clients",
-            ".cluster",
-            ".connection",
-            ".connections",
-            ".coordinator",
-        ),
-        *(".coordinators", ".data", ".disks", ".fetch", ".flush", ".metadata", ".peers", ".produce"),
-        *(".replication", ".slow", ".timers", ".topics", ".turn", ".work"),
-    )
+LOGGERS = (
+    "odradek",
+    "odradek.apis",
+    "odradek.authentication",
+    "odradek.authorizer",
+    "odradek.broker",
+    "odradek.cleaner",
+    "odradek.clients",
+    "odradek.cluster",
+    "odradek.connection",
+    "odradek.connections",
+    "odradek.coordinator",
+    "odradek.coordinators",
+    "odradek.data",
+    "odradek.disks",
+    "odradek.fetch",
+    "odradek.flush",
+    "odradek.metadata",
+    "odradek.peers",
+    "odradek.produce",
+    "odradek.replication",
+    "odradek.slow",
+    "odradek.timers",
+    "odradek.topics",
+    "odradek.turn",
+    "odradek.work",
 )
 """The loggers of the broker. Python knows one when its module was imported, and modules are imported late."""
 

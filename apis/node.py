@@ -52,6 +52,11 @@ def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
 
 
+def _no_address(name: str) -> bool:
+    """For tests, where each host has a name."""
+    return False
+
+
 def _any_host(name: str) -> bool:
     """For tests that resolve nothing."""
     return True
@@ -91,6 +96,8 @@ class NodeParts:
     """Sends requests that change the cluster to its controllers."""
     controller_versions: ControllerVersions | None = None
     """Which versions of APIs the controllers serve; None where `forward` is."""
+    is_address: Callable[[str], bool] = _no_address
+    """Whether a text is an address; it does not block."""
     is_host: Callable[[str], bool] = _any_host
     """Whether a text is an address, or a name that has one here; it may block."""
     quotas: ClientQuotas = field(default_factory=ClientQuotas)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """The handler."""
-    begun = context.connection.begin_reauthentication(request.mechanism, context.api_version, context.now_ms)
+    begun = context.connection.begin_reauthentication(request.mechanism, context.api_version)
     return begun or SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 
 

@@ -266,7 +266,10 @@ def _of_security(node: NodeParts, settings: ApiSettings) -> Rows:
         40: (2, of_tokens("ExpireDelegationToken")),
         41: (3, of_tokens("DescribeDelegationToken")),
         48: (1, _later("client_quotas.DescribeClientQuotas", current_view)),
-        49: (1, _later("client_quotas.AlterClientQuotas", node.plane, *altering, node.is_host)),
+        49: (
+            1,
+            _later("client_quotas.AlterClientQuotas", node.plane, *altering, node.is_address, node.is_host),
+        ),
         50: (0, _later("scram_credentials.DescribeUserScramCredentials", current_view)),
         51: (0, _later("scram_credentials.AlterUserScramCredentials", node.plane, node.changes)),
     }

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
                 raise ConfigError(f"there is no user {options.name!r} with {options.mechanism}.")
         else:
             password = users.read_password(options.password_file, sys.stdin)
-            user = first_users.checked(options.name, options.mechanism, password, options.iterations)
+            user = first_users.checked_user(options.name, options.mechanism, password, options.iterations)
             users.add(config, user)
     except ConfigError as error:
         print(f"odradek: {error}", file=sys.stderr)

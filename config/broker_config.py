@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
     from odradek.config.credentials import Credentials
     from odradek.config.first_users import FirstUser
-    from odradek.config.jaas import LoginModule
     from odradek.config.listener_security import ListenerSecurity
+    from odradek.config.logins import Logins
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
@@ -85,8 +85,8 @@ class BrokerConfig:
     """By listener name; a PLAINTEXT listener has none."""
     controller_security: "ListenerSecurity | None"
     """With which this node connects to controllers; None: PLAINTEXT, or it is alone."""
-    logins: "Mapping[str, Mapping[str, LoginModule]]"
-    """By the name of a listener with SASL, and by mechanism: the login modules."""
+    logins: "Mapping[str, Logins]"
+    """By the name of a listener with SASL."""
     inter_broker_login: "Credentials | None"
     """With which this node logs in to other brokers; None: it need not."""
     controller_login: "Credentials | None"

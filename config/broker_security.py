@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from odradek.config import listener_security, logins
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
-from odradek.config.jaas import LoginModule
 from odradek.config.listener_security import ListenerSecurity
 from odradek.config.listeners import Listener
-from odradek.config.logins import Contexts
+from odradek.config.logins import Contexts, Logins
 from odradek.config.options import BrokerLayers
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ class BrokerSecurity:
 
     listeners: Mapping[str, ListenerSecurity]
     """By name, those that are not PLAINTEXT."""
-    logins: Mapping[str, Mapping[str, LoginModule]]
-    """By the name of a listener with SASL, and by mechanism."""
+    logins: Mapping[str, Logins]
+    """By the name of a listener with SASL."""
     inter_broker: Credentials | None
     """For the listener among brokers; None: it has no SASL, or the node is alone."""
     of_controllers: ListenerSecurity | None
@@ -69,8 +68,9 @@ def read(
         controllers,
         None if controllers is None else _login_to_controllers(values, controllers, contexts),
         listener_security.settings_without_use(layers.start, protocols),
-        tuple(
-            warning for one in with_sasl for warning in logins.warnings_of(one, logins_of[one.name], values)
+        (
+            *logins.warnings_of_file(values),
+            *(warning for one in with_sasl for warning in logins.warnings_of(one, logins_of[one.name])),
         ),
     )
 

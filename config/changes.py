@@ -30,7 +30,7 @@ def changed(
 ) -> dict[str, str]:
     """The settings after all operations.
 
-    APPEND and SUBTRACT change the list in `settings`, else Kafka's default, not the broker's default for its
+    APPEND and SUBTRACT change the list in `configs`, else Kafka's default, not the broker's default for its
     topics. Refuses them with INVALID_CONFIG for an option that is no list.
     """
     result = dict(configs)

@@ -18,7 +18,7 @@ from odradek.config.config_error import ConfigError
 from odradek.config.secret import Secret
 from odradek.wire.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_NUMBERS
 
-__all__ = ["VARIABLE", "FirstUser", "checked", "parse"]
+__all__ = ["VARIABLE", "FirstUser", "checked_user", "parse"]
 
 VARIABLE: Final = "ODRADEK_ADD_SCRAM"
 _USER = re.compile(r"\s*;?\s*(?P<mechanism>[A-Za-z0-9-]+)\s*=\s*\[(?P<fields>(?:\"[^\"]*\"|[^\]\"])*)\]")
@@ -49,7 +49,7 @@ def parse(text: str) -> tuple[FirstUser, ...]:
     return tuple(users)
 
 
-def checked(name: str, mechanism: str, password: str, iterations: int = ITERATIONS_MIN) -> FirstUser:
+def checked_user(name: str, mechanism: str, password: str, iterations: int = ITERATIONS_MIN) -> FirstUser:
     """A user of the command line. ConfigError: one sentence."""
     if mechanism not in MECHANISM_NUMBERS:
         raise ConfigError(f"the mechanism is one of {', '.join(MECHANISM_NUMBERS)}, not {mechanism!r}.")
@@ -80,7 +80,7 @@ def _user(mechanism: str, text: str) -> FirstUser:
     if fields.keys() != {"name", "password"} or not iterations.isdecimal():
         raise _wrong("in the brackets stand name=, password= and iterations=, each once")
     try:
-        return checked(fields["name"], mechanism, fields["password"], int(iterations[:9]))
+        return checked_user(fields["name"], mechanism, fields["password"], int(iterations[:9]))
     except ConfigError as error:
         raise _wrong(str(error)[:-1]) from None
 

@@ -33,7 +33,8 @@ LOGIN_MODULES: Final = {
     "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
 }
 """Classes, and the mechanisms that each is for."""
-_CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+|\w*LoginModule")
+_CLASS: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*LoginModule", re.ASCII)
+"""What may be shown: no other text is known to be no password."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _SYMBOLS: Final = "{}=;"
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -45,8 +46,7 @@ class LoginModule:
     """One entry: its class, and its options without the quotes."""
 
     name: str
-    options: Mapping[str, str] = field(repr=False)
-    """The values are `Secret`."""
+    options: Mapping[str, Secret] = field(repr=False)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def parse_file(text: str, what: str) -> Mapping[str, Sequence[LoginModule]]:
     while not reader.at_end:
         name = reader.word("the name of a context")
         if name in contexts:
-            raise reader.error(f"has the context {name!r} twice")
+            raise reader.error("has a context twice")
         reader.symbol("{")
         entries = contexts[name] = []
         while not reader.skip("}"):
@@ -90,16 +90,18 @@ def _entry(reader: _Reader) -> LoginModule:
     name = reader.word("the class of a login module")
     if name not in LOGIN_MODULES:
         known = ", ".join(one.rpartition(".")[2] for one in LOGIN_MODULES)
-        # What is no class may be a password.
-        shown = repr(name) if _CLASS.fullmatch(name) else "of no class"
-        raise reader.error(f"has the login module {shown}, and the known ones are Kafka's {known}")
+        shown = (
+            f"the login module {name!r}" if _CLASS.fullmatch(name) else "something else than a login module"
+        )
+        raise reader.error(f"has {shown}, and the known ones are Kafka's {known}")
     if reader.word("a control flag").lower() not in _FLAGS:
         raise reader.error(f"has no control flag after {name}: write one of {', '.join(_FLAGS)}")
-    options: dict[str, str] = {}
+    options: dict[str, Secret] = {}
     while not reader.skip(";"):
         key = reader.word("a key or ';'")
         reader.symbol("=")
-        options[key] = Secret(reader.word(f"a value of {key}, in quotes if it is a number"))
+        # Behind a forgotten quote the key may be a part of a password.
+        options[key] = Secret(reader.word("the value of a key, in quotes if it is a number,"))
     return LoginModule(name, options)
 
 

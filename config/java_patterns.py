@@ -1,6 +1,8 @@
 """Patterns and replacements of rules in the syntax of Java, by Python's `re`.
 
-A pattern that means something else to Python, or nothing, is refused. In a replacement `$1` is a group, and a
+A pattern is written in Python's syntax where that is another one. What cannot be written so, and what means
+something to Python alone, is refused: a rule that gives another name than in Kafka would give the rights of
+somebody else. In a replacement `$1` is a group, and a
 backslash takes its meaning from the next character.
 
 Source: java.util.regex.
@@ -13,6 +15,14 @@ __all__ = ["Substitution", "java_pattern"]
 
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 """What a dot does not match in Java."""
+_END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
+"""`$` in Java: the end, or before a line end there."""
+_GROUP = re.compile(r"\(\?(?:[:=!>]|<[=!A-Za-z]|-?i[:)])")
+"""The begin of a group that is more than one. Other flags than `i` have other effects in Python, or none."""
+_REPETITION = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
+_OTHER_ESCAPE = re.compile(r"\\(?:[QEGzZv0]|[0-9]{2})")
+"""Escapes that Python has not, or with another meaning: `\v` is every vertical blank in Java, and it reads
+more digits of an octal number, and fewer of the number of a group."""
 
 
 class Substitution:
@@ -61,26 +71,50 @@ def _as_python(pattern: str) -> str:
     while index < len(pattern):
         character = pattern[index]
         if character == "\\":
-            if pattern[index + 1 : index + 2] in ("Q", "E", "G", "z", "Z"):
-                raise ValueError(f"\\{pattern[index + 1]} is not built")
+            if _OTHER_ESCAPE.match(pattern, index):
+                raise ValueError(f"{pattern[index : index + 2]} is not built")
             character = pattern[index : index + 2]
+            if is_in_set and character == "\\b":
+                raise ValueError("\\b is no character")
+            written.append(character)
         elif is_in_set:
             if character == "[" or pattern.startswith("&&", index):
                 raise ValueError("a set of characters in another one is not built")
             is_in_set = character != "]"
+            written.append(character)
         elif character == "[":
             is_in_set = True
-        elif character == ".":
-            written.append(f"[^{_LINE_ENDS}]")
-            index += 1
-            continue
-        elif re.match(r"\(\?<[A-Za-z]", pattern[index:]):
-            written.append("(?P<")
-            index += 3
-            continue
-        written.append(character)
+            character = "[^" if pattern.startswith("[^", index) else "["
+            if pattern.startswith("]", index + len(character)):
+                raise ValueError("a set of characters that begins with ] is not built; write \\]")
+            written.append(character)
+        else:
+            character, text = _outside_of_sets(pattern, index)
+            written.append(text)
         index += len(character)
     return "".join(written)
+
+
+def _outside_of_sets(pattern: str, index: int) -> tuple[str, str]:
+    """What stands there, and the same in Python's syntax."""
+    character = pattern[index]
+    if character == ".":
+        return character, f"[^{_LINE_ENDS}]"
+    if character == "$":
+        return character, _END
+    if character == "{":
+        repetition = _REPETITION.match(pattern, index)
+        if repetition is None:
+            raise ValueError("{ stands before a number of repetitions; write \\{ for a brace")
+        return repetition[0], repetition[0]
+    if pattern.startswith("(?", index):
+        group = _GROUP.match(pattern, index)
+        if group is None:
+            raise ValueError(f"{pattern[index : index + 3]} is not built")
+        if group[0][2] == "<" and group[0][3] not in "=!":
+            return "(?<", "(?P<"
+        return group[0], group[0]
+    return character, character
 
 
 def _replacement(text: str, groups: int) -> tuple[str | int, ...]:

@@ -47,7 +47,7 @@ def service_of(security: ListenerSecurity, login: LoginModule | None) -> Kerbero
             f"Listener {security.name} offers GSSAPI, the default of sasl.enabled.mechanisms, and has no "
             f"Krb5LoginModule: give it in {jaas}, or enable other mechanisms."
         )
-    options = {key: value[:] for key, value in login.options.items()}
+    options = {key: value.reveal() for key, value in login.options.items()}
     if options.get("useKeyTab", "false").lower() != "true":
         raise ConfigError(
             f"Listener {security.name} offers GSSAPI and needs a keytab: add useKeyTab=true and keyTab to "

@@ -16,13 +16,19 @@ Sources: ChannelBuilders, SaslChannelBuilder and JaasContext of Kafka, release 4
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from odradek.config.config_error import ConfigError
-from odradek.config.options import OF_MECHANISMS, BrokerLayers, BrokerOptions, nearest, option_of_listener
+from odradek.config.options import (
+    BrokerLayers,
+    BrokerOptions,
+    ListenerParts,
+    nearest,
+    option_of_listener,
+    parts_of_listener,
+)
 from odradek.config.secret import Secret
 
 __all__ = [
@@ -51,22 +57,15 @@ _FOR_LISTENERS: Final = (
 )
 _JAAS: Final = "sasl.jaas.config"
 _CLIENT_AUTH: Final = "ssl.client.auth"
-_NAME = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<rest>.*)")
 
 
 def _is_of_security(option: str) -> bool:
     return option.startswith(("ssl.", "sasl.")) or option in _FOR_LISTENERS
 
 
-def _is_of_start(name: str) -> bool:
-    """Whether only the start says it: how tokens are checked. A client that may change settings could have
-    the broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
-    return ".sasl.oauthbearer." in f".{name}" or name.endswith("sasl.server.callback.handler.class")
-
-
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """See the module; made by `resolve`, never changed. Settings of the run time make another one."""
+    """See the module; made by `resolve`, never changed. Settings of TLS at run time make another one."""
 
     name: str
     """Of the listener, in upper case."""
@@ -79,8 +78,6 @@ class ListenerSecurity:
     PASSWORD options are `Secret`."""
     of_mechanisms: Mapping[str, Mapping[str, str]] = field(repr=False)
     """The texts with both prefixes, by mechanism."""
-    own: frozenset[str]
-    """The options in `values` that are set for this listener by name, not for all."""
     options: BrokerOptions = field(repr=False)
 
     @property
@@ -113,26 +110,26 @@ def listener_prefix(name: str) -> str:
 def resolve(name: str, protocol: str, layers: BrokerLayers, *, is_opened: bool = True) -> ListenerSecurity:
     """The security of the listener `name`. One that only others open (`is_opened` false) offers no mechanisms
     here. ConfigError: one sentence about a setting that it cannot have."""
-    prefix = listener_prefix(name)
     values = _defaults(layers)
     own: dict[str, str] = {}
     of_mechanisms: dict[str, dict[str, str]] = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for key, text in layer.items():
-            if layer is not layers.start and _is_of_start(key):
-                continue
             if _is_of_security(key) and key in layers.options:
                 values[key] = _hidden(key, text, layers)
-            elif key.startswith(prefix):
-                mechanism, option = _split(key.removeprefix(prefix))
-                if option not in layers.options or not _is_of_security(option):
-                    continue
-                texts = own if mechanism is None else of_mechanisms.setdefault(mechanism, {})
-                texts[option] = _hidden(option, text, layers)
+                continue
+            parts = parts_of_listener(key)
+            if parts is None or parts.listener != name.lower():
+                continue
+            _, mechanism, option = parts
+            if option not in layers.options or not _is_of_security(option):
+                continue
+            texts = own if mechanism is None else of_mechanisms.setdefault(mechanism.upper(), {})
+            texts[option] = _hidden(option, text, layers)
     if protocol == "SASL_SSL" and _CLIENT_AUTH not in own:
         values[_CLIENT_AUTH] = "none"
     values |= own
-    security = ListenerSecurity(name, protocol, (), values, of_mechanisms, frozenset(own), layers.options)
+    security = ListenerSecurity(name, protocol, (), values, of_mechanisms, layers.options)
     if not security.has_sasl or not is_opened:
         return security
     return replace(security, mechanisms=_mechanisms(security))
@@ -142,22 +139,23 @@ def check_names(given: Iterable[str], listeners: Iterable[str]) -> None:
     """Refuse settings of listeners that there are not, of mechanisms that there are not, and of options that
     there are not. `listeners` are names in any case, also those of controllers."""
     known = {name.lower() for name in listeners}
+    mechanisms = [one.lower() for one in MECHANISMS]
     for name in given:
         if not name.startswith("listener.name."):
             continue
-        match = _NAME.fullmatch(name)
-        if match is None or option_of_listener(name) is None:
-            raise ConfigError(f"There is no option {name!r}.{_hint(match)}")
-        if match["listener"] not in known:
+        parts = parts_of_listener(name)
+        if parts is None or option_of_listener(name) is None:
+            raise ConfigError(f"There is no option {name!r}.{_hint(parts)}")
+        if parts.listener not in known:
             raise ConfigError(
-                f"{name} is for a listener {match['listener']!r}, which is not in listeners or "
+                f"{name} is for a listener {parts.listener!r}, which is not in listeners or "
                 f"listener.security.protocol.map: they have {', '.join(sorted(known))}, here in lower case."
             )
-        mechanism, _ = _split(match["rest"])
-        if mechanism is not None and mechanism not in MECHANISMS:
+        if parts.mechanism not in (None, *mechanisms):
+            # Kafka looks for the name in lower case, and does not see another one.
             raise ConfigError(
-                f"{name} is for a mechanism {mechanism.lower()!r}: the mechanisms are "
-                f"{', '.join(one.lower() for one in MECHANISMS)}, in lower case."
+                f"{name} is for a mechanism {parts.mechanism!r}: the mechanisms are {', '.join(mechanisms)}, "
+                "in lower case."
             )
 
 
@@ -167,11 +165,11 @@ def settings_without_use(given: Iterable[str], protocols: Mapping[str, str]) -> 
     by_name = {name.lower(): protocol for name, protocol in protocols.items()}
     unused = []
     for name in given:
-        match = _NAME.fullmatch(name)
-        if match is None:
+        parts = parts_of_listener(name)
+        if parts is None:
             uses, mechanism, option = list(by_name.values()), None, name
         else:
-            uses, (mechanism, option) = [by_name.get(match["listener"], "")], _split(match["rest"])
+            uses, mechanism, option = [by_name.get(parts.listener, "")], parts.mechanism, parts.option
         needs = _needs(option)
         is_incomplete = option == _JAAS and mechanism is None
         if is_incomplete or (needs is not None and not any(needs(protocol) for protocol in uses)):
@@ -193,14 +191,6 @@ def _defaults(layers: BrokerLayers) -> dict[str, str]:
         for option in layers.options.values()
         if _is_of_security(option.name) and option.default_text is not None
     }
-
-
-def _split(rest: str) -> tuple[str | None, str]:
-    """Mechanism, in upper case, and option of a name behind the prefix of its listener."""
-    for option in OF_MECHANISMS:
-        if rest.endswith(f".{option}"):
-            return rest.removesuffix(f".{option}").upper(), option
-    return None, rest
 
 
 def _hidden(option: str, text: str, layers: BrokerLayers) -> str:
@@ -229,6 +219,6 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
     return enabled
 
 
-def _hint(match: re.Match[str] | None) -> str:
-    near = None if match is None else nearest(_split(match["rest"])[1])
-    return "" if near is None or match is None else f" Did you mean listener.name.{match['listener']}.{near}?"
+def _hint(parts: ListenerParts | None) -> str:
+    near = None if parts is None else nearest(parts.option)
+    return "" if near is None or parts is None else f" Did you mean listener.name.{parts.listener}.{near}?"

@@ -3,6 +3,10 @@
 Changes at run time are stored as texts with the cluster's metadata (IncrementalAlterConfigs of a broker, or
 of all brokers under the empty name) and outlive a restart. `follow` takes new settings; users of a setting
 that may change read it here each time, or get a call from the broker.
+
+Settings of SASL are of the start alone (`options.is_of_start`): a change of them is refused, and what is
+stored already, by an older version or by the controllers of a cluster, is left out and named as without
+effect.
 """
 
 from __future__ import annotations
@@ -15,13 +19,8 @@ from odradek.config.broker_config import BrokerConfig, ConfigError, check_bounds
 from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
-
-def _is_of_start(name: str) -> bool:
-    """Whether a setting may be made at run time, as in Kafka, and is read at the start: Kafka reads these of
-    new listeners, and there are none here before the next start."""
-    return "sasl." in name or name.endswith("connections.max.reauth.ms")
-
-
+LOG_CONFIGS_MAX = 1_000
+"""Settings of logs that are shared by topics with equal ones; beyond it the oldest are made anew."""
 LogConfig = TypeVar("LogConfig")
 """Makes the settings of a log from the values of a topic's options."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
@@ -44,6 +43,8 @@ class LiveConfig(Generic[LogConfig]):
         """The topic options with their standings in this node."""
         self.without_effect: tuple[str, ...] = ()
         """Options that were set at run time and have no effect here."""
+        self._stored: BrokerConfigs = {}
+        """As `follow` has got them."""
         self.refused: tuple[str, ...] = ()
         """The reasons why settings of the run time are not used, a sentence each. Only in a cluster, whose
         controllers may store any settings; a node alone refuses them."""
@@ -72,10 +73,14 @@ class LiveConfig(Generic[LogConfig]):
     def follow(self, broker_configs: BrokerConfigs) -> None:
         """Replace all settings of the run time."""
         known = self._layers.options
+        self._stored = broker_configs
         own, refused = options.honoured(broker_configs.get(self._node_id, {}), known)
         all_brokers, others_refused = options.honoured(broker_configs.get(None, {}), known)
         self.refused = tuple((others_refused | refused).values())
-        layers = self._layers._replace(broker=own, all_brokers=all_brokers)
+        changed = {**all_brokers, **own}
+        without_effect = {*options.without_effect(changed, known), *filter(options.is_of_start, changed)}
+        self.without_effect = tuple(name for name in changed if name in without_effect)
+        layers = self._layers._replace(broker=_of_run_time(own), all_brokers=_of_run_time(all_brokers))
         if layers == self._layers:
             return
         values = options.broker_values(layers)
@@ -87,9 +92,6 @@ class LiveConfig(Generic[LogConfig]):
         self._layers = layers
         self._values = values
         self.topic_defaults = options.topic_defaults(self._values)
-        changed = {**layers.all_brokers, **layers.broker}
-        without_effect = {*options.without_effect(changed, layers.options), *filter(_is_of_start, changed)}
-        self.without_effect = tuple(name for name in changed if name in without_effect)
         self._log_configs = {}
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
@@ -99,6 +101,8 @@ class LiveConfig(Generic[LogConfig]):
         if known is None:
             own, _ = options.honoured(configs, self.topic_options)
             values = options.topic_values(own, self.topic_defaults)
+            if len(self._log_configs) >= LOG_CONFIGS_MAX:
+                del self._log_configs[next(iter(self._log_configs))]
             known = self._log_configs[key] = self._new_log_config(values)
         return known
 
@@ -115,6 +119,13 @@ class LiveConfig(Generic[LogConfig]):
         are invalid alone or together with its other settings.
         """
         layers: BrokerLayers = self._layers
+        before = self._stored.get(self._node_id if owner else None, {})
+        # What an older version has stored may stay, or be deleted, while other settings are changed.
+        configs = {
+            name: text
+            for name, text in configs.items()
+            if not options.is_of_start(name) or before.get(name) != text
+        }
         options.parse_broker_configs(configs, for_all_brokers=not owner, options=layers.options)
         layers = layers._replace(broker=configs) if owner else layers._replace(all_brokers=configs)
         values = options.broker_values(layers)
@@ -136,3 +147,7 @@ class LiveConfig(Generic[LogConfig]):
                 f"Invalid dynamic configuration: {name} is {now}, so {max(now // 2, 1)} to "
                 f"{2 * now} may be next, not {wanted}.",
             )
+
+
+def _of_run_time(configs: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in configs.items() if not options.is_of_start(name)}

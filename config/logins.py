@@ -5,24 +5,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
 from odradek.config.jaas import LOGIN_MODULES, LoginModule, parse_file, parse_one, server_context
 from odradek.config.listener_security import ListenerSecurity, listener_prefix
-from odradek.config.oauthbearer import OAUTHBEARER, oauth_settings
+from odradek.config.oauthbearer import OAUTHBEARER, SignedTokens, UnsignedTokens, oauth_settings
 from odradek.config.oauthbearer import warnings_of as oauth_warnings_of
 from odradek.config.secret import Secret
+
+if TYPE_CHECKING:
+    from odradek.config.kerberos import KerberosService
 
 __all__ = [
     "JAAS_PATH",
     "Contexts",
+    "Logins",
     "credentials_of",
     "login_of",
     "logins_of",
     "read_contexts",
     "warnings_of",
+    "warnings_of_file",
 ]
 
 JAAS_PATH = "odradek.jaas.config.path"
@@ -33,6 +39,18 @@ _NEED_USERS = ("PLAIN",)
 """Mechanisms whose users are in the login module."""
 
 Contexts = Mapping[str, Sequence[LoginModule]]
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """With what a listener checks who its clients are."""
+
+    modules: Mapping[str, LoginModule]
+    """By mechanism, those that have one."""
+    tokens: SignedTokens | UnsignedTokens | None = None
+    """Of OAUTHBEARER, if it is offered."""
+    service: KerberosService | None = None
+    """Of GSSAPI, if it is offered."""
 
 
 def read_contexts(values: Mapping[str, Any]) -> Contexts:
@@ -62,17 +80,18 @@ def login_of(security: ListenerSecurity, mechanism: str, contexts: Contexts) -> 
     return login
 
 
-def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, LoginModule]:
-    """The login modules of the mechanisms that have one. ConfigError: one is missing, or makes no sense."""
-    logins = {}
+def logins_of(security: ListenerSecurity, contexts: Contexts) -> Logins:
+    """ConfigError: a login module is missing, or makes no sense."""
+    modules = {}
+    service = tokens = None
     for mechanism in security.mechanisms:
         login = login_of(security, mechanism, contexts)
         if login is not None:
-            logins[mechanism] = login
+            modules[mechanism] = login
         if mechanism == "GSSAPI":
             from odradek.config.kerberos import service_of
 
-            service_of(security, login)
+            service = service_of(security, login)
         if mechanism in _NEED_USERS and not any(
             option.startswith("user_") for option in (login.options if login else ())
         ):
@@ -81,26 +100,27 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> dict[str, Login
                 f"user_NAME in {listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}."
             )
     if OAUTHBEARER in security.mechanisms:
-        oauth_settings(security, logins.get(OAUTHBEARER))
-    return logins
+        tokens = oauth_settings(security, modules.get(OAUTHBEARER))
+    return Logins(modules, tokens, service)
 
 
-def warnings_of(
-    security: ListenerSecurity, logins: Mapping[str, LoginModule], values: Mapping[str, Any]
-) -> list[str]:
+def warnings_of_file(values: Mapping[str, Any]) -> list[str]:
+    """Sentences about the file of `read_contexts` for the log at the start."""
+    path = values[JAAS_PATH]
+    if path is None or not os.stat(path).st_mode & 0o077:
+        return []
+    return [f"{path} has passwords, and other users of this machine may read it: set its mode to 600."]
+
+
+def warnings_of(security: ListenerSecurity, logins: Logins) -> list[str]:
     """Sentences for the log at the start."""
     warnings = []
     if "PLAIN" in security.mechanisms and not security.has_tls:
         warnings.append(
             f"Listener {security.name} offers PLAIN without TLS: passwords cross the network as they are."
         )
-    if OAUTHBEARER in security.mechanisms:
-        warnings += oauth_warnings_of(security, oauth_settings(security, logins.get(OAUTHBEARER)))
-    path = values[JAAS_PATH]
-    if path is not None and os.stat(path).st_mode & 0o077:
-        warnings.append(
-            f"{path} has passwords, and other users of this machine may read it: set its mode to 600."
-        )
+    if logins.tokens is not None:
+        warnings += oauth_warnings_of(security, logins.tokens)
     return warnings
 
 
@@ -118,4 +138,4 @@ def credentials_of(
             f"This node logs in to others with {mechanism} at listener {security.name}, and has no username "
             f"and password: give them in {listener_prefix(security.name)}{mechanism.lower()}.{_JAAS}."
         )
-    return Credentials(mechanism, options["username"][:], Secret(options["password"]))
+    return Credentials(mechanism, options["username"].reveal(), Secret(options["password"]))

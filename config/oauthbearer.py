@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from odradek.config.jaas import LoginModule
     from odradek.config.listener_security import ListenerSecurity
+    from odradek.config.secret import Secret
 
 __all__ = ["OAUTHBEARER", "SignedTokens", "UnsignedTokens", "oauth_settings", "warnings_of"]
 
@@ -163,9 +164,10 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _unsigned(security: ListenerSecurity, options: Mapping[str, str]) -> UnsignedTokens:
+def _unsigned(security: ListenerSecurity, options: Mapping[str, Secret]) -> UnsignedTokens:
     def option(name: str) -> str:
-        return options.get(f"unsecuredValidator{name}", "")[:].strip()
+        value = options.get(f"unsecuredValidator{name}")
+        return "" if value is None else value.reveal().strip()
 
     scope = tuple(option("RequiredScope").split())
     skew = option("AllowableClockSkewMs") or "0"

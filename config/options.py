@@ -41,7 +41,6 @@ __all__ = [
     "HONOURED",
     "IN_CLUSTER",
     "LOG_LEVELS",
-    "OF_MECHANISMS",
     "REFUSED",
     "THREADS",
     "TOPIC_OPTIONS",
@@ -49,6 +48,7 @@ __all__ = [
     "BrokerOptions",
     "ConfigEntry",
     "ConfigSynonym",
+    "ListenerParts",
     "Option",
     "broker_values",
     "check_group_configs",
@@ -60,6 +60,7 @@ __all__ = [
     "hidden",
     "honoured",
     "in_cluster",
+    "is_of_start",
     "nearest",
     "option_of_listener",
     "own_group_value",
@@ -67,6 +68,7 @@ __all__ = [
     "parse_group_configs",
     "parse_of_listener",
     "parse_topic_configs",
+    "parts_of_listener",
     "topic_defaults",
     "topic_values",
     "values_of_listeners",
@@ -125,7 +127,7 @@ del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
 # Settings of single listeners, `listener.name.NAME.OPTION`, and for some options `...NAME.MECHANISM.OPTION`
 # (Kafka: DynamicBrokerConfig). The ones that are used here, and the ones that are refused.
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-OF_MECHANISMS = (
+_OF_MECHANISMS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
@@ -186,6 +188,15 @@ class BrokerLayers(NamedTuple):
     def texts(self) -> tuple[Mapping[str, str], ...]:
         """The three layers, the strongest first."""
         return self[:3]
+
+
+class ListenerParts(NamedTuple):
+    """Of the name of a setting of a single listener, as they are written."""
+
+    listener: str
+    mechanism: str | None
+    option: str
+    """Any text: perhaps there is no such option."""
 
 
 class ConfigSynonym(NamedTuple):
@@ -268,11 +279,30 @@ def hidden(name: str, text: str, options: Mapping[str, Option]) -> str:
 
 def option_of_listener(name: str) -> Option | None:
     """The option that this name sets for a single listener; None for other names."""
+    parts = parts_of_listener(name)
+    return None if parts is None else BROKER_OPTIONS.get(parts.option)
+
+
+def parts_of_listener(name: str) -> ListenerParts | None:
+    """The parts of a name that sets something for a single listener; None for other names."""
     match = _OF_LISTENER.fullmatch(name)
     if match is None:
         return None
-    of_mechanism = next((one for one in OF_MECHANISMS if match[2].endswith(f".{one}")), None)
-    return BROKER_OPTIONS.get(match[2] if of_mechanism is None else of_mechanism)
+    listener, rest = match.groups()
+    for option in _OF_MECHANISMS:
+        if rest.endswith(f".{option}"):
+            return ListenerParts(listener, rest.removesuffix(f".{option}"), option)
+    return ListenerParts(listener, None, rest)
+
+
+def is_of_start(name: str) -> bool:
+    """Whether a setting counts only at the start: how clients authenticate. Kafka takes some of them while it
+    runs, for new listeners, of which there are none here. One that was taken and not used would be taken for
+    granted: a password that is revoked, for example. And a client that may change settings could have the
+    broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
+    option = option_of_listener(name)
+    own = name if option is None else option.name
+    return own.startswith("sasl.") or own == "connections.max.reauth.ms"
 
 
 def values_of_listeners(layers: BrokerLayers, option: str) -> dict[str, Any]:
@@ -280,9 +310,9 @@ def values_of_listeners(layers: BrokerLayers, option: str) -> dict[str, Any]:
     values = {}
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for name, text in layer.items():
-            match = _OF_LISTENER.fullmatch(name)
-            if match is not None and match[2] == option:
-                values[match[1]] = BROKER_OPTIONS[option].parse(text)
+            parts = parts_of_listener(name)
+            if parts is not None and parts.mechanism is None and parts.option == option:
+                values[parts.listener] = BROKER_OPTIONS[option].parse(text)
     return values
 
 
@@ -359,6 +389,11 @@ def parse_broker_configs(
     """
     # All names with one of these errors are listed, before values are checked. The words are Kafka's: tools
     # and tests search for them.
+    _refuse_all(
+        "Cannot update these configs dynamically, they are read at the start: set them in the broker's file "
+        "(or where its other options come from) and restart it",
+        filter(is_of_start, configs),
+    )
     fixed = [name for name in configs if _is_fixed(name, options)]
     _refuse_all("Cannot update these configs dynamically", fixed)
     _refuse_all(

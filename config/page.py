@@ -16,6 +16,7 @@ from odradek.config.options import (
     REFUSED,
     TOPIC_OPTIONS,
     Option,
+    is_of_start,
 )
 
 __all__ = ["page"]
@@ -54,8 +55,7 @@ the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections`
 `max.connection.creation.rate` and those of TLS and SASL are honoured; options that are refused for all
 listeners are refused for one, and the others are accepted without effect. Such a name that means nothing (no
 such listener, mechanism or option) stops the start: a wrong letter would leave the listener less protected
-than it seems. Settings of SASL count from the start on; one that is made at run time counts from the next
-start.
+than it seems.
 
 When it is ready, `odradek serve` writes one of its addresses to the file in the variable
 `ODRADEK_ADDRESS_FILE`, if it is set, for the image's health check.
@@ -117,6 +117,11 @@ or, under the empty name (`kafka-configs --entity-default`), for all. They are k
 metadata and take precedence over the settings at the start. Options of a single listener can be set for one
 broker, and `max.connections` and `max.connection.creation.rate` for all. `listeners` and
 `listener.security.protocol.map` are nevertheless refused: a broker keeps its listeners until a restart.
+
+How clients authenticate is read at the start alone: changes of `sasl.*` and `connections.max.reauth.ms`,
+also of a single listener or mechanism, are refused with INVALID_REQUEST. To revoke a password of PLAIN, take
+it out of the file and restart the broker. What an older version or the controllers of a cluster have stored
+of them has no effect, and the log names it.
 """
 
 _GROUP = """\
@@ -208,7 +213,7 @@ def _group_table(options: Iterable[Option]) -> str:
 def _broker_table(options: Iterable[Option]) -> str:
     rows = "".join(
         f"| `{option.name}` | {_values(option)} | {_default(option)} | {option.doc} "
-        f"| {'' if option.dynamic == READ_ONLY else option.dynamic} |\n"
+        f"| {'' if option.dynamic == READ_ONLY or is_of_start(option.name) else option.dynamic} |\n"
         for option in options
     )
     return "| option | values | default | description | dynamic |\n| --- | --- | --- | --- | --- |\n" + rows

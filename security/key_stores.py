@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,10 +92,11 @@ class TrustStore:
     state: FileState | None = field(default=None, compare=False)
 
 
-def key_store_of(values: Mapping[str, str], origin: str) -> KeyStore | None:
+def key_store_of(values: Mapping[str, str], origin: str, *, is_start: bool = True) -> KeyStore | None:
     """The key store that the options name, None if they name none. `origin` goes before their names in
-    messages: the prefix of a listener, or nothing."""
-    options = _Options(values, origin, _KEYS)
+    messages: the prefix of a listener, or nothing. At a start the path may be a pipe (`/dev/fd/3`); while the
+    event loop runs (`is_start` False) it has to be a regular file, since another may take for ever."""
+    options = _Options(values, origin, _KEYS, is_start)
     key, chain = options.text("ssl.keystore.key"), options.text("ssl.keystore.certificate.chain")
     path, password = options.path, options.password
     if key is None and chain is not None:
@@ -125,9 +127,9 @@ def key_store_of(values: Mapping[str, str], origin: str) -> KeyStore | None:
     return KeyStore(chain_found, pem, None, path, state)
 
 
-def trust_store_of(values: Mapping[str, str], origin: str) -> TrustStore | None:
+def trust_store_of(values: Mapping[str, str], origin: str, *, is_start: bool = True) -> TrustStore | None:
     """As `key_store_of`."""
-    options = _Options(values, origin, _TRUST)
+    options = _Options(values, origin, _TRUST, is_start)
     inline, path = options.text("ssl.truststore.certificates"), options.path
     if inline is not None:
         options.refuse_inline_with_others("ssl.truststore.certificates")
@@ -155,8 +157,9 @@ class _Entries(NamedTuple):
 class _Options:
     """The options of one store of one listener."""
 
-    def __init__(self, values: Mapping[str, str], origin: str, names: _Names) -> None:
+    def __init__(self, values: Mapping[str, str], origin: str, names: _Names, is_start: bool) -> None:
         self._values = values
+        self._is_start = is_start
         self._origin = origin
         self._names = names
         self.path = self.text(names.location)
@@ -187,7 +190,9 @@ class _Options:
     def read(self, path: str) -> tuple[FileState | None, bytes]:
         state = FileState.of(path)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=None if self._is_start else _without_waiting) as file:
+                if not self._is_start and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise self.refusal(f"{self._names.location}={path} is no regular file")
                 content = file.read(STORE_BYTES_MAX + 1)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is no path"
@@ -244,6 +249,11 @@ class _Options:
         chain = _chain(own, others)
         # As in Java: of a key's own chain only the first certificate is trusted.
         return _Entries([(pem, chain)], (*own, *(one for one in others if one not in chain)))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """For `open`: a pipe opens at once, also if nobody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _chain(own: Sequence[bytes], others: Sequence[bytes]) -> tuple[bytes, ...]:

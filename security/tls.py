@@ -27,7 +27,7 @@ from odradek.security.key_stores import (
     trust_store_of,
 )
 
-__all__ = ["TlsSettings", "client_context"]
+__all__ = ["TlsSettings", "client_context", "openssl_reason"]
 
 NONE, REQUESTED, REQUIRED = "none", "requested", "required"
 _VERIFY = {NONE: ssl.CERT_NONE, REQUESTED: ssl.CERT_OPTIONAL, REQUIRED: ssl.CERT_REQUIRED}
@@ -40,12 +40,13 @@ _SUITES_1_2 = {
         ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
         ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
         ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
-        ("AES_256_CBC_SHA384" if exchange != "DHE-RSA" else "AES_256_CBC_SHA256", "AES256-SHA384"),
         ("AES_128_CBC_SHA256", "AES128-SHA256"),
         ("AES_256_CBC_SHA", "AES256-SHA"),
         ("AES_128_CBC_SHA", "AES128-SHA"),
     )
 } | {
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384": "ECDHE-ECDSA-AES256-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384": "ECDHE-RSA-AES256-SHA384",
     "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256": "DHE-RSA-AES256-SHA256",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
     "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
@@ -73,19 +74,21 @@ class TlsSettings:
     allows_name_changes: bool
     allows_address_changes: bool
     mapping_text: str
+    mapping: PrincipalMapping = field(compare=False)
+    """Of that text."""
     origin: str = field(default="", compare=False)
     """Before the names of options in messages."""
 
     @classmethod
-    def of(cls, values: Mapping[str, str], origin: str = "") -> TlsSettings:
-        """From the options that one listener sees. Raises ConfigError."""
+    def of(cls, values: Mapping[str, str], origin: str = "", *, is_start: bool = True) -> TlsSettings:
+        """From the options that one listener sees. `is_start` False: stores have to be regular files, since
+        others would wait for the reader. Raises ConfigError."""
         options = _Texts(values, origin)
         versions, ciphers = _versions_and_ciphers(options)
         mapping_text = options["ssl.principal.mapping.rules"]
-        PrincipalMapping(mapping_text)
         return cls(
-            key_store=key_store_of(values, origin),
-            trust_store=trust_store_of(values, origin),
+            key_store=key_store_of(values, origin, is_start=is_start),
+            trust_store=trust_store_of(values, origin, is_start=is_start),
             client_auth=options.one_of("ssl.client.auth", _VERIFY),
             versions=versions,
             ciphers=ciphers,
@@ -93,6 +96,7 @@ class TlsSettings:
             allows_name_changes=options.is_true("ssl.allow.dn.changes"),
             allows_address_changes=options.is_true("ssl.allow.san.changes"),
             mapping_text=mapping_text,
+            mapping=PrincipalMapping(mapping_text),
             origin=origin,
         )
 
@@ -130,8 +134,10 @@ class TlsSettings:
                     f"{self.origin}ssl.client.auth={self.client_auth} needs a trust store, which says whose "
                     "certificates count: set ssl.truststore.location or ssl.truststore.certificates."
                 )
-            # Who resumes a session shows no certificate again.
-            context.options |= ssl.OP_NO_TICKET
+            # Who resumes a session shows no certificate again. TLS 1.3 has nothing to resume then. In TLS 1.2
+            # a ticket has the certificate, encrypted with a key of this context, and a changed trust store
+            # makes a new context (`TlsAcceptor.use`). No OP_NO_TICKET: OpenSSL would keep each session in
+            # memory, as it does for clients of TLS 1.2 that take no tickets (20,480 at the most).
             context.num_tickets = 0
         self._trust(context)
         return context
@@ -268,3 +274,11 @@ def _key_reason(error: Exception) -> str:
     if reason is not None:
         return f"OpenSSL says {reason}"
     return "OpenSSL cannot read them, or ssl.key.password is wrong"
+
+
+def openssl_reason(error: Exception) -> str:
+    """OpenSSL's name of a fault: its text would have paths of its sources."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is refused ({error.verify_message})"
+    reason = getattr(error, "reason", None)
+    return type(error).__name__ if reason is None else str(reason).lower().replace("_", " ")

@@ -217,8 +217,6 @@ class Requests:
     buffer: ReceiveBuffer
     active_ms: int
     """The time of the last request."""
-    session_ends_ms: int
-    """From this time on no request is served but SaslHandshake; 0: never."""
     @property
     def client_id(self) -> str | None:
         """The newest client id; None before the first request."""
@@ -243,6 +241,8 @@ class Requests:
         socket is still read."""
     def end_suspension(self) -> None:
         """Serves the frames that the caller has left, and those after them."""
+    def limit_session(self, lifetime_ms: int | None) -> None:
+        """After this time no request is served but SaslHandshake; None: all are."""
     def hold_back(self, hold_ms: int) -> None:
         """No request begins in this time."""
     def forget_prefixes(self) -> None: ...

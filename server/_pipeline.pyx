@@ -112,6 +112,7 @@ cdef enum:
 cdef int64_t NEVER_NS = 0x7FFFFFFFFFFFFFFF
 
 BUFFER_BYTES = BUFFER_SIZE
+_SESSION_MS_MAX = 10**12  # 30 years; in ns no overflow
 WAITING_ANSWERS_MAX = 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 REMEMBERED_MAX = 50_000
@@ -1284,7 +1285,7 @@ cdef class Requests:
     cdef Charges charges
     cdef readonly bint is_suspended  # the frames are for another reader
     cdef bint _is_expired
-    cdef public int64_t session_ends_ms  # 0: never
+    cdef int64_t _session_ends_ns  # as `_began_ns`; 0: never
     cdef public object active_ms
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
@@ -1303,7 +1304,7 @@ cdef class Requests:
         self.is_held = self.is_gated = self.is_suspended = self._is_expired = False
         self._holds = []
         self.charges = Charges(self, dispatcher)
-        self.session_ends_ms = 0
+        self._session_ends_ns = 0
         self.active_ms = dispatcher.now_ms()
 
     # The transport's side
@@ -1365,6 +1366,11 @@ cdef class Requests:
             timer.cancel()
         self._holds = []
 
+    def limit_session(self, lifetime_ms):
+        self._session_ends_ns = 0
+        if lifetime_ms is not None:
+            self._session_ends_ns = _now_ns() + <int64_t> min(lifetime_ms, _SESSION_MS_MAX) * NS_PER_MS
+
     def suspend(self):
         """Serves no more: whoever calls this reads the frames that follow, until `end_suspension`."""
         self.is_suspended = self.is_held = True
@@ -1399,8 +1405,7 @@ cdef class Requests:
         cdef ReceiveBuffer buffer = self.buffer
         self.active_ms = self.dispatcher.now_ms()
         self._began_ns = self.charges.until_ns = _now_ns()
-        if self.session_ends_ms:
-            self._is_expired = self.session_ends_ms <= <int64_t> self.active_ms
+        self._is_expired = 0 < self._session_ends_ns <= self._began_ns
         if self._remembered is not None:
             self._forget_what_is_old()
         try:

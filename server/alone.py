@@ -139,10 +139,10 @@ def _add_first_users(config: BrokerConfig, machine: ClusterMachine) -> None:
     if not config.first_users:
         return
     from odradek.coordinator.cluster.machine import at_once
-    from odradek.server.security.users import add_missing
+    from odradek.server.security.users import missing_credentials
     from odradek.wire.scram import MECHANISM_NAMES
 
-    credentials = add_missing(config.first_users, machine.view.scram_users)
+    credentials = missing_credentials(config.first_users, machine.view.scram_users)
     finish(machine.changing(at_once(lambda draft: draft.change_scram_users(credentials))))
     for user, mechanism in credentials:
         logger.info("user %r was made for %s, as the environment asks for", user, MECHANISM_NAMES[mechanism])

@@ -50,7 +50,7 @@ class Gate(Protocol):
     def note_expired(self) -> None:
         """The connection is closed since its session has ended."""
 
-    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | None:
+    def begin_again(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """A handshake of an authenticated client. None: it stays as it is."""
 
 
@@ -238,11 +238,9 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.abort(None)
 
-    def begin_reauthentication(
-        self, mechanism: str, version: int, now_ms: int
-    ) -> SaslHandshakeResponse | None:
+    def begin_reauthentication(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """For the handler of SaslHandshake: the answer; None where the client cannot authenticate again."""
-        return None if self.gate is None else self.gate.begin_again(mechanism, version, now_ms)
+        return None if self.gate is None else self.gate.begin_again(mechanism, version)
 
     def refuse_length(self, length: int) -> None:
         """For the frames: none has this length."""

@@ -8,7 +8,6 @@ closed connection would not be noticed.
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from odradek.server._pipeline import Dispatcher, Turn, monotonic_ms
 from odradek.server.connection import Connection, Endpoint
 from odradek.server.routes import Routes
-from odradek.server.security.admission import Admission, ConnectionLimits
+from odradek.server.security.admission import Admission, ConnectionLimits, addresses_of
 from odradek.server.timers import Timers
 
 if TYPE_CHECKING:
@@ -158,10 +157,8 @@ def counts_by_address(text: str) -> dict[str, int]:
     for pair in filter(None, text.split(",")):
         host, _, count = pair.rpartition(":")
         host = host.strip()
-        try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            logger.warning("max.connections.per.ip.overrides: %r has no address here (%s)", host, error)
-            continue
-        counts |= {str(address[0]): int(count) for *_, address in found}
+        addresses = addresses_of(host)
+        if not addresses:
+            logger.warning("max.connections.per.ip.overrides: %r has no address here", host)
+        counts |= dict.fromkeys(addresses, int(count))
     return counts

@@ -130,7 +130,9 @@ class Peer(asyncio.BufferedProtocol):
                 self._put(frame, asked)
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> None:
-        """One call, which the end of the connection cancels."""
+        """One call, which the end of the connection cancels; none after it."""
+        if self._transport is None:
+            return
         self._timer = asyncio.get_running_loop().call_later(seconds, callback)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:

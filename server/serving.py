@@ -22,7 +22,7 @@ from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.server.busy_poll import BusyPoll
 from odradek.server.connections import Connections, counts_by_address
 from odradek.server.routes import Routes
-from odradek.server.security.admission import ConnectionLimits, is_host
+from odradek.server.security.admission import ConnectionLimits, is_address, is_host
 from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
@@ -210,6 +210,7 @@ def _node_parts(
         conversions=schedule.conversions,
         saves=schedule.saves,
         begin_moves=upkeep.move,
+        is_address=is_address,
         is_host=is_host,
         quotas=quotas,
         directory_id=uuid_from_text(directory_id),
@@ -330,16 +331,20 @@ def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
 
 def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
     from odradek.server.security.tls_reload import TlsReload
+    from odradek.server.work import Detached
 
     config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration
     acceptors = opened.bound.ports.tls_acceptors
+    detached = Detached(opened.schedule.loop)
     reload = TlsReload(
         acceptors,
         {name: config.security[name].protocol for name in acceptors},
         config.layers,
         config.inter_broker_listener,
         opened.schedule.loop.call_soon,
+        detached.run,
     )
+    ending.callback(detached.close)
     reconfiguration.live.checks.append(reload.check)
     reconfiguration.register(reload.follow)
     ending.callback(reload.start(opened.schedule.timers))

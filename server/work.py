@@ -7,6 +7,7 @@ goes on serving meanwhile. Works of one queue never overlap, so they may change 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -122,6 +123,42 @@ class WorkQueue:
             self._loop.call_soon_threadsafe(self._go_on, result, error)
         except RuntimeError:
             logger.warning("the event loop closed during %s", function)
+
+
+class Detached:
+    """Calls, each in a thread of its own, for what may hang: an authority, a mount. Nobody waits for them,
+    not even the end of the process."""
+
+    __slots__ = ("_is_closed", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_closed = False
+
+    def run(
+        self, function: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Then `done(result)`, or `failed(error)`, is called on the loop."""
+        from threading import Thread
+
+        def call() -> None:
+            try:
+                tell, value = done, function()
+            except Exception as error:
+                tell, value = failed, error
+            if not self._is_closed:
+                with contextlib.suppress(RuntimeError):  # the loop has closed
+                    self._loop.call_soon_threadsafe(self._tell, tell, value)
+
+        Thread(target=call, name="odradek-detached", daemon=True).start()
+
+    def close(self) -> None:
+        """Nothing is told any more."""
+        self._is_closed = True
+
+    def _tell(self, tell: Callable[[Any], None], value: Any) -> None:
+        if not self._is_closed:
+            tell(value)
 
 
 class WorkQueues:

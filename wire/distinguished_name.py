@@ -67,6 +67,8 @@ def alternative_names(certificate: bytes) -> frozenset[bytes]:
         if field.tag == _EXTENSIONS:
             for extension in _items(_one(field.content).content):
                 parts = [part for part in _items(extension.content) if part.tag != _BOOLEAN]
+                if not parts:
+                    raise DamagedCertificate("an extension is empty")
                 if _object_id(parts[0].content) == _ALTERNATIVE_NAMES and parts[-1].tag == _OCTETS:
                     return frozenset(name.whole for name in _items(_one(parts[-1].content).content))
     return frozenset()

@@ -1,8 +1,9 @@
 """Metrics in OpenTelemetry's protobuf form (OTLP), as clients of Kafka push them (KIP-714).
 
 Only what a reader of values needs is read; the rest is skipped. What comes is bounded: bytes by the caller,
-fields and points here. A point is one value: of a gauge or a sum the value, of a histogram or a summary the
-sum and the number of observations.
+fields, points and the length of texts here. Every loop over fields ends a step now and then, but for those
+within one point or one resource, which may have few. A point is one value: of a gauge or a sum the value, of
+a histogram or a summary the sum and the number of observations.
 
 Source: opentelemetry/proto/metrics/v1/metrics.proto and common/v1/common.proto; the encoding of protobuf.
 """
@@ -25,8 +26,12 @@ LABELS_MAX = 32
 """Of one point; more are left out."""
 FIELDS_MAX = 200_000
 """Of one push; with more it is refused."""
+FIELDS_OF_ONE_MAX = 1_000
+"""Of one point, or one resource, with their labels; with more the push is refused."""
 FIELDS_PER_STEP = 500
 """Less than a millisecond."""
+TEXT_CHARACTERS_MAX = 256
+"""Of a name or a label; the rest is left out."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
@@ -62,6 +67,8 @@ class MetricsPush(NamedTuple):
     points: tuple[MetricPoint, ...]
     left_out: int
     """Points over `POINTS_MAX`."""
+    text_bytes: int
+    """What the names and labels take in memory, at most."""
 
 
 class _Kind(NamedTuple):
@@ -92,28 +99,52 @@ class _Reader:
         self._labels: dict[str, str] = {}
         self._points: list[MetricPoint] = []
         self._left_out = 0
+        self._text_bytes = 0
         self._fields_left = FIELDS_MAX
+        self._fields_left_min = 0
         self._step_end = FIELDS_MAX - FIELDS_PER_STEP
 
     def reading(self, data: memoryview) -> Work[MetricsPush]:
-        for resource_metrics in self._messages(data, 1):
-            for number, value in self._fields(resource_metrics):
-                if number == 1:
-                    for labels in self._messages(_message(value), 1):
-                        self._add_label(self._labels, labels)
-                elif number == 2:
-                    for metric in self._messages(_message(value), 2):
-                        yield from self._reading_metric(metric)
-        return MetricsPush(self._labels, tuple(self._points), self._left_out)
+        for number, value in self._fields(data):
+            if number == 1:
+                yield from self._reading_resource(_message(value))
+            if self._ends_step():
+                yield None
+        return MetricsPush(self._labels, tuple(self._points), self._left_out, self._text_bytes)
+
+    def _reading_resource(self, resource_metrics: memoryview) -> Work[None]:
+        for number, value in self._fields(resource_metrics):
+            if number == 1:
+                self._read_resource(_message(value))
+            elif number == 2:
+                yield from self._reading_scope(_message(value))
+            if self._ends_step():
+                yield None
+
+    def _read_resource(self, resource: memoryview) -> None:
+        self._begin_one()
+        for number, value in self._fields(resource):
+            if number == 1:
+                self._add_label(self._labels, _message(value))
+        self._end_one()
+
+    def _reading_scope(self, scope_metrics: memoryview) -> Work[None]:
+        for number, value in self._fields(scope_metrics):
+            if number == 2:
+                yield from self._reading_metric(_message(value))
+            if self._ends_step():
+                yield None
 
     def _reading_metric(self, metric: memoryview) -> Work[None]:
         name, kind, content = "", _NUMBERS, metric[:0]
         for number, value in self._fields(metric):
             if number == 1:
-                name = _text(value)
+                name = self._text(value)
             elif number in _KINDS:
                 # The last one counts, as everywhere in protobuf.
                 kind, content = _KINDS[number], _message(value)
+            if self._ends_step():
+                yield None
         is_delta = False
         points: list[memoryview] = []
         for number, value in self._fields(content):
@@ -129,8 +160,13 @@ class _Reader:
             self._read_point(name, kind, point, is_delta)
             if self._ends_step():
                 yield None
-        if self._ends_step():
-            yield None
+
+    def _begin_one(self) -> None:
+        """From here to `_end_one` no step ends."""
+        self._fields_left_min = max(self._fields_left - FIELDS_OF_ONE_MAX, 0)
+
+    def _end_one(self) -> None:
+        self._fields_left_min = 0
 
     def _ends_step(self) -> bool:
         if self._fields_left > self._step_end:
@@ -143,6 +179,7 @@ class _Reader:
         found: int | float = 0
         observations = None if kind.observations is None else 0
         time_ms = 0
+        self._begin_one()
         for number, value in self._fields(point):
             if number in kind.value:
                 unpack = _signed if number == _AS_INT else _double
@@ -153,13 +190,14 @@ class _Reader:
                 self._add_label(labels, _message(value))
             elif number == 3:
                 time_ms = _fixed(_unsigned, value) // 1_000_000
+        self._end_one()
         self._points.append(MetricPoint(name, labels, found, observations, is_delta, time_ms))
 
     def _add_label(self, labels: dict[str, str], pair: memoryview) -> None:
         key, text = "", ""
         for number, value in self._fields(pair):
             if number == 1:
-                key = _text(value)
+                key = self._text(value)
             elif number == 2:
                 text = self._any_value(_message(value))
         if len(labels) < LABELS_MAX:
@@ -170,7 +208,7 @@ class _Reader:
         found = ""
         for number, value in self._fields(data):
             if number == 1:
-                found = _text(value)
+                found = self._text(value)
             elif number == 2:
                 found = "true" if value else "false"
             elif number == 3 and isinstance(value, int):
@@ -179,19 +217,20 @@ class _Reader:
                 found = str(_fixed(_double, value))
         return found
 
-    def _messages(self, data: memoryview, wanted: int) -> Iterator[memoryview]:
-        """The content of all fields with this number."""
-        for number, value in self._fields(data):
-            if number == wanted:
-                yield _message(value)
+    def _text(self, value: Value) -> str:
+        # A character has four bytes at most, on the wire and in memory.
+        kept = _message(value)[: 4 * TEXT_CHARACTERS_MAX]
+        text = str(kept, "utf-8", "replace")[:TEXT_CHARACTERS_MAX]
+        self._text_bytes += len(text) if text.isascii() else 4 * len(text)
+        return text
 
     def _fields(self, data: memoryview) -> Iterator[tuple[int, Value]]:
         """Number and value of each field. Groups, which protobuf has given up, are refused."""
         position, end = 0, len(data)
         while position < end:
             self._fields_left -= 1
-            if self._fields_left < 0:
-                raise _malformed(f"more than {FIELDS_MAX} fields")
+            if self._fields_left < self._fields_left_min:
+                raise _malformed(f"more than {FIELDS_MAX} fields, or {FIELDS_OF_ONE_MAX} of one point")
             tag, position = _varint(data, position)
             number, wire_type = tag >> 3, tag & 7
             if wire_type == _VARINT:
@@ -227,10 +266,6 @@ def _message(value: Value) -> memoryview:
     if isinstance(value, int):
         raise _malformed("a number in place of a message")
     return value
-
-
-def _text(value: Value) -> str:
-    return str(_message(value), "utf-8", "replace")
 
 
 def _fixed(unpack: Any, value: Value) -> Any:

@@ -6,6 +6,7 @@ of hashes come with their first use.
 """
 
 import re
+from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ __all__ = [
     "ITERATIONS_MIN",
     "MECHANISM_NAMES",
     "MECHANISM_NUMBERS",
+    "SASL_NAME",
     "Keys",
     "ScramClient",
     "ScramError",
@@ -30,6 +32,9 @@ MECHANISM_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_NAMES.items()}
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 """Kafka's bounds. A client that took any number would compute for as long as a server likes."""
+SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)++"
+"""The pattern of a user's name in a message. Possessive: a group that may give back keeps a record for each
+character, and names have any length."""
 _HASHES = {1: "sha256", 2: "sha512"}
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/]+={0,2}),i=(?P<iterations>[0-9]{1,9})(?:,.*)?"
@@ -123,7 +128,7 @@ class ScramClient:
         iterations = int(found["iterations"])
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ScramError(f"the server asks for {iterations} iterations")
-        salted = salted_password(self._mechanism, self._password, a2b_base64(found["salt"]), iterations)
+        salted = salted_password(self._mechanism, self._password, _decoded(found["salt"]), iterations)
         keys = keys_of(self._mechanism, salted)
         binding = b2a_base64(_NO_BINDING.encode(), newline=False).decode()
         without_proof = f"c={binding},r={found['nonce']}"
@@ -138,9 +143,16 @@ class ScramClient:
         if (
             found is None
             or self._signature is None
-            or not _is_same(a2b_base64(found["signature"]), self._signature)
+            or not _is_same(_decoded(found["signature"]), self._signature)
         ):
             raise ScramError("the server does not prove that it knows the password")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return a2b_base64(text)
+    except BinasciiError:
+        raise ScramError("a message of the server has no bytes in base64") from None
 
 
 def _hash_of(mechanism: int, message: bytes) -> bytes:

@@ -28,7 +28,7 @@ from compat_tests.differential.test_settings import (
 )
 from compat_tests.differential.topics import new_topic
 from odradek.config.changes import DELETE, SET
-from odradek.config.option import BOOLEAN, CLASS, DOUBLE, LIST, PASSWORD, STRING, Option
+from odradek.config.option import BOOLEAN, CLASS, DOUBLE, LIST, PASSWORD, PER_BROKER, STRING, Option
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from odradek.server.embedded import Broker
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -88,13 +88,23 @@ LISTENERS = "a broker keeps its listeners until it is started anew"
 JAVA_CLASSES = (
     "There are no Java classes that make or check TLS here, and trust would be another than asked for."
 )
-OF_LISTENERS_OTHERWISE = {
+OF_THE_START = "How clients authenticate is read at the start: a change that is not used would be relied on."
+OF_TLS_OTHERWISE = {
     "ssl.engine.factory.class": JAVA_CLASSES,
     "ssl.trustmanager.algorithm": JAVA_CLASSES,
 }
+OF_LISTENERS_OTHERWISE = {
+    **OF_TLS_OTHERWISE,
+    **{name: OF_THE_START for name in BROKER_OPTIONS if name.startswith("sasl.")},
+}
 OTHERWISE = {
     "listener.security.protocol.map": LISTENERS,
-    **OF_LISTENERS_OTHERWISE,
+    **OF_TLS_OTHERWISE,
+    **{
+        name: OF_THE_START
+        for name, option in BROKER_OPTIONS.items()
+        if name.startswith("sasl.") and option.dynamic == PER_BROKER
+    },
 }
 """Options that Kafka takes and Odradek refuses, for one broker or for all, and why."""
 
@@ -205,8 +215,7 @@ def test_what_is_set_for_a_listener_is_told_alike(pair: Pair) -> None:
         "listener.name.plaintext.max.connections": "500",
         "listener.name.plaintext.ssl.keystore.type": "PKCS12",
         "listener.name.plaintext.ssl.keystore.password": "secret",
-        "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "secret",
-        "listener.name.other.sasl.kerberos.min.time.before.relogin": "58000",
+        "listener.name.other.ssl.keystore.location": "other",
     }
     for_all = {"listener.name.plaintext.max.connections": "600"}
     for owner, own in (("1", settings), ("", for_all)):

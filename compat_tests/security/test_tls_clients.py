@@ -325,12 +325,12 @@ def test_half_open_handshakes_are_bounded_and_the_others_are_served(
         for _ in range(HALF_OPEN):
             one = ending.enter_context(socket.create_connection(("127.0.0.1", broker.port("OPEN"))))
             one.sendall(half)
-        wait_until(lambda: acceptor.under_way >= HALF_OPEN, "all of them have begun")
+        wait_until(lambda: len(acceptor.under_way) >= HALF_OPEN, "all of them have begun")
         assert resident_bytes() - before < HALF_OPEN * 64 * 1024
         assert java.round_trip(broker.address("OPEN"), "beside-half-open", settings) == VALUES
         late = broker.call(lambda: list(broker.server.connections))
         assert len(late) >= HALF_OPEN
-    wait_until(lambda: acceptor.under_way == 0, "none of them is left")
+    wait_until(lambda: len(acceptor.under_way) == 0, "none of them is left")
 
 
 def resident_bytes() -> int:

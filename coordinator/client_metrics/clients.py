@@ -76,12 +76,12 @@ class ClientValues(NamedTuple):
     """What the client says of itself, such as `group_id`."""
     metrics: tuple[MetricPoint, ...]
     pushed_ms: int
-    """When it came, by the clock of this broker; 0: not yet."""
+    """When it came, by the clock of this broker."""
     has_ended: bool
     """Whether the client has said that it was its last push."""
 
 
-_NOTHING = MetricsPush({}, (), 0)
+_NOTHING = MetricsPush({}, (), 0, 0)
 
 
 @dataclass(slots=True)
@@ -102,6 +102,7 @@ class _Instance:
     heard_ms: int = 0
     pushed: MetricsPush = _NOTHING
     pushed_ms: int = 0
+    """0: it has not pushed, or its values had to go."""
     pushed_bytes: int = 0
 
     def begin_anew(self) -> None:
@@ -198,22 +199,22 @@ class ClientMetrics:
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
 
-    def end_push(self, instance_id: bytes, pushed: MetricsPush, size_bytes: int, now_ms: int) -> None:
-        """Keep the values of a push that `begin_push` has let in. `size_bytes`: decompressed."""
+    def end_push(self, instance_id: bytes, pushed: MetricsPush, now_ms: int) -> None:
+        """Keep the values of a push that `begin_push` has let in."""
         instance = self._clients.get(instance_id)
         if instance is None:
             return
         labels = sum(len(point.labels) for point in pushed.points) + len(pushed.labels)
         self.kept_bytes -= instance.pushed_bytes
         instance.pushed, instance.pushed_ms = pushed, now_ms
-        instance.pushed_bytes = size_bytes + POINT_BYTES * len(pushed.points) + LABEL_BYTES * labels
+        instance.pushed_bytes = pushed.text_bytes + POINT_BYTES * len(pushed.points) + LABEL_BYTES * labels
         self.kept_bytes += instance.pushed_bytes
         for other in self._clients.values():
             if self.kept_bytes <= KEPT_BYTES_MAX:
                 break
             if other is not instance:
                 self.kept_bytes -= other.pushed_bytes
-                other.pushed, other.pushed_bytes = _NOTHING, 0
+                other.pushed, other.pushed_ms, other.pushed_bytes = _NOTHING, 0, 0
 
     def fail_push(self, instance_id: bytes) -> None:
         """The metrics of a push that was let in cannot be read."""
@@ -221,8 +222,8 @@ class ClientMetrics:
             instance.last_error = ErrorCode.INVALID_RECORD
 
     def values(self, now_ms: int) -> tuple[ClientValues, ...]:
-        """Of every client that is not forgotten and has pushed; who pushed last comes last. Safe to be called
-        in another thread."""
+        """Of every client that is not forgotten and whose values are kept; who pushed last comes last. Safe
+        to be called in another thread."""
         found = [one for one in tuple(self._clients.values()) if one.pushed_ms and now_ms < one.forgotten_ms]
         return tuple(_values(one) for one in sorted(found, key=lambda one: one.pushed_ms))
 

@@ -365,7 +365,7 @@ class _Contents:
 
 def _acl_of(record: AccessControlEntryRecord) -> Acl:
     """ValueError: nobody can know what it means."""
-    from odradek.coordinator.security.acls import Acl, known
+    from odradek.coordinator.security.acls import Acl, member_or_code
 
     pattern_type, permission = PatternType(record.pattern_type), Permission(record.permission_type)
     if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED) or permission not in (
@@ -374,12 +374,12 @@ def _acl_of(record: AccessControlEntryRecord) -> Acl:
     ):
         raise ValueError(f"{record}: neither the pattern nor the permission may be of another type")
     return Acl(
-        known(ResourceType, record.resource_type),
+        member_or_code(ResourceType, record.resource_type),
         record.resource_name,
         pattern_type,
         record.principal,
         record.host,
-        known(Operation, record.operation),
+        member_or_code(Operation, record.operation),
         permission,
     )
 

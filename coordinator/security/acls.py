@@ -39,7 +39,7 @@ __all__ = [
     "acl_from_text",
     "acl_text",
     "host_text",
-    "requester",
+    "identities_of",
 ]
 
 CHANGES_MAX = 10_000
@@ -105,18 +105,18 @@ class AclFilter(NamedTuple):
         return self.name.startswith(acl.name)
 
 
-def known(kind: type[IntEnum], code: int) -> Any:
+def member_or_code(kind: type[IntEnum], code: int) -> Any:
     """The member of that kind; the number itself where it has no name here: controllers may be newer, and two
     rules of theirs are not the same."""
     found = kind(code)
     return code if found.name == "UNKNOWN" else found
 
 
-Requester = tuple[tuple[str, str], ...]
+Identities = tuple[tuple[str, str], ...]
 """The pairs of principal and host in rules that apply to a client."""
 
 
-def requester(principal: str, host: str) -> Requester:
+def identities_of(principal: str, host: str) -> Identities:
     """`host` is an address as Java writes it."""
     return ((principal, host), (principal, WILDCARD), (ANY_USER, host), (ANY_USER, WILDCARD))
 
@@ -204,7 +204,7 @@ class AclRules:
     # Decisions
 
     def decide(
-        self, who: Requester, operation: Operation, resource_type: ResourceType, name: str
+        self, who: Identities, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool | None:
         """Whether the rules allow it. None: no rule of anybody fits the resource."""
         patterns = self._patterns.get(resource_type)
@@ -229,7 +229,7 @@ class AclRules:
                         is_allowed = True
         return is_allowed if found else None
 
-    def denies(self, who: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def denies(self, who: Identities, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether a DENY refuses it."""
         patterns = self._patterns.get(resource_type)
         denied_by = _DENIED_BY[operation]
@@ -237,7 +237,7 @@ class AclRules:
             _bits_of(grants, who)[0] & denied_by for _, _, grants in patterns.fitting(name)
         )
 
-    def decide_any(self, who: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def decide_any(self, who: Identities, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether they allow it for some resource of this type. No operation implies another one here."""
         patterns = self._patterns.get(resource_type)
         if patterns is None:
@@ -292,7 +292,7 @@ class AclRules:
                     for permission, of_permission in zip(_BOTH, bits, strict=True):
                         for operation in _operations(of_permission):
                             yield Acl(
-                                known(ResourceType, kind),
+                                member_or_code(ResourceType, kind),
                                 name,
                                 pattern_type,
                                 principal,
@@ -343,7 +343,7 @@ class AclRules:
             try:
                 if isinstance(acl, KafkaError):
                     raise acl
-                check(acl)
+                check_acl(acl)
             except KafkaError as error:
                 refusals.append(error)
             else:
@@ -364,6 +364,9 @@ class AclRules:
         removed: dict[bytes, Acl] = {}
         named = 0
         for wanted in filters:
+            # A filter that finds nothing ends no step of its own.
+            if len(results) % ACLS_PER_STEP == ACLS_PER_STEP - 1:
+                yield None
             try:
                 check_filter(wanted)
             except KafkaError as error:
@@ -441,10 +444,10 @@ def _bit(acl: Acl, permission: Permission) -> int:
 
 
 def _operations(bits: int) -> list[Any]:
-    return [known(Operation, code) for code in range(bits.bit_length()) if bits & 1 << code]
+    return [member_or_code(Operation, code) for code in range(bits.bit_length()) if bits & 1 << code]
 
 
-def _bits_of(grants: Grants, who: Requester) -> Bits:
+def _bits_of(grants: Grants, who: Identities) -> Bits:
     denied = allowed = 0
     for key in who:
         bits = grants.get(key, _NOTHING)
@@ -460,7 +463,7 @@ def _check_count(count: int) -> None:
         )
 
 
-def check(acl: Acl) -> None:
+def check_acl(acl: Acl) -> None:
     """INVALID_REQUEST for a rule that nobody can have."""
     refusal = None
     if acl.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
@@ -510,7 +513,7 @@ def acl_from_text(text: str) -> Acl:
         )
         if not all(isinstance(one, str) for one in (name, principal, host)):
             raise ValueError("a name is no text")
-        check(acl)
+        check_acl(acl)
     except (KafkaError, TypeError, ValueError) as error:
         raise ValueError(f"{text!r} is no ACL: {error}") from None
     return acl
@@ -527,7 +530,7 @@ class Policy(NamedTuple):
     def allows(
         self,
         rules: AclRules,
-        who: Requester,
+        who: Identities,
         operation: Operation,
         resource_type: ResourceType,
         name: str,
@@ -538,7 +541,7 @@ class Policy(NamedTuple):
         return self.allows_without_rules if decision is None else decision
 
     def allows_any(
-        self, rules: AclRules, who: Requester, operation: Operation, resource_type: ResourceType
+        self, rules: AclRules, who: Identities, operation: Operation, resource_type: ResourceType
     ) -> bool:
         """For some resource of this type."""
         # Kafka asks for this name, which nobody has, to find out about rules for all names.

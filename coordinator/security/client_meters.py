@@ -2,7 +2,8 @@
 
 A quota has meters only while it is set for anybody, and for a client only if the client has a value. Clients
 whose use is measured together share one (`client_quotas.Whose`). A meter without events for an hour is
-dropped; so are the oldest ones beyond `METERS_MAX`, since clients choose their ids.
+dropped. Clients choose their ids, so beyond `METERS_MAX` those are dropped that have had no event for
+longest: a client that makes up ids takes no meter from one that is at work.
 
 Connections keep the `ClientMeters` of their client as long as `generation` stays.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from heapq import nsmallest
 from typing import Any, Generic, TypeVar
 
 from odradek.coordinator.cluster.view import Quotas
@@ -35,7 +36,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 IDLE_MS_MAX = 3_600_000
 METERS_MAX = 20_000
-"""Meters of one quota; a tenth of them goes when there are more."""
+"""Meters of one quota; when there are more a tenth of them goes."""
 CLIENT_ID_KEPT_CHARACTERS = 128
 """Of a longer client id its hash is kept."""
 REMEMBERED_MAX = 1_000
@@ -194,7 +195,8 @@ class _MetersOf(Generic[M]):
         """Whether there were."""
         if len(self._meters) <= METERS_MAX:
             return False
-        return self._drop(list(islice(self._meters, METERS_MAX // 10)))
+        meters = self._meters
+        return self._drop(nsmallest(METERS_MAX // 10, meters, key=lambda whose: meters[whose].last_ms))
 
     def _drop(self, dropped: list[Whose]) -> bool:
         for whose in dropped:
@@ -295,8 +297,6 @@ class QuotaMeters:
 
     def fetch_charge(self, principal: str, client_id: str | None) -> FetchCharge | None:
         """None if no quota is for the fetches of this client."""
-        if not self.is_active:
-            return None
         meters = self.of(principal, client_id)
         if meters.fetch is None and meters.request is None:
             return None
@@ -316,11 +316,6 @@ class QuotaMeters:
         now_ms = self.now_ms()
         for meters in self._all:
             self.generation += meters.drop_idle(now_ms)
-
-    @property
-    def remembered(self) -> int:
-        """Clients whose meters are found without a search."""
-        return len(self._of)
 
     def __len__(self) -> int:
         """All meters that there are."""

@@ -150,9 +150,11 @@ class Alterations:
     """All quotas that an entity has from now on; empty: it has none."""
 
 
-def altered(quotas: Quotas, entries: Sequence[EntryData], is_host: Callable[[str], bool]) -> Alterations:
-    """`is_host(name)`: whether it is an address, or the name of one. As in Kafka, an entity that a request
-    has twice is refused, but its first entry counts."""
+def altered(
+    quotas: Quotas, entries: Sequence[EntryData], refusal_of_host: Callable[[str], str | None]
+) -> Alterations:
+    """`refusal_of_host(name)`: a sentence about why it can have no quota; None for an address, or the name of
+    one. As in Kafka, an entity that a request has twice is refused, but its first entry counts."""
     result = Alterations()
     for entry in entries:
         # If a type is named twice, the last one counts.
@@ -160,7 +162,7 @@ def altered(quotas: Quotas, entries: Sequence[EntryData], is_host: Callable[[str
         try:
             if entity in result.refusals or len({op.key for op in entry.ops}) < len(entry.ops):
                 raise _bad("The request has this entity, or a key of it, twice.")
-            _check_alteration(dict(entity), entry.ops, is_host)
+            _check_alteration(dict(entity), entry.ops, refusal_of_host)
         except KafkaError as error:
             result.refusals[entity] = error
             continue
@@ -189,12 +191,12 @@ def _with(before: Mapping[str, float], ops: Sequence[OpData]) -> dict[str, float
 
 
 def _check_alteration(
-    entity: Mapping[str, str | None], ops: Sequence[OpData], is_host: Callable[[str], bool]
+    entity: Mapping[str, str | None], ops: Sequence[OpData], refusal_of_host: Callable[[str], str | None]
 ) -> None:
     bounds = _quotas_of(entity)
     host = entity.get(IP)
-    if host is not None and not is_host(host):
-        raise _bad(f"{host} is no address and no name of one.")
+    if host is not None and (refusal := refusal_of_host(host)) is not None:
+        raise _bad(refusal)
     for op in ops:
         if not op.remove:
             _check_value(op.key, op.value, bounds)

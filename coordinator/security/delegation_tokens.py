@@ -12,7 +12,7 @@ Sources: KIP-48, KIP-373, KIP-900; DelegationTokenControlManager and TokenInform
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ __all__ = [
     "TokenRules",
     "TokenSecret",
     "from_row",
-    "is_listed",
     "row_text",
 ]
 
@@ -67,6 +66,9 @@ class DelegationToken(NamedTuple):
         """Whether the principal sees it without a permission."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
+    def concerns_any(self, principals: Set[str]) -> bool:
+        return not principals.isdisjoint((self.requester, self.owner, *self.renewers))
+
 
 class Change(NamedTuple):
     """A token as it is from now on."""
@@ -84,9 +86,6 @@ class DelegationTokens:
 
     by_id: Mapping[str, DelegationToken] = field(default_factory=lambda: _EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.by_id)
-
     def get(self, token_id: str) -> DelegationToken | None:
         return self.by_id.get(token_id)
 
@@ -94,6 +93,10 @@ class DelegationTokens:
         """The table after changes; None: removed."""
         after = {**self.by_id, **changes}
         return DelegationTokens({key: one for key, one in after.items() if one is not None})
+
+    def of(self, owners: Set[str] | None) -> list[DelegationToken]:
+        """Those that concern any of them; None: all."""
+        return [one for one in self.by_id.values() if owners is None or one.concerns_any(owners)]
 
     def over(self, now_ms: int) -> list[DelegationToken]:
         """Those that have expired."""
@@ -166,8 +169,8 @@ class TokenRules:
         life_ms: int,
         now_ms: int,
         *,
-        tokens: DelegationTokens = NO_TOKENS,
-        are_supported: bool = True,
+        tokens: DelegationTokens,
+        are_supported: bool,
     ) -> tuple[DelegationToken, bytes]:
         """A new token beside `tokens`, and its HMAC. `life_ms` 0 or less: as long as it may be.
         `are_supported`: whether the cluster's metadata.version has tokens."""
@@ -188,7 +191,7 @@ class TokenRules:
         tokens: DelegationTokens,
         now_ms: int,
         *,
-        are_supported: bool = True,
+        are_supported: bool,
     ) -> Change:
         """`renewal_ms` 0 or less: as long as it may be."""
         token = self._found(hmac, tokens, are_supported)
@@ -206,7 +209,7 @@ class TokenRules:
         tokens: DelegationTokens,
         now_ms: int,
         *,
-        are_supported: bool = True,
+        are_supported: bool,
     ) -> Change:
         """`period_ms` below 0: the token is removed, whether it has expired or not."""
         token = self._found(hmac, tokens, are_supported)
@@ -233,19 +236,6 @@ class TokenRules:
         if token is None:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such token.")
         return token
-
-
-def is_listed(
-    token: DelegationToken,
-    principal: str,
-    owners: Collection[str] | None,
-    may_describe: Callable[[DelegationToken], bool],
-) -> bool:
-    """Whether a description has the token. `owners` None: of all owners. `may_describe` says whether the
-    principal has a permission for it."""
-    if owners is not None and not any(token.concerns(owner) for owner in owners):
-        return False
-    return token.concerns(principal) or may_describe(token)
 
 
 def row_text(token: DelegationToken) -> str:

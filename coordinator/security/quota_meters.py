@@ -99,14 +99,12 @@ class RateMeter:
 
     def throttle_ms(self, now_ms: int) -> int:
         """For how many milliseconds the client has to wait from now on; 0 within the bound."""
-        self._expire(now_ms)
-        span_ms = self._span_ms(now_ms)
-        rate = (self._older_sum + self._value) * 1000 / span_ms
+        rate = self.per_second(now_ms)
         if not rate > self._bound:
             return 0
         if self._bound <= 0:
             return self._wait_ms_max
-        wait_ms = (rate - self._bound) / self._bound * span_ms
+        wait_ms = (rate - self._bound) / self._bound * self._span_ms(now_ms)
         return self._wait_ms_max if wait_ms >= self._wait_ms_max else floor(wait_ms + 0.5)
 
     def per_second(self, now_ms: int) -> float:

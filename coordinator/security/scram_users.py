@@ -153,7 +153,7 @@ class ScramUsers:
         return found
 
     def alterations(
-        self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion], *, are_supported: bool = True
+        self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion], *, are_supported: bool
     ) -> Changes:
         """What a request does: each user has one result. As in Kafka, the first refusal of a user stays, a
         second valid change of a user refuses both, and users that are not refused are changed.

@@ -22,6 +22,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -119,11 +120,6 @@ class Admission:
             else:
                 meter.bound = rate
 
-    @property
-    def measured_addresses(self) -> int:
-        """How many addresses have a meter."""
-        return len(self._of_addresses)
-
     # A new connection
 
     def wait_ms(self, listener: str) -> int:
@@ -161,8 +157,6 @@ class Admission:
         limits = self._limits
         host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if self._per_host[host] >= host_max:
-            if not self._per_host[host]:
-                del self._per_host[host]
             return f"max.connections.per.ip={host_max} is reached for {host}"
         self._total += 1
         self._per_host[host] += 1
@@ -224,7 +218,8 @@ class Admission:
         meters = self._of_addresses
         if len(meters) >= ADDRESSES_MAX:
             idle = [host for host, one in meters.items() if now_ms - one.last_ms >= IDLE_MS_MAX]
-            for host in idle or list(meters)[: ADDRESSES_MAX // 10]:
+            # One that is at work keeps its meter, however many others come.
+            for host in idle or nsmallest(ADDRESSES_MAX // 10, meters, key=lambda one: meters[one].last_ms):
                 del meters[host]
 
 
@@ -279,10 +274,6 @@ class Acceptor:
         self._untold = 0
         door.watch_room(self._go_on)
         self._watch()
-
-    def is_serving(self) -> bool:
-        """False after the close."""
-        return self._is_open
 
     def close(self) -> None:
         """Nobody can connect any more; harmless a second time."""
@@ -409,6 +400,11 @@ def host_of(address: Any) -> str:
     host: str = address[0]
     # A dual-stack socket shows IPv4 peers as mapped addresses; clients expect the address that they used.
     return host[7:] if host.startswith("::ffff:") and "." in host else host
+
+
+def is_address(name: str) -> bool:
+    """Whether a text is an address."""
+    return bool(addresses_of(name, socket.AI_NUMERICHOST))
 
 
 def is_host(name: str) -> bool:

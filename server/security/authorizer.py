@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import NOTHING_REFUSED, resources
-from odradek.coordinator.security.acls import AclRules, Policy, host_text, requester
+from odradek.coordinator.security.acls import AclRules, Policy, host_text, identities_of
 from odradek.wire.acl_types import ResourceType
 
 if TYPE_CHECKING:
@@ -29,9 +29,14 @@ logger = logging.getLogger("odradek.authorizer")
 
 ANSWERS_MAX = 2_000
 """Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
+NAME_CHARACTERS_MAX = 249
+"""Of a name whose answer is kept, as of a topic. Other names may have 32,767 bytes: their answers are found
+anew each time."""
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
+SHOWN_CHARACTERS_MAX = 100
+"""Of a name in the log: a client may name what no resource can be called."""
 NO_RULES = AclRules()
 _NO_ANSWERS: dict[Any, bool] = {}
 
@@ -42,12 +47,13 @@ Answers = dict[tuple[Any, Any], dict[Any, bool]]
 class Granted:
     """What one connection was told."""
 
-    __slots__ = ("acls", "answers", "is_super", "principal", "who")
+    __slots__ = ("acls", "answers", "is_super", "principal", "rules", "who")
 
     def __init__(self, connection: Requester, acls: AclRules | None, policy: Policy) -> None:
         self.principal = connection.principal
         self.acls = acls
-        self.who = requester(self.principal, host_text(connection.peer_host))
+        self.rules = NO_RULES if acls is None else acls
+        self.who = identities_of(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
         self.answers: Answers = {}
 
@@ -121,8 +127,9 @@ class StandardAuthorizer:
         answers = granted.of(operation, resource_type)
         answer = answers.get(None)
         if answer is None:
-            rules = NO_RULES if granted.acls is None else granted.acls
-            answer = answers[None] = self._policy.allows_any(rules, granted.who, operation, resource_type)
+            answer = answers[None] = self._policy.allows_any(
+                granted.rules, granted.who, operation, resource_type
+            )
         return answer
 
     def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
@@ -156,8 +163,9 @@ class StandardAuthorizer:
         text = self._name_of(resource_type, name)
         if text is None:
             return True
-        rules = NO_RULES if granted.acls is None else granted.acls
-        answer = answers[name] = self._policy.allows(rules, granted.who, operation, resource_type, text)
+        answer = self._policy.allows(granted.rules, granted.who, operation, resource_type, text)
+        if len(text) <= NAME_CHARACTERS_MAX:
+            answers[name] = answer
         return answer
 
     def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:
@@ -194,20 +202,20 @@ class RefusalLog:
             self._window_ms, self._left_out = now_ms, 0
             self._told.clear()
         principal, host = granted.who[0]
-        key = (principal, host, operation, resource_type, name)
+        shown = None if name is None else name[:SHOWN_CHARACTERS_MAX]
+        key = (principal, host, operation, resource_type, shown)
         if key in self._told or len(self._told) >= LINES_MAX:
             self._left_out += 1
             return
         self._told.add(key)
-        rules = NO_RULES if granted.acls is None else granted.acls
-        is_denied = rules.denies(granted.who, operation, resource_type, name or "")
+        is_denied = granted.rules.denies(granted.who, operation, resource_type, name or "")
         logger.info(
             "%r from %s may not %s %s %r%s: %s",
             principal,
             host,
             operation.name,
             resource_type.name,
-            name,
+            shown,
             f" ({api})" if api else "",
             "an ACL denies it" if is_denied else "no ACL allows it",
         )

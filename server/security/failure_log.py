@@ -40,7 +40,7 @@ class FailureLog:
         return None
 
     def due(self, now_ms: int) -> list[str]:
-        """The lines of the last minute: call it about once a minute."""
+        """The lines that are due: one a minute for each address with new failures."""
         lines = []
         for address, known in list(self._by_address.items()):
             if now_ms - known.since_ms < INTERVAL_MS:

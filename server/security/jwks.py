@@ -2,7 +2,7 @@
 
 A token that names an unknown key makes the keys be fetched again, so that a new key counts at once: for one
 key id at the most once a minute, and for a bounded number of them. A fetch that fails leaves the keys as they
-are, and is repeated after a pause.
+are, and is repeated after a pause. Neither the clients nor the end of the broker wait for an authority.
 
 Source: RefreshingHttpsJwks of Kafka 4.3.
 """
@@ -10,9 +10,11 @@ Source: RefreshingHttpsJwks of Kafka 4.3.
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from odradek.config.config_error import ConfigError
@@ -21,9 +23,8 @@ from odradek.server.security.signed_tokens import KeySet, read_key_set
 if TYPE_CHECKING:
     import asyncio
 
-    from odradek.apis.turn import TimerHandle, Timers, WorkQueue
+    from odradek.apis.turn import TimerHandle, Timers
     from odradek.config.oauthbearer import SignedTokens
-    from odradek.wire.work import Work
 
 __all__ = ["Jwks", "fetch"]
 
@@ -31,7 +32,7 @@ logger = logging.getLogger("odradek.authentication")
 
 BYTES_MAX = 1_048_576
 FETCH_SECONDS_MAX = 10
-"""For the connection and for the answer."""
+"""For all of it: the name, the connection, and the answer."""
 PIECE_BYTES = 65_536
 MISS_INTERVAL_MS = 60_000
 MISSES_MAX = 16
@@ -40,20 +41,45 @@ MISSES_MAX = 16
 
 def fetch(url: str) -> bytes:
     """The content of a `file:`, `http:` or `https:` address; no redirect is followed, and no proxy used.
-    Raises OSError or ValueError."""
+    Raises OSError or ValueError, also for one that takes longer than `FETCH_SECONDS_MAX` in sum: what hangs
+    goes on in a thread that nobody waits for."""
+    results: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put(_read(url, deadline))
+        except Exception as error:
+            results.put(error)
+
+    deadline = time.monotonic() + FETCH_SECONDS_MAX
+    threading.Thread(target=run, name="odradek-jwks", daemon=True).start()
+    try:
+        found = results.get(timeout=FETCH_SECONDS_MAX)
+    except queue.Empty:
+        raise _late() from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _late() -> TimeoutError:
+    return TimeoutError(f"it did not end within {FETCH_SECONDS_MAX} s")
+
+
+def _read(url: str, deadline: float) -> bytes:
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:
             content = file.read(BYTES_MAX + 1)
     else:
-        content = _downloaded(url)
+        content = _downloaded(url, deadline)
     if len(content) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX} bytes")
     return content
 
 
-def _downloaded(url: str) -> bytes:
-    # Half a hundred modules, for those that need it.
+def _downloaded(url: str, deadline: float) -> bytes:
+    # Imports about 50 modules; only listeners with a URL need them.
     from http.client import HTTPException
     from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
@@ -61,17 +87,25 @@ def _downloaded(url: str) -> bytes:
         def redirect_request(self, *_: object) -> None:
             return None
 
-    deadline = time.monotonic() + FETCH_SECONDS_MAX
     content = b""
     try:
         with build_opener(ProxyHandler({}), NoRedirect()).open(url, timeout=FETCH_SECONDS_MAX) as answer:
             while len(content) <= BYTES_MAX and (piece := answer.read1(PIECE_BYTES)):
                 content += piece
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"it did not end within {FETCH_SECONDS_MAX} s")
+                    raise _late()
     except HTTPException as error:
         raise ValueError(f"no HTTP answer ({type(error).__name__})") from None
     return content
+
+
+class Apart(Protocol):
+    """Calls a function in a thread that nobody waits for, and then, on the event loop, `done` with its result
+    or `failed`."""
+
+    def __call__(
+        self, function: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
+    ) -> None: ...
 
 
 class Jwks:
@@ -82,14 +116,15 @@ class Jwks:
         settings: SignedTokens,
         loop: asyncio.AbstractEventLoop,
         timers: Timers,
-        queue: WorkQueue,
+        run_apart: Apart,
         now_ms: Callable[[], int],
         get: Callable[[str], bytes] = fetch,
     ) -> None:
+        """`now_ms` is of a clock that does not jump."""
         self._settings = settings
         self._loop = loop
         self._timers = timers
-        self._queue = queue
+        self._run_apart = run_apart
         self._now_ms = now_ms
         self._get = get
         self._keys = KeySet()
@@ -129,11 +164,8 @@ class Jwks:
         if self._is_fetching:
             return
         now_ms = self._now_ms()
-        # A clock that was set back forgets them.
         self._misses = {
-            one: asked_ms
-            for one, asked_ms in self._misses.items()
-            if 0 <= now_ms - asked_ms < MISS_INTERVAL_MS
+            one: asked_ms for one, asked_ms in self._misses.items() if now_ms - asked_ms < MISS_INTERVAL_MS
         }
         if key_id in self._misses or len(self._misses) >= MISSES_MAX:
             return
@@ -150,12 +182,7 @@ class Jwks:
         if self._is_fetching or self._is_closed:
             return
         self._is_fetching = True
-
-        def work() -> Work[KeySet]:
-            keys: KeySet = yield self._read
-            return keys
-
-        self._queue.run(work(), self._fetched, self._failed)
+        self._run_apart(self._read, self._fetched, self._failed)
 
     def _fetched(self, keys: KeySet) -> None:
         self._is_fetching = False

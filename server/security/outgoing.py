@@ -45,7 +45,7 @@ def following_files(security: ListenerSecurity) -> Callable[[], TlsSettings]:
         if present.is_current:
             return present
         try:
-            wanted = settings_of(security)
+            wanted = settings_of(security, is_start=False)
             wanted.client_context()
         except ConfigError as error:
             if str(error) != told:

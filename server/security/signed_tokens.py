@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import get_default_algorithms
 from jwt.api_jws import PyJWS
 
-from odradek.server.security.sasl.mechanism import Login
-from odradek.server.security.sasl.oauthbearer import InvalidToken, claims_of, time_ms
+from odradek.server.security.sasl.mechanism import Login, shown
+from odradek.server.security.sasl.oauthbearer import InvalidToken, claims_of, subject_of, time_ms
 
 if TYPE_CHECKING:
     from odradek.config.oauthbearer import SignedTokens
@@ -44,7 +44,6 @@ _OF_CURVES: Final[Mapping[str, tuple[str, ...]]] = {
 _CLASS_OF_TYPES: Final = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
 """An algorithm whose class reads keys of the type."""
 ALGORITHMS: Final = frozenset(_OF_RSA).union(*_OF_CURVES.values())
-_SHOWN_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,7 @@ class SignedValidator:
     def validate(self, token: str, now_ms: int) -> Login:
         """See `oauthbearer.Validator`."""
         claims = claims_of(self._verified(token))
-        name = claims.get(self._settings.subject_claim)
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidToken("it has no subject")
-        name = name.strip()
+        name = subject_of(claims, self._settings.subject_claim).strip()
         expiry_ms = self._checked_expiry_ms(claims, now_ms, name)
         self._check_origin(claims, name)
         self._check_scope(claims, name)
@@ -152,7 +148,7 @@ class SignedValidator:
         candidates = self._keys().find(key_id, algorithm)
         if not candidates:
             self._miss(key_id)
-            raise InvalidToken(f"its key {_shown(key_id or '')} is not known")
+            raise InvalidToken(f"its key {shown(key_id or '')} is not known")
         verifier = PyJWS(algorithms=[algorithm])
         for key in candidates:
             try:
@@ -166,11 +162,11 @@ class SignedValidator:
         skew_ms = self._settings.skew_s * 1000
         expiry_ms, issued_ms, begin_ms = (time_ms(claims, one) for one in ("exp", "iat", "nbf"))
         if expiry_ms is None or issued_ms is None:
-            raise InvalidToken(f"it has no time of its issue or its end, for user {_shown(name)}")
+            raise InvalidToken(f"it has no time of its issue or its end, for user {shown(name)}")
         if now_ms - skew_ms >= expiry_ms:
-            raise InvalidToken(f"it has expired, for user {_shown(name)}")
+            raise InvalidToken(f"it has expired, for user {shown(name)}")
         if issued_ms > expiry_ms or (begin_ms is not None and begin_ms > min(now_ms + skew_ms, expiry_ms)):
-            raise InvalidToken(f"its times make no sense now, for user {_shown(name)}")
+            raise InvalidToken(f"its times make no sense now, for user {shown(name)}")
         return expiry_ms
 
     def _check_origin(self, claims: Mapping[str, Any], name: str) -> None:
@@ -178,9 +174,9 @@ class SignedValidator:
         named = audiences if isinstance(audiences, list) else [audiences]
         wanted = self._settings.audiences
         if wanted and not any(isinstance(one, str) and one in wanted for one in named):
-            raise InvalidToken(f"it is for another audience, for user {_shown(name)}")
+            raise InvalidToken(f"it is for another audience, for user {shown(name)}")
         if self._settings.issuer is not None and issuer != self._settings.issuer:
-            raise InvalidToken(f"it is of another issuer, for user {_shown(name)}")
+            raise InvalidToken(f"it is of another issuer, for user {shown(name)}")
 
     def _check_scope(self, claims: Mapping[str, Any], name: str) -> None:
         """A text, or a list without blank or equal ones; nothing depends on it."""
@@ -189,10 +185,6 @@ class SignedValidator:
         if scopes is None:
             return
         if not isinstance(scopes, list) or not all(isinstance(one, str) and one.strip() for one in scopes):
-            raise InvalidToken(f"its scope makes no sense, for user {_shown(name)}")
+            raise InvalidToken(f"its scope makes no sense, for user {shown(name)}")
         if len({one.strip() for one in scopes}) < len(scopes):
-            raise InvalidToken(f"its scope has something twice, for user {_shown(name)}")
-
-
-def _shown(name: str) -> str:
-    return ascii(name[:_SHOWN_LENGTH])
+            raise InvalidToken(f"its scope has something twice, for user {shown(name)}")

@@ -1,10 +1,10 @@
 """New keys and certificates for listeners that serve: set at run time, or found in a changed file.
 
-Only new connections get them. A change is checked before it is accepted, as in Kafka: the stores load, none
-appears or goes, the broker keeps its name and its addresses unless `ssl.allow.dn.changes` or
-`ssl.allow.san.changes` says otherwise, and on the listener among brokers the old and the new settings can
-talk to each other. Kafka notices a changed file only when its location is set again; here it is also looked
-for.
+Only new connections get them. A change is checked before it is accepted, as in Kafka: the stores load, no
+key store goes and no trust store appears, the broker keeps its name and its addresses unless
+`ssl.allow.dn.changes` or `ssl.allow.san.changes` says otherwise, and on the listener among brokers the old
+and the new settings can talk to each other. Kafka notices a changed file only when its location is set again;
+here it is also looked for, in a thread, since a mount may hang.
 
 Source: SslFactory.createNewSslEngineFactory of Kafka 4.3.
 """
@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listener_security import ListenerSecurity, resolve
 from odradek.config.options import BrokerLayers
-from odradek.security.tls import TlsSettings
+from odradek.security.tls import TlsSettings, openssl_reason
 from odradek.wire.distinguished_name import DamagedCertificate, alternative_names, name_text, subject_of
 
 if TYPE_CHECKING:
@@ -36,9 +36,23 @@ FLIGHTS_MAX = 10
 """A handshake has five at most."""
 
 
-def settings_of(security: ListenerSecurity) -> TlsSettings:
+def settings_of(security: ListenerSecurity, *, is_start: bool = True) -> TlsSettings:
     """Raises ConfigError, whose sentence begins with the listener."""
-    return TlsSettings.of(security.values, f"Listener {security.name}: ")
+    return TlsSettings.of(security.values, f"Listener {security.name}: ", is_start=is_start)
+
+
+class Elsewhere(Protocol):
+    """Calls a function in a thread, and then on the event loop `done` with its result, or `failed`."""
+
+    def __call__(
+        self, function: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
+    ) -> None: ...
+
+
+class _Change(NamedTuple):
+    settings: TlsSettings
+    context: ssl.SSLContext | None
+    """None: the settings are as they were; a file may have been written again with the same content."""
 
 
 class TlsReload:
@@ -51,6 +65,7 @@ class TlsReload:
         layers: BrokerLayers,
         inter_broker_listener: str,
         run_soon: Callable[[Callable[[], object]], object],
+        run_elsewhere: Elsewhere,
     ) -> None:
         """`acceptors` and `protocols` are by the names of listeners. `layers` are the present settings."""
         self._acceptors = acceptors
@@ -58,6 +73,9 @@ class TlsReload:
         self._layers = layers
         self._inter_broker_listener = inter_broker_listener
         self._run_soon = run_soon
+        self._run_elsewhere = run_elsewhere
+        self._is_looking = False
+        self._follows = 0
         self._told: dict[str, str] = {}
         """By listener, the last refusal: it comes with every poll, and is said once."""
 
@@ -70,33 +88,65 @@ class TlsReload:
         were are not looked at; they may mean files that have changed, which are read soon."""
         for name in self._acceptors:
             if self._values(name, layers) != self._values(name, self._layers):
-                self._changed_settings(name, layers)
+                self._change(name, layers)
         self._run_soon(self.poll)
 
     def follow(self, live: LiveConfig[Any]) -> None:
         """Uses the present settings, as far as they can be used."""
         self._layers = live.layers
+        self._follows += 1
         for name in self._acceptors:
-            self._use_present(name)
+            self._take(name, self._judged(name, self._layers))
 
     def poll(self) -> None:
         """Reads files that have changed, and those that were refused."""
-        for name, acceptor in self._acceptors.items():
-            if name in self._told or not acceptor.settings.is_current:
-                self._use_present(name)
+        if self._is_looking:
+            return
+        self._is_looking = True
+        layers, refused, follows = self._layers, frozenset(self._told), self._follows
+        self._run_elsewhere(
+            lambda: self._found(layers, refused), lambda found: self._looked(follows, found), self._broken
+        )
 
-    def _use_present(self, name: str) -> None:
-        acceptor = self._acceptors[name]
+    def _found(self, layers: BrokerLayers, refused: frozenset[str]) -> dict[str, _Change | ConfigError]:
+        """In a thread."""
+        return {
+            name: self._judged(name, layers)
+            for name, acceptor in self._acceptors.items()
+            if name in refused or not acceptor.settings.is_current
+        }
+
+    def _looked(self, follows: int, found: Mapping[str, _Change | ConfigError]) -> None:
+        self._is_looking = False
+        if follows != self._follows:
+            # `follow` has read the files meanwhile, perhaps later.
+            return
+        for name, change in found.items():
+            self._take(name, change)
+
+    def _broken(self, error: Exception) -> None:
+        self._is_looking = False
+        logger.error("looking for changed TLS files failed", exc_info=error)
+
+    def _judged(self, name: str, layers: BrokerLayers) -> _Change | ConfigError:
         try:
-            settings = self._changed_settings(name, self._layers)
-            if settings is not None:
-                acceptor.use(settings)
-                logger.info("listener %s has new TLS settings for new connections", name)
-            self._told.pop(name, None)
+            return self._change(name, layers)
         except ConfigError as error:
-            if self._told.get(name) != str(error):
-                self._told[name] = str(error)
-                logger.error("new TLS settings are not used, the old ones stay: %s", error)
+            return error
+
+    def _take(self, name: str, change: _Change | ConfigError) -> None:
+        acceptor = self._acceptors[name]
+        if isinstance(change, ConfigError):
+            if self._told.get(name) != str(change):
+                self._told[name] = str(change)
+                logger.error("new TLS settings are not used, the old ones stay: %s", change)
+            return
+        self._told.pop(name, None)
+        if change.context is None:
+            acceptor.settings = change.settings
+            return
+        acceptor.use(change.settings, change.context)
+        logger.info("listener %s has new TLS settings for new connections", name)
 
     def _security(self, name: str, layers: BrokerLayers) -> ListenerSecurity:
         return resolve(name, self._protocols[name], layers)
@@ -104,21 +154,18 @@ class TlsReload:
     def _values(self, name: str, layers: BrokerLayers) -> Mapping[str, str]:
         return self._security(name, layers).values
 
-    def _changed_settings(self, name: str, layers: BrokerLayers) -> TlsSettings | None:
-        """None: all is as it was."""
+    def _change(self, name: str, layers: BrokerLayers) -> _Change:
+        """Raises ConfigError."""
         present = self._acceptors[name].settings
-        wanted = settings_of(self._security(name, layers))
+        wanted = settings_of(self._security(name, layers), is_start=False)
         if wanted == present:
-            if not present.is_current:
-                # Written again with the same content.
-                self._acceptors[name].settings = wanted
-            return None
+            return _Change(present if present.is_current else wanted, None)
         check_change(present, wanted)
-        wanted.server_context()
+        context = wanted.server_context()
         if name == self._inter_broker_listener and _talks(present, present) is None:
             _check_talks(present, wanted)
             _check_talks(wanted, present)
-        return wanted
+        return _Change(wanted, context)
 
 
 def check_change(old: TlsSettings, new: TlsSettings) -> None:
@@ -183,7 +230,7 @@ def _talks(client: TlsSettings, server: TlsSettings) -> str | None:
             except ssl.SSLWantReadError:
                 waiting.append(end)
             except (ssl.SSLError, OSError) as error:
-                return getattr(error, "verify_message", None) or str(getattr(error, "reason", error)).lower()
+                return openssl_reason(error)
         if not waiting:
             return None
     return "the handshake has no end"

@@ -20,7 +20,8 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from odradek.config.principal_mapping import NoRuleMatches, PrincipalMapping
+from odradek.config.principal_mapping import NoRuleMatches
+from odradek.security.tls import openssl_reason
 from odradek.server.security.failure_log import FailureLog
 from odradek.wire.distinguished_name import DamagedCertificate, name_text, subject_of
 
@@ -65,24 +66,16 @@ class TlsAcceptor:
         self.buffer = memoryview(bytearray(CIPHERTEXT_BYTES))
         self.failed_count = 0
         """Handshakes that have failed, and connections that have broken off afterwards."""
-        self.finished_count = 0
-        """Handshakes that were done."""
         self._now_ms = now_ms
         self._failures = FailureLog()
         self._names_principal = names_principal
-        self._under_way: dict[TlsTransport, int] = {}
-        """By the time of their beginning, the oldest first."""
-        self.use(settings)
+        self.under_way: dict[TlsTransport, int] = {}
+        """Handshakes by the time of their beginning, the oldest first."""
+        self.use(settings, settings.server_context())
 
-    def use(self, settings: TlsSettings) -> None:
-        """New connections have these settings. Raises ConfigError, and then nothing has changed."""
-        context, mapping = settings.server_context(), PrincipalMapping(settings.mapping_text)
-        self.settings, self.context, self._mapping = settings, context, mapping
-
-    @property
-    def under_way(self) -> int:
-        """The number of handshakes that are not done."""
-        return len(self._under_way)
+    def use(self, settings: TlsSettings, context: ssl.SSLContext) -> None:
+        """New connections have these settings, of which the context is made."""
+        self.settings, self.context = settings, context
 
     def start(self, timers: Timers) -> Callable[[], None]:
         """Calls `sweep` from now on; the returned function ends it."""
@@ -95,8 +88,8 @@ class TlsAcceptor:
             for line in self._failures.due(now_ms):
                 logger.warning("no TLS with %s", line)
         too_old_ms = now_ms - HANDSHAKE_MS_MAX
-        while self._under_way:
-            oldest, began_ms = next(iter(self._under_way.items()))
+        while self.under_way:
+            oldest, began_ms = next(iter(self.under_way.items()))
             if began_ms > too_old_ms:
                 return
             self.failed(oldest, f"not done within {HANDSHAKE_MS_MAX // 1000} s")
@@ -105,11 +98,11 @@ class TlsAcceptor:
     # For the transports
 
     def begun(self, transport: TlsTransport) -> None:
-        self._under_way[transport] = self._now_ms()
+        self.under_way[transport] = self._now_ms()
 
     def ended(self, transport: TlsTransport) -> bool:
         """Whether its handshake was under way."""
-        return self._under_way.pop(transport, None) is not None
+        return self.under_way.pop(transport, None) is not None
 
     def failed(self, transport: TlsTransport, reason: str) -> None:
         self.ended(transport)
@@ -122,9 +115,8 @@ class TlsAcceptor:
         """The principal; None where somebody else will name it. Raises NoRuleMatches, DamagedCertificate."""
         principal = None
         if self._names_principal and certificate is not None:
-            principal = f"User:{self._mapping.name_of(name_text(subject_of(certificate)))}"
+            principal = f"User:{self.settings.mapping.name_of(name_text(subject_of(certificate)))}"
         self.ended(transport)
-        self.finished_count += 1
         return principal
 
 
@@ -244,7 +236,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         except (ssl.SSLError, OSError) as error:
             self._send_encrypted()
-            self.give_up(_reason(error))
+            self.give_up(openssl_reason(error))
             return
         self._send_encrypted()
         try:
@@ -272,9 +264,6 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._is_reading = True
         try:
             self._decrypt()
-        except (ssl.SSLError, OSError) as error:
-            self._send_encrypted()
-            self.give_up(f"broken after the handshake: {_reason(error)}")
         finally:
             self._is_reading = False
         if self._is_paused or self._tls is None:
@@ -300,6 +289,11 @@ class TlsTransport(asyncio.BufferedProtocol):
                     if self._feed():
                         continue
                     break
+                except (ssl.SSLError, OSError) as error:
+                    # What came before it in the same bytes is not delivered.
+                    self._send_encrypted()
+                    self.give_up(f"broken after the handshake: {openssl_reason(error)}")
+                    return
                 if not received:
                     self._is_ended = True
                     break
@@ -343,8 +337,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """What is decrypted, or has come, is read before the socket. Not within the call: the connection is
-        in the midst of something."""
+        """What is decrypted, or has come, is read before the socket. Not within the call: the connection
+        has not finished changing its state."""
         asyncio.get_running_loop().call_soon(self._read)
 
     def write(self, data: Any) -> None:
@@ -360,7 +354,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 # The client has asked for records that are smaller.
                 self._write_records(memoryview(data)[written:])
         except ssl.SSLError as error:
-            self.give_up(f"broken after the handshake: {_reason(error)}")
+            self.give_up(f"broken after the handshake: {openssl_reason(error)}")
 
     def writelines(self, parts: Iterable[Any]) -> None:
         """Small parts go out together, large ones piece by piece."""
@@ -439,13 +433,3 @@ def _encrypted(
             if len(slices) == SLICES_IN_ONE_CALL or position == size_bytes:
                 yield slices
                 slices = []
-
-
-def _reason(error: Exception) -> str:
-    """OpenSSL's name of the fault: its text would have paths of its sources."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the client's certificate is refused ({error.verify_message})"
-    reason = getattr(error, "reason", None)
-    if reason is None:
-        return type(error).__name__
-    return str(reason).lower().replace("_", " ")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,10 @@ class TokenLogins:
     def __init__(self, secret: TokenSecret, tokens: Callable[[], DelegationTokens]) -> None:
         self._secret = secret
         self._tokens = tokens
-        self._credentials: OrderedDict[tuple[str, int, bytes], ScramCredential] = OrderedDict()
+        self._credentials: dict[tuple[str, int, bytes], ScramCredential] = {}
+        """The oldest first."""
+        self._present: DelegationTokens | None = None
+        """When those of removed tokens were forgotten."""
         self._lock = threading.Lock()
 
     def find(self, token_id: str, now_ms: int) -> DelegationToken | None:
@@ -72,10 +74,20 @@ class TokenLogins:
         salted = salted_password(mechanism, password, salt, ITERATIONS_MIN)
         made = credential_of(mechanism, salt, salted, ITERATIONS_MIN)
         with self._lock:
+            self._forget_removed()
             self._credentials[token_id, mechanism, salt] = made
             if len(self._credentials) > CREDENTIALS_MAX:
-                self._credentials.popitem(last=False)
+                del self._credentials[next(iter(self._credentials))]
         return made
+
+    def _forget_removed(self) -> None:
+        """Their keys should not stay in memory."""
+        present = self._tokens()
+        if present is not self._present:
+            self._present = present
+            gone = [one for one in self._credentials if present.get(one[0]) is None]
+            for one in gone:
+                del self._credentials[one]
 
 
 class TokenSweep:

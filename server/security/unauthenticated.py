@@ -30,7 +30,7 @@ class Stranger(Protocol):
     @property
     def address(self) -> str: ...
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self) -> None:
         """Closes at once."""
 
 
@@ -45,6 +45,7 @@ class Unauthenticated:
         deadline_ms: int = DEADLINE_MS,
         bytes_max: int = BYTES_MAX,
     ) -> None:
+        """`now_ms` is of a clock that does not jump."""
         self._timers = timers
         self._now_ms = now_ms
         self._deadline_ms = deadline_ms
@@ -52,7 +53,7 @@ class Unauthenticated:
         self._deadlines: dict[Stranger, int] = {}
         """The oldest first."""
         self._held_bytes: dict[Stranger, int] = {}
-        self._log = FailureLog()
+        self._log, self._faults = FailureLog(), FailureLog()
         self._is_armed = self._tells_later = False
         self.held_bytes = 0
         """Of all of them."""
@@ -97,15 +98,19 @@ class Unauthenticated:
         line = self._log.note(address, reason, self._now_ms())
         if line is not None:
             logger.warning("authentication failed: %s", line)
-        if not self._tells_later:
-            self._tells_later = True
-            self._timers.after(INTERVAL_MS, self._tell)
+        self._tell_later()
+
+    def note_fault(self, listener: str, error: Exception) -> None:
+        """A fault of ours: any client may be able to repeat it."""
+        line = self._faults.note(f"listener {listener}", type(error).__name__, self._now_ms())
+        if line is not None:
+            logger.error("a SASL mechanism failed: %s", line, exc_info=error)
+        self._tell_later()
 
     def _expire(self) -> None:
         now_ms = self._now_ms()
         for stranger, deadline_ms in list(self._deadlines.items()):
-            # A clock that was set back makes a longer time, never none.
-            if now_ms < deadline_ms <= now_ms + self._deadline_ms:
+            if now_ms < deadline_ms:
                 self._timers.after(deadline_ms - now_ms, self._expire)
                 return
             self.remove(stranger)
@@ -114,11 +119,19 @@ class Unauthenticated:
 
     def _give_up(self, stranger: Stranger, reason: str) -> None:
         self.note_failure(stranger.address, reason)
-        stranger.give_up(reason)
+        stranger.give_up()
+
+    def _tell_later(self) -> None:
+        if not self._tells_later:
+            self._tells_later = True
+            self._timers.after(INTERVAL_MS, self._tell)
 
     def _tell(self) -> None:
-        for line in self._log.due(self._now_ms()):
+        now_ms = self._now_ms()
+        for line in self._log.due(now_ms):
             logger.warning("authentication failed: %s", line)
-        self._tells_later = bool(len(self._log))
-        if self._tells_later:
-            self._timers.after(INTERVAL_MS, self._tell)
+        for line in self._faults.due(now_ms):
+            logger.error("a SASL mechanism failed: %s", line)
+        self._tells_later = False
+        if len(self._log) or len(self._faults):
+            self._tell_later()

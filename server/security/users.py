@@ -6,7 +6,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,7 +16,7 @@ from odradek.coordinator.security.scram_users import Key, ScramCredential, crede
 from odradek.server.log_directories import refuse_misplaced
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
-from odradek.server.security.sasl.scram import salt_text
+from odradek.server.security.sasl.scram import SALT_LENGTH, salt_text
 from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import KafkaError
@@ -28,22 +28,29 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.machine import MetadataStore
     from odradek.coordinator.security.scram_users import ScramUsers
 
-__all__ = ["PASSWORD_VARIABLE", "add", "add_missing", "listed", "new_credential", "read_password", "remove"]
+__all__ = [
+    "PASSWORD_VARIABLE",
+    "add",
+    "listed",
+    "missing_credentials",
+    "new_credential",
+    "read_password",
+    "remove",
+]
 
 PASSWORD_VARIABLE = "ODRADEK_PASSWORD"
-_SALT_SOURCE_BYTES = 26
-_PASSWORD_BYTES_MAX = 1024
+_PASSWORD_LENGTH_MAX = 1024
 
 
 def new_credential(user: FirstUser) -> tuple[Key, ScramCredential]:
     """With a new salt; takes some milliseconds."""
     number = MECHANISM_NUMBERS[user.mechanism]
-    salt = salt_text(secrets.token_bytes(_SALT_SOURCE_BYTES))
+    salt = salt_text(secrets.token_bytes(SALT_LENGTH))
     salted = salted_password(number, user.password.reveal(), salt, user.iterations)
     return (user.name, number), credential_of(number, salt, salted, user.iterations)
 
 
-def add_missing(users: Iterable[FirstUser], present: ScramUsers) -> dict[Key, ScramCredential]:
+def missing_credentials(users: Iterable[FirstUser], present: ScramUsers) -> dict[Key, ScramCredential]:
     """The credentials of those users that have none yet."""
     return dict(
         new_credential(user)
@@ -79,22 +86,37 @@ def listed(config: BrokerConfig) -> list[tuple[str, str, int]]:
 
 def read_password(path: str | None, stdin: TextIO) -> str:
     """From the variable ODRADEK_PASSWORD, or the file at `path`, or a prompt, or a line of `stdin` (`path` is
-    `-`, or there is no terminal). One line end at the end does not count. ConfigError: one sentence."""
+    `-`, or there is no terminal). One line end at the end does not count. ConfigError: one sentence, also for
+    a password that is too long or has a second line."""
     if path is None and PASSWORD_VARIABLE in os.environ:
-        return os.environ[PASSWORD_VARIABLE]
-    if path is None and stdin.isatty():
-        return _prompted()
+        source, text = PASSWORD_VARIABLE, os.environ[PASSWORD_VARIABLE]
+    elif path is None and stdin.isatty():
+        source, text = "the prompt", _prompted()
+    elif path in (None, "-"):
+        source, text = "standard input", _text_of(stdin.readline, "standard input")
+    else:
+        assert path is not None
+        source = path
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                text = _text_of(file.read, source)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    line = text.removesuffix("\n").removesuffix("\r")
+    if len(line) > _PASSWORD_LENGTH_MAX:
+        raise ConfigError(f"the password of {source} has more than {_PASSWORD_LENGTH_MAX} characters.")
+    if "\n" in line or "\r" in line:
+        raise ConfigError(f"the password of {source} has more than one line.")
+    return line
+
+
+def _text_of(read: Callable[[int], str], source: str) -> str:
+    """As much as shows that a password is too long."""
     try:
-        if path in (None, "-"):
-            text = stdin.readline(_PASSWORD_BYTES_MAX)
-        else:
-            assert path is not None
-            with open(path, encoding="utf-8") as file:
-                text = file.read(_PASSWORD_BYTES_MAX)
+        return read(_PASSWORD_LENGTH_MAX + len("\r\n") + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}.") from None
-    return text.removesuffix("\n").removesuffix("\r")
+        raise ConfigError(f"{source} cannot be read: {reason}.") from None
 
 
 def _prompted() -> str:

@@ -93,7 +93,7 @@ class FakeConnection:
         self.client_software_name = self.client_software_version = "unknown"
         self.closed = None
 
-    def begin_reauthentication(self, mechanism, version, now_ms):
+    def begin_reauthentication(self, mechanism, version):
         return None
 
     def close(self, reason):

@@ -3,7 +3,7 @@ that cannot show."""
 
 import pytest
 
-from odradek.apis.client_quotas import HOSTS_MAX
+from odradek.apis.client_quotas import NAMES_MAX
 from odradek.coordinator.cluster.features import first_levels
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -127,16 +127,17 @@ def test_quotas_are_set_described_and_removed(node):
     assert quotas(node) == {None: {"producer_byte_rate": 500}}
 
 
-def test_a_request_has_a_bounded_number_of_hosts_to_resolve(node):
+def test_a_request_has_a_bounded_number_of_names_to_resolve(node):
     op = OpData(key="connection_creation_rate", value=5.0, remove=False)
     entries = [
         EntryData(entity=[EntityData(entity_type="ip", entity_name=f"host-{number}")], ops=[op])
-        for number in range(HOSTS_MAX + 1)
+        for number in range(NAMES_MAX + 1)
     ]
     answer = node.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
-    refused = [one.entity[0].entity_name for one in answer.entries if one.error_code]
-    assert refused == [f"host-{HOSTS_MAX}"]
-    assert len(node.machine.view.client_quotas) == HOSTS_MAX
+    (refused,) = [one for one in answer.entries if one.error_code]
+    assert refused.entity[0].entity_name == f"host-{NAMES_MAX}"
+    assert f"may have {NAMES_MAX} names" in refused.error_message
+    assert len(node.machine.view.client_quotas) == NAMES_MAX
 
 
 def test_a_metadata_version_without_scram_refuses_users(node):

@@ -5,6 +5,7 @@ import pytest
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
 from odradek.config.jaas import LOGIN_MODULES, parse_file, parse_one, server_context
+from odradek.config.logins import Logins
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -48,7 +49,7 @@ def test_an_entry_is_read_as_java_reads_it(text, found):
         (f"{PLAIN} always;", "no control flag"),
         (f"{PLAIN} required", "a key or ';' is missing"),
         (f"{PLAIN} required a", "'=' is missing"),
-        (f"{PLAIN} required a=;", "a value of a"),
+        (f"{PLAIN} required a=;", "the value of a key"),
         (f"{PLAIN} required a=1;", "in quotes if it is a number"),
         (f"{PLAIN} required a=-5;", "in quotes if it is a number"),
         (f"{PLAIN} required a=b; {PLAIN} required;", "more than one login module"),
@@ -104,7 +105,8 @@ def test_a_file_has_contexts():
         (f"KafkaServer {PLAIN} required;", "'{' is missing"),
         (f"KafkaServer {{ {PLAIN} required; }}", "';' is missing"),
         (f"KafkaServer {{ {PLAIN} required; }}; KafkaServer {{ }};", "twice"),
-        ("KafkaServer { com.example.Mine required; };", "com.example.Mine"),
+        ("KafkaServer { com.example.MyLoginModule required; };", r"'com\.example\.MyLoginModule'"),
+        ("KafkaServer { com.example.Mine required; };", "something else than a login module"),
     ],
 )
 def test_what_is_no_file_of_contexts_is_refused(text, words):
@@ -128,13 +130,33 @@ def test_a_broker_reads_the_users_of_a_listener_from_its_setting_then_from_the_f
     path.chmod(0o640)
     of_file = [*SASL, f"odradek.jaas.config.path={path}"]
     config = load(sets=of_file)
-    assert config.logins["SASL_PLAINTEXT"]["PLAIN"].options == {"user_of_file": "1"}
+    assert config.logins["SASL_PLAINTEXT"].modules["PLAIN"].options == {"user_of_file": "1"}
     assert any("other users of this machine" in warning for warning in config.warnings)
     assert any("PLAIN without TLS" in warning for warning in config.warnings)
     path.chmod(0o600)
     config = load(sets=[*of_file, f"{OF_LISTENER}={PLAIN} required user_of_setting='2';"])
-    assert config.logins["SASL_PLAINTEXT"]["PLAIN"].options == {"user_of_setting": "2"}
+    assert config.logins["SASL_PLAINTEXT"].modules["PLAIN"].options == {"user_of_setting": "2"}
     assert not any("other users of this machine" in warning for warning in config.warnings)
+
+
+def test_a_file_that_others_may_read_is_named_once_and_whoever_uses_it(tmp_path):
+    path = tmp_path / "jaas.conf"
+    path.write_text(f"KafkaServer {{ {PLAIN} required user_a='1' username=me password=word; }};")
+    path.chmod(0o640)
+    of_file = f"odradek.jaas.config.path={path}"
+    several = [
+        "listeners=A://localhost:0,B://localhost:0",
+        "listener.security.protocol.map=A:SASL_PLAINTEXT,B:SASL_PLAINTEXT",
+        *("inter.broker.listener.name=A", SASL[1]),
+    ]
+    to_controllers = [
+        *IN_CLUSTER,
+        PROTOCOLS.format("SASL_PLAINTEXT", "PLAINTEXT"),
+        "sasl.mechanism.controller.protocol=PLAIN",
+    ]
+    for sets in (several, to_controllers):
+        warnings = load(sets=[*sets, of_file]).warnings
+        assert len([one for one in warnings if "other users of this machine" in one]) == 1
 
 
 @pytest.mark.parametrize(
@@ -143,7 +165,7 @@ def test_a_broker_reads_the_users_of_a_listener_from_its_setting_then_from_the_f
         ([], "has no users"),
         ([f"{OF_LISTENER}={PLAIN} required;"], "has no users"),
         ([f"{OF_LISTENER}={SCRAM} required user_a='b';"], "PLAIN needs .*PlainLoginModule"),
-        ([f"{OF_LISTENER}=com.example.Mine required;"], "com.example.Mine"),
+        ([f"{OF_LISTENER}=com.example.MyLoginModule required;"], r"com\.example\.MyLoginModule"),
         (["odradek.jaas.config.path=/no/such/file"], "cannot be read"),
     ],
 )
@@ -154,7 +176,7 @@ def test_a_listener_with_plain_needs_users(sets, words):
 
 def test_scram_needs_no_login_module():
     config = load(sets=[SASL[0], "sasl.enabled.mechanisms=SCRAM-SHA-256"])
-    assert config.logins == {"SASL_PLAINTEXT": {}}
+    assert config.logins == {"SASL_PLAINTEXT": Logins({})}
 
 
 IN_CLUSTER = [
@@ -241,8 +263,24 @@ def test_the_variable_of_first_users_is_none_of_a_cluster():
         load(sets=[*IN_CLUSTER, PROTOCOLS.format("PLAINTEXT", "PLAINTEXT")], environ=environ)
 
 
-@pytest.mark.parametrize("text", ["a-password required;", "a.pass-word;", "'two words' required;", "pass;"])
-def test_what_is_no_class_may_be_a_password_and_is_not_shown(text):
-    with pytest.raises(ConfigError, match="the login module of no class") as error:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a-password required;", "a.pass-word;", "'two words of pass' required;", "pass;"),
+        *("my.pass required;", "pass.LoginModule2 required;", "'pass word.LoginModule' required;"),
+        *(f'{PLAIN} required user_a="x"pass=2;', f'{PLAIN} required user_a="x" pass=;'),
+    ],
+)
+def test_what_may_be_a_password_is_not_shown(text):
+    with pytest.raises(ConfigError, match=r"\(line 1\)") as error:
         parse_one(text, "sasl.jaas.config")
+    assert "pass" not in str(error.value)
+    with pytest.raises(ConfigError, match=r"\(line 1\)") as error:
+        parse_file(f"KafkaServer {{ {text} }};", "the file")
+    assert "pass" not in str(error.value)
+
+
+def test_the_name_of_a_context_is_not_shown():
+    with pytest.raises(ConfigError, match="a context twice") as error:
+        parse_file("pass { }; pass { };", "the file")
     assert "pass" not in str(error.value)

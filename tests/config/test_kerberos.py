@@ -5,7 +5,6 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
-from odradek.config.kerberos import service_of
 from odradek.config.kerberos_names import KerberosName, NoLocalName, ShortNames
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
@@ -111,7 +110,7 @@ def test_the_service_comes_from_the_login_module_and_the_options(login: str, mor
     config = loaded(login, **more)
     security = config.security["SASL_PLAINTEXT"]
     assert security.mechanisms == ("GSSAPI",)
-    service = service_of(security, config.logins["SASL_PLAINTEXT"]["GSSAPI"])
+    service = config.logins["SASL_PLAINTEXT"].service
     assert (service.principal, service.key_table, service.rules) == (
         "kafka/host@R",
         "/etc/k.keytab",

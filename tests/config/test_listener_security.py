@@ -50,7 +50,6 @@ def test_a_setting_of_the_run_time_comes_before_one_of_the_start_but_not_before_
         {f"listener.name.inside.{name}": "a"}, broker={f"listener.name.inside.{name}": "c"}, protocol="SSL"
     )
     assert security.values[name] == "c"
-    assert security.own == {name}
 
 
 def test_the_jaas_settings_of_a_server_need_both_prefixes():
@@ -118,6 +117,8 @@ def test_a_listener_that_could_not_authenticate_is_refused(settings, words):
         ("listener.name.insdie.ssl.client.auth", "for a listener 'insdie'"),
         ("listener.name.INSIDE.ssl.client.auth", "for a listener 'INSIDE'"),
         ("listener.name.inside.scram-sha256.sasl.jaas.config", "a mechanism 'scram-sha256'"),
+        ("listener.name.inside.PLAIN.sasl.jaas.config", "a mechanism 'PLAIN'.*in lower case"),
+        ("listener.name.inside.Plain.connections.max.reauth.ms", "a mechanism 'Plain'"),
         ("listener.name.inside.plain.ssl.client.auth", "There is no option"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.config import live as live_module
 from odradek.config.broker_config import load
 from odradek.config.live import LiveConfig
 from odradek.config.option import READ_ONLY
@@ -41,6 +42,15 @@ def test_topics_with_the_same_settings_share_them():
     assert live["log.retention.ms"] is None
 
 
+def test_ever_new_settings_of_topics_fill_no_memory(monkeypatch):
+    monkeypatch.setattr(live_module, "LOG_CONFIGS_MAX", 3)
+    made = []
+    live = LiveConfig(load(), lambda values: made.append(values["flush.ms"]) or object())
+    for number in (1, 2, 3, 4, 4, 2, 1, 1):
+        live.log_config({"flush.ms": f"{number}"})
+    assert made == [1, 2, 3, 4, 1]
+
+
 def test_what_is_set_without_effect_is_named():
     live = live_config()
     live.follow({None: {"num.io.threads": "9", "log.retention.ms": "5"}, 1: {"num.network.threads": "5"}})
@@ -68,13 +78,6 @@ FOLLOWED = {
     "ssl.endpoint.identification.algorithm",
 }
 """Read each time, or taken along by `Reconfiguration`, `Coordinators.follow` or `TlsReload`."""
-OF_THE_NEXT_START = {
-    "sasl.enabled.mechanisms",
-    "sasl.jaas.config",
-    "sasl.kerberos.principal.to.local.rules",
-    "sasl.kerberos.service.name",
-}
-"""Kafka follows them for new listeners; here they are named as without effect until the next start."""
 
 
 def test_every_honoured_option_that_may_change_is_followed():
@@ -88,14 +91,55 @@ def test_every_honoured_option_that_may_change_is_followed():
         except KafkaError:
             continue
         changeable.add(name)
-    assert changeable - of_topics == FOLLOWED | OF_THE_NEXT_START
+    assert changeable - of_topics == FOLLOWED
 
 
-@pytest.mark.parametrize("name", sorted(OF_THE_NEXT_START))
-def test_a_setting_of_the_next_start_is_named(name):
+SASL = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.jaas.config": "org.example.Login required;",
+    "sasl.kerberos.kinit.cmd": "other",
+    "sasl.server.max.receive.size": "5000",
+    "listener.name.x.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.x.plain.sasl.jaas.config": "org.example.Login required;",
+    "listener.name.x.sasl.server.callback.handler.class": "org.example.Handler",
+    "listener.name.x.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "file:/nowhere",
+    "listener.name.x.connections.max.reauth.ms": "5",
+    "listener.name.x.plain.connections.max.reauth.ms": "5",
+    "connections.max.reauth.ms": "5",
+}
+
+
+@pytest.mark.parametrize("owner", ["1", ""])
+@pytest.mark.parametrize("name", SASL)
+def test_how_clients_authenticate_is_not_changed_at_run_time(owner, name):
+    """A change that was taken and not used would be relied on: a revoked password, for example."""
+    with pytest.raises(KafkaError, match="restart") as caught:
+        live_config().check_broker(owner, {name: SASL[name]})
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+    assert name in caught.value.message
+    assert SASL[name] not in caught.value.message or len(SASL[name]) < 6
+
+
+def test_what_an_older_version_has_stored_of_authentication_is_named_and_has_no_effect():
     live = live_config()
-    live.follow({1: {name: "PLAIN"}})
-    assert live.without_effect == (name,)
+    live.follow({None: {"connections.max.reauth.ms": "5"}, 1: {**SASL, "log.retention.ms": "7"}})
+    assert set(live.without_effect) == SASL.keys()
+    assert live["sasl.server.max.receive.size"] == 524288
+    assert not any(name in layer for layer in live.layers.texts for name in SASL)
+    assert live["log.retention.ms"] == 7
+    live.follow({1: {"sasl.enabled.mechanisms": "PLAIN", "log.retention.ms": "7"}})
+    assert live.without_effect == ("sasl.enabled.mechanisms",)
+
+
+def test_what_an_older_version_has_stored_of_authentication_hinders_no_other_change_and_may_be_deleted():
+    live = live_config()
+    name = "sasl.enabled.mechanisms"
+    live.follow({1: SASL})
+    live.check_broker("1", {**SASL, "log.retention.ms": "7"})
+    live.check_broker("1", {name: SASL[name]})
+    for owner, text in (("1", "GSSAPI"), ("", SASL[name])):
+        with pytest.raises(KafkaError):
+            live.check_broker(owner, {name: text})
 
 
 def _some_value(option):

@@ -2,7 +2,7 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
-from odradek.config.oauthbearer import SignedTokens, UnsignedTokens, oauth_settings, warnings_of
+from odradek.config.oauthbearer import SignedTokens, UnsignedTokens, warnings_of
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 UNSIGNED = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -20,7 +20,7 @@ def settings(tmp_path, **more):
     }
     config = load(sets=[f"{name}={text}" for name, text in options.items()], data_dir=tmp_path)
     security = config.security["SASL_PLAINTEXT"]
-    return oauth_settings(security, config.logins["SASL_PLAINTEXT"].get("OAUTHBEARER")), security
+    return config.logins["SASL_PLAINTEXT"].tokens, security
 
 
 def test_the_keys_of_an_authority_have_defaults_of_kafka(tmp_path):

@@ -17,7 +17,7 @@ from odradek.coordinator.security.acls import (
     acl_from_text,
     acl_text,
     host_text,
-    requester,
+    identities_of,
 )
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -55,7 +55,7 @@ def of(*given):
 def may(
     rules, operation=READ, name="orders", *, kind=TOPIC, principal="User:alice", host="127.0.0.1", **policy
 ):
-    return Policy(**policy).allows(rules, requester(principal, host), operation, kind, name)
+    return Policy(**policy).allows(rules, identities_of(principal, host), operation, kind, name)
 
 
 # --- The model: a loop over all rules, as the semantics are told ---
@@ -163,7 +163,7 @@ def test_decisions_and_filters_are_those_of_a_loop_over_all_rules(changes, quest
         assert rules.version == before.version + 1
         assert (rules.by_id, before.by_id) == (model.rules, content)
     for (principal, host, operation, kind), name in questions:
-        who = requester(principal, host)
+        who = identities_of(principal, host)
         told = (
             policy.allows(rules, who, operation, kind, name),
             policy.allows_any(rules, who, operation, kind),
@@ -238,7 +238,7 @@ def test_super_users_may_do_everything_under_their_exact_name():
 
 def test_writing_to_any_topic_implies_nothing_and_a_wildcard_deny_ends_it():
     def any_topic(*given, operation=WRITE):
-        return Policy().allows_any(of(*given), requester("User:alice", "127.0.0.1"), operation, TOPIC)
+        return Policy().allows_any(of(*given), identities_of("User:alice", "127.0.0.1"), operation, TOPIC)
 
     assert any_topic(rule(operation=WRITE))
     assert not any_topic(rule(operation=WRITE), operation=DESCRIBE)
@@ -305,6 +305,18 @@ def test_a_filter_finds_rules_by_name_and_pattern(pattern, name, found):
     assert (set(told), len(told)) == (found, len(found))
 
 
+def test_decisions_and_filters_find_the_same_patterns():
+    """They look for them in code of their own: a decision needs less, and is made more often."""
+    names = ["", *("".join(one) for size in (1, 2, 3) for one in itertools.product("ab", repeat=size))]
+    for pattern, kind in itertools.product((*names[1:], "*"), (LITERAL, PREFIXED)):
+        rules = of(rule(pattern, pattern=kind), rule("babb", pattern=PREFIXED))
+        for name in (*names[1:], "*"):
+            wanted = AclFilter(TOPIC, name, PatternType.MATCH, None, None, Operation.ANY, Permission.ANY)
+            who = identities_of("User:nobody", "127.0.0.1")
+            is_fitting = rules.decide(who, READ, TOPIC, name) is not None
+            assert is_fitting is bool(finish(rules.finding(wanted))), (pattern, kind, name)
+
+
 def test_a_rule_that_is_there_is_created_once():
     rules = of(rule())
     assert finish(rules.creating([rule()], bytes)) == ([None], {})
@@ -335,6 +347,24 @@ def test_a_request_may_neither_create_nor_delete_without_end(monkeypatch):
         finish(rules.deleting([any_rule]))
     with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
         finish(of(several[0]).deleting([any_rule] * 41))  # each result would have the rule
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_very_many_filters_that_find_nothing_are_judged_in_steps(is_refused):
+    operation = Operation.UNKNOWN if is_refused else Operation.ANY
+    nothing = AclFilter(TOPIC, "other", ANY, None, None, operation, Permission.ANY)
+    taken, steps = [0], []
+
+    def filters():
+        for _ in range(5 * acls.ACLS_PER_STEP):
+            taken[0] += 1
+            yield nothing
+
+    for _ in of(rule()).deleting(filters()):
+        steps.append(taken[0])
+        taken[0] = 0
+    assert len(steps) >= 5
+    assert max(steps) <= acls.ACLS_PER_STEP
 
 
 def test_rules_that_contradict_those_before_are_refused():

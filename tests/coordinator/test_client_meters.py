@@ -121,6 +121,21 @@ def test_clients_that_make_up_ids_do_not_fill_the_memory(meters):
         assert len(meters) <= METERS_MAX + 1
 
 
+def test_a_client_at_work_keeps_its_meter_whatever_ids_another_one_makes_up(meters, clock):
+    meters.follow({client(None): {"producer_byte_rate": 1000.0, "controller_mutation_rate": 1.0}})
+    heavy = meters.of(ALICE, "heavy")
+    for number in range(2 * METERS_MAX):
+        if number % 1000 == 0:
+            clock.now_ms += 1
+            heavy.produce.record(1_000, clock())
+            heavy.mutation.record(5, clock())
+        made_up = meters.of(BOB, f"{number}")
+        made_up.produce.record(1, clock())
+        made_up.mutation.record(1, clock())
+    assert meters.of(ALICE, "heavy").produce is heavy.produce
+    assert meters.of(ALICE, "heavy").mutation is heavy.mutation
+
+
 def test_of_long_ids_the_beginning_is_kept(meters):
     meters.follow({client(None): {"producer_byte_rate": 1000.0}})
     tracemalloc.start()
@@ -232,11 +247,12 @@ def test_meters_are_found_without_a_search_until_any_is_another(meters):
 def test_a_bounded_number_of_clients_is_remembered(meters, monkeypatch):
     monkeypatch.setattr(client_meters, "REMEMBERED_MAX", 10)
     meters.follow({user("alice"): {"consumer_byte_rate": 5.0}})
-    for number in range(100):
-        meters.of(ALICE, f"client {number}")
-        assert meters.remembered <= 10
-    before, of_long = meters.remembered, meters.of(ALICE, "x" * 30_000)
-    assert meters.remembered == before, "a long id is not kept"
+    found = [meters.of(ALICE, f"client {number}") for number in range(10)]
+    assert meters.of(ALICE, "client 0") is found[0]
+    meters.of(ALICE, "one more")
+    assert not any(meters.of(ALICE, f"client {number}") is one for number, one in enumerate(found))
+    of_long = meters.of(ALICE, "x" * 30_000)
+    assert meters.of(ALICE, "x" * 30_000) is not of_long, "a long id is not kept"
     assert of_long.fetch is meters.of(ALICE, "c").fetch
 
 

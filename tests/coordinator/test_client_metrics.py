@@ -46,11 +46,11 @@ class World:
             return error.code.name
         return "NONE"
 
-    def pushed(self, wanted, value, sender=JAVA, size_bytes=100):
+    def pushed(self, wanted, value, sender=JAVA, text_bytes=100):
         """A push that is taken, with one value."""
         assert self.push(wanted, sender) == "NONE"
         point = MetricPoint("a", {}, value, None, False, 0)
-        self.metrics.end_push(wanted.instance_id, MetricsPush({}, (point,), 0), size_bytes, self.now_ms)
+        self.metrics.end_push(wanted.instance_id, MetricsPush({}, (point,), 0, text_bytes), self.now_ms)
 
     @property
     def values(self):
@@ -260,9 +260,9 @@ def test_values_are_bounded_in_sum_and_those_of_the_longest_silent_go_first(monk
     monkeypatch.setattr(clients, "KEPT_BYTES_MAX", 3 * (1000 + clients.POINT_BYTES))
     world = World(one={"metrics": "a"})
     for number in range(5):
-        world.pushed(world.subscribe(), number, size_bytes=1000)
+        world.pushed(world.subscribe(), number, text_bytes=1000)
     found = [[point.value for point in one.metrics] for one in world.metrics.values(world.now_ms)]
-    assert found == [[], [], [2], [3], [4]]
+    assert found == [[2], [3], [4]], "what had to go is not told as a push without values"
     assert world.metrics.kept_bytes <= clients.KEPT_BYTES_MAX
 
 

@@ -110,7 +110,7 @@ def entry(entity, **ops):
 
 
 def alter(*entries, quotas=QUOTAS, is_host=lambda name: True):
-    return altered(quotas, entries, is_host)
+    return altered(quotas, entries, lambda name: None if is_host(name) else f"{name} is none")
 
 
 def test_an_alteration_keeps_the_other_quotas_of_its_entity():
@@ -161,7 +161,8 @@ def test_names_of_hosts_have_to_be_known():
     ]
     assert hosts_of(asked * 2) == ["nowhere"]
     result = alter(*asked, is_host=lambda name: name != "nowhere")
-    assert result.refusals[("ip", "nowhere"),].code is ErrorCode.INVALID_REQUEST
+    refusal = result.refusals[("ip", "nowhere"),]
+    assert (refusal.code, refusal.message) == (ErrorCode.INVALID_REQUEST, "nowhere is none")
     assert list(result.changed) == [IP]
 
 

@@ -11,7 +11,6 @@ from odradek.coordinator.security.delegation_tokens import (
     TokenRules,
     TokenSecret,
     from_row,
-    is_listed,
     row_text,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -27,7 +26,9 @@ def hmac_of(token_id, secret=SECRET):
 
 
 def created(life_ms=-1, *, token_id="t", renewers=(BOB,), now_ms=0, rules=RULES):
-    token, password = rules.create(token_id, ANN, ANN, renewers, life_ms, now_ms)
+    token, password = rules.create(
+        token_id, ANN, ANN, renewers, life_ms, now_ms, tokens=NO_TOKENS, are_supported=True
+    )
     assert password == hmac_of(token_id)
     return token
 
@@ -62,13 +63,13 @@ def test_no_time_is_beyond_64_bits():
     rules = TokenRules(TokenSecret(SECRET), 2**63 - 1, 2**63 - 1)
     token = created(rules=rules, now_ms=100)
     assert (token.max_ms, token.expiry_ms) == (2**63 - 1, 2**63 - 1)
-    change = rules.expire(hmac_of("t"), ANN, 2**63 - 1, tokens(token), 200)
+    change = rules.expire(hmac_of("t"), ANN, 2**63 - 1, tokens(token), 200, are_supported=True)
     assert change.expiry_ms == 2**63 - 1
 
 
 def test_one_client_cannot_fill_the_memory(monkeypatch):
     def refusal(owner=ANN, renewers=(), known=NO_TOKENS):
-        return code(RULES.create, "new", owner, ANN, renewers, -1, 0, tokens=known)
+        return code(RULES.create, "new", owner, ANN, renewers, -1, 0, tokens=known, are_supported=True)
 
     assert refusal(owner="User:" + "x" * 4_092) == ErrorCode.POLICY_VIOLATION
     assert refusal(renewers=["User:b"] * 700) == ErrorCode.POLICY_VIOLATION
@@ -76,7 +77,7 @@ def test_one_client_cannot_fill_the_memory(monkeypatch):
     one, two, three = (created(token_id=name) for name in "abc")
     assert refusal(known=tokens(one, two, three)) == ErrorCode.POLICY_VIOLATION
     others = tokens(one, two._replace(requester=BOB), three._replace(requester=BOB))
-    assert RULES.create("new", ANN, ANN, (), -1, 0, tokens=others)[0].token_id == "new"
+    assert RULES.create("new", ANN, ANN, (), -1, 0, tokens=others, are_supported=True)[0].token_id == "new"
 
 
 @pytest.mark.parametrize(
@@ -86,43 +87,51 @@ def test_one_client_cannot_fill_the_memory(monkeypatch):
 def test_owner_and_renewers_renew_within_the_bounds(renewal_ms, expiry_ms):
     known = tokens(created())
     for principal in (ANN, BOB):
-        change = RULES.renew(hmac_of("t"), principal, renewal_ms, known, 100)
+        change = RULES.renew(hmac_of("t"), principal, renewal_ms, known, 100, are_supported=True)
         assert change.token == known.get("t")._replace(expiry_ms=expiry_ms)
         assert change.expiry_ms == expiry_ms
 
 
 def test_a_renewal_ends_at_the_latest_with_the_life_of_the_token():
-    change = RULES.renew(hmac_of("t"), ANN, -1, tokens(created(1000)), 900)
+    change = RULES.renew(hmac_of("t"), ANN, -1, tokens(created(1000)), 900, are_supported=True)
     assert change.expiry_ms == 1000
 
 
 def test_refusals_come_in_the_order_of_kafka():
     off, known, ended = TokenRules(None), tokens(created()), tokens(created(1))
     right, wrong = hmac_of("t"), hmac_of("t", "another secret")
+
+    def refusal(rules, name, hmac, principal, table=known, now_ms=0, *, are_supported=True):
+        judge = getattr(rules, name)
+        return code(judge, hmac, principal, 5, table, now_ms, are_supported=are_supported)
+
     for name in ("renew", "expire"):
-        judge = getattr(RULES, name)
-        assert code(getattr(off, name), wrong, CARL, 5, known, 0) == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-        assert code(judge, wrong, CARL, 5, known, 0, are_supported=False) == ErrorCode.UNSUPPORTED_VERSION
-        assert code(judge, wrong, CARL, 5, known, 0) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-        assert code(judge, b"", CARL, 5, known, 0) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-        assert code(judge, right, CARL, 5, known, 0) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-        assert code(judge, right, ANN, 5, ended, 9) == ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert code(RULES.renew, right, CARL, 5, ended, 9) == ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert code(RULES.expire, right, CARL, 5, ended, 9) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-    assert code(off.create, "t", ANN, ANN, (), -1, 0) == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-    assert code(RULES.create, "t", ANN, ANN, (), -1, 0, are_supported=False) == ErrorCode.UNSUPPORTED_VERSION
+        assert refusal(off, name, wrong, CARL) == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        assert refusal(RULES, name, wrong, CARL, are_supported=False) == ErrorCode.UNSUPPORTED_VERSION
+        assert refusal(RULES, name, wrong, CARL) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        assert refusal(RULES, name, b"", CARL) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        assert refusal(RULES, name, right, CARL) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        assert refusal(RULES, name, right, ANN, ended, 9) == ErrorCode.DELEGATION_TOKEN_EXPIRED
+    assert refusal(RULES, "renew", right, CARL, ended, 9) == ErrorCode.DELEGATION_TOKEN_EXPIRED
+    assert refusal(RULES, "expire", right, CARL, ended, 9) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    for rules, expected in (
+        (off, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+        (RULES, ErrorCode.UNSUPPORTED_VERSION),
+    ):
+        wanted = ("t", ANN, ANN, (), -1, 0)
+        assert code(rules.create, *wanted, tokens=NO_TOKENS, are_supported=False) == expected
 
 
 def test_a_negative_period_removes_a_token_that_has_expired_too():
-    change = RULES.expire(hmac_of("t"), BOB, -1, tokens(created(1)), 9)
+    change = RULES.expire(hmac_of("t"), BOB, -1, tokens(created(1)), 9, are_supported=True)
     assert (change.token_id, change.token, change.expiry_ms) == ("t", None, 9)
     assert tokens(created()).with_changes({"t": None}) == NO_TOKENS
 
 
 def test_a_period_is_from_now_on_and_within_the_life():
     known = tokens(created(1000))
-    assert RULES.expire(hmac_of("t"), ANN, 0, known, 500).expiry_ms == 500
-    assert RULES.expire(hmac_of("t"), ANN, 5000, known, 500).expiry_ms == 1000
+    assert RULES.expire(hmac_of("t"), ANN, 0, known, 500, are_supported=True).expiry_ms == 500
+    assert RULES.expire(hmac_of("t"), ANN, 5000, known, 500, are_supported=True).expiry_ms == 1000
 
 
 def test_an_hmac_finds_its_token_after_each_change_of_the_table():
@@ -148,20 +157,27 @@ def test_expired_tokens_are_those_whose_time_is_before_now():
     assert len(known.over(21)) == 2
 
 
-def listed(principal, owners=None, permitted=False, requester=ANN):
-    token = created()._replace(requester=requester)
-    return is_listed(token, principal, owners, lambda _: permitted)
-
-
-def test_a_list_has_the_own_tokens_and_the_permitted_ones_of_the_owners():
-    assert listed(ANN)
-    assert listed(BOB)
-    assert listed(CARL, requester=CARL)
-    assert not listed(CARL)
-    assert listed(CARL, permitted=True)
-    assert not listed(ANN, [CARL])
-    assert listed(ANN, [BOB])
-    assert not listed(ANN, [])
+@pytest.mark.parametrize(
+    ("owners", "found"),
+    [
+        (None, "abc"),
+        (set(), ""),
+        ({ANN}, "ab"),
+        ({BOB}, "ab"),
+        ({CARL}, "bc"),
+        ({"User:dora", CARL}, "bc"),
+        ({"User:dora"}, ""),
+    ],
+)
+def test_the_tokens_of_owners_are_those_that_concern_any_of_them(owners, found):
+    known = tokens(
+        created(token_id="a"),
+        created(token_id="b")._replace(requester=CARL),
+        created(token_id="c", renewers=())._replace(owner=CARL, requester=CARL),
+    )
+    assert "".join(one.token_id for one in known.of(owners)) == found
+    for owner in owners or ():
+        assert all(one.concerns(owner) is one.concerns_any({owner}) for one in known.by_id.values())
 
 
 def test_a_row_comes_back():

@@ -7,7 +7,7 @@ import pytest
 
 from odradek.coordinator.cluster.metadata_image import InconsistentMetadata, MetadataImage
 from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
-from odradek.coordinator.security.acls import Acl, AclFilter, requester
+from odradek.coordinator.security.acls import Acl, AclFilter, identities_of
 from odradek.coordinator.security.delegation_tokens import DelegationToken
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages.metadata_records import (
@@ -259,10 +259,10 @@ def test_delegation_tokens_are_in_the_view(image):
     )
     after, _ = played(image, record("t", 7), RemoveDelegationTokenRecord(token_id="u"))
     assert [(one.token_id, one.expiry_ms) for one in after.delegation_tokens.by_id.values()] == [("t", 7)]
-    assert len(view.delegation_tokens) == 2
+    assert len(view.delegation_tokens.by_id) == 2
     assert played(image, NoOpRecord())[0].delegation_tokens is after.delegation_tokens
     image.begin_snapshot()
-    assert len(played(image)[0].delegation_tokens) == 0
+    assert not played(image)[0].delegation_tokens.by_id
 
 
 def test_quotas_are_in_the_view_by_entity(image):
@@ -317,7 +317,7 @@ def test_rules_of_newer_controllers_are_kept_apart_and_allow_nothing(image):
     records = [replace(acl_record(number), **fields) for number, fields in enumerate(numbers)]
     view, _ = played(image, *records)
     assert len(view.acls) == 3
-    who = requester("User:u", "127.0.0.1")
+    who = identities_of("User:u", "127.0.0.1")
     assert view.acls.decide(who, Operation.READ, ResourceType.TOPIC, "t0") is False
     wanted = AclFilter(ResourceType.ANY, "t0", PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
     assert [acl.operation for acl in finish(view.acls.finding(wanted))] == [60]

@@ -40,15 +40,19 @@ def test_what_is_stored_of_a_password_is_as_in_rfc_7677():
 
 
 def test_a_user_is_made_replaced_and_removed():
-    made = NO_USERS.alterations([], [upsertion(), upsertion("bob", SHA_512, 8192)])
+    made = NO_USERS.alterations([], [upsertion(), upsertion("bob", SHA_512, 8192)], are_supported=True)
     assert codes(made) == {"ann": None, "bob": None}
     users = NO_USERS.with_changes(made.credentials)
     assert users.credential("ann", SHA_256).iterations == 4096
     assert users.credential("ann", SHA_512) is None
     assert NO_USERS.credential("ann", SHA_256) is None
-    replaced = users.with_changes(users.alterations([], [upsertion(iterations=5000)]).credentials)
+    replaced = users.with_changes(
+        users.alterations([], [upsertion(iterations=5000)], are_supported=True).credentials
+    )
     assert replaced.credential("ann", SHA_256).iterations == 5000
-    removed = replaced.with_changes(replaced.alterations([Deletion("ann", SHA_256)], []).credentials)
+    removed = replaced.with_changes(
+        replaced.alterations([Deletion("ann", SHA_256)], [], are_supported=True).credentials
+    )
     assert list(removed.of_users) == ["bob"]
 
 
@@ -72,7 +76,7 @@ def test_a_user_is_made_replaced_and_removed():
     ],
 )
 def test_a_change_is_refused_for_its_user_alone(deletions, upsertions, expected):
-    changes = NO_USERS.alterations(deletions, upsertions)
+    changes = NO_USERS.alterations(deletions, upsertions, are_supported=True)
     assert codes(changes) == expected
     assert {user for user, _ in changes.credentials} == {user for user, code in expected.items() if not code}
 
@@ -85,7 +89,9 @@ def test_a_metadata_version_without_users_refuses_all():
 
 def test_users_are_described_by_name():
     users = NO_USERS.with_changes(
-        NO_USERS.alterations([], [upsertion("bob"), upsertion("ann", SHA_512, 9000)]).credentials
+        NO_USERS.alterations(
+            [], [upsertion("bob"), upsertion("ann", SHA_512, 9000)], are_supported=True
+        ).credentials
     )
     assert list(users.described(None)) == list(users.described([])) == ["ann", "bob"]
     found = users.described(["bob", "carl", "dora", "dora"])
@@ -97,7 +103,9 @@ def test_users_are_described_by_name():
 
 def test_a_row_is_read_as_it_was_written():
     for user in ("ann", "a/b", "with, signs=", "\xe9"):
-        (key, credential), *_ = NO_USERS.alterations([], [upsertion(user, SHA_512)]).credentials.items()
+        (key, credential), *_ = NO_USERS.alterations(
+            [], [upsertion(user, SHA_512)], are_supported=True
+        ).credentials.items()
         assert from_row(row_key(key), credential.text()) == (key, credential)
 
 
@@ -131,5 +139,5 @@ def test_what_is_printed_of_a_user_has_no_key():
 def test_users_that_do_not_exist_have_as_many_iterations_as_most():
     assert NO_USERS.usual_iterations == {SHA_256: 4096, SHA_512: 4096}
     some = [upsertion("a", iterations=8192), upsertion("b", iterations=8192), upsertion("c", iterations=5000)]
-    users = NO_USERS.with_changes(NO_USERS.alterations([], some).credentials)
+    users = NO_USERS.with_changes(NO_USERS.alterations([], some, are_supported=True).credentials)
     assert users.usual_iterations == {SHA_256: 8192, SHA_512: 4096}

@@ -15,6 +15,7 @@ from odradek.server.security.admission import (
     ConnectionLimits,
     addresses_of,
     host_of,
+    is_address,
     is_host,
 )
 from tests.raw_client import AsyncRawClient
@@ -121,16 +122,40 @@ def test_a_refused_connection_of_an_address_counts_nowhere():
 
 
 def test_addresses_that_come_once_do_not_fill_the_memory():
-    door, _ = admission()
-    door.address_rates = AddressRates(1.0)
-    for number in range(ADDRESSES_MAX + 10):
+    door, clock = admission()
+    door.address_rates = AddressRates(0.1)
+    first, last = "host-0", f"host-{ADDRESSES_MAX + 9}"
+    while not door.refuse_ms(LISTENER, first):
+        pass
+    clock.now_ms += 1
+    for number in range(1, ADDRESSES_MAX + 10):
         assert door.refuse_ms(LISTENER, f"host-{number}") == 0
-    assert 0 < door.measured_addresses <= ADDRESSES_MAX
+    assert door.refuse_ms(LISTENER, first) == 0, "it is forgotten"
+    while not door.refuse_ms(LISTENER, last):
+        pass
+
+
+def test_an_address_at_work_is_remembered_however_many_come_once():
+    door, clock = admission()
+    door.address_rates = AddressRates(0.1)
+    heavy = "heavy"
+    while not door.refuse_ms(LISTENER, heavy):
+        pass
+    for number in range(2 * ADDRESSES_MAX):
+        if number % 1000 == 0:
+            clock.now_ms += 1
+            assert door.refuse_ms(LISTENER, heavy)
+        door.refuse_ms(LISTENER, f"host-{number}")
+    assert door.refuse_ms(LISTENER, heavy)
 
 
 def test_hosts_are_addresses_or_have_some():
     assert is_host("127.0.0.1")
     assert is_host("::1")
+    assert is_host("localhost")
+    assert is_address("127.0.0.1")
+    assert is_address("::1")
+    assert not any(is_address(name) for name in ("localhost", "no-such-host.invalid", "\0", ""))
     assert not is_host("no-such-host.invalid")
     assert not is_host("\0")
     assert addresses_of("::ffff:10.0.0.1") == ["10.0.0.1"]

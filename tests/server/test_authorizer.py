@@ -163,6 +163,17 @@ def test_a_client_that_asks_for_ever_new_names_fills_no_memory():
     assert scene.may(alice, READ, "orders")
 
 
+def test_the_answer_for_a_long_name_is_right_each_time_and_not_kept():
+    scene, alice = Scene(), Client()
+    scene.set(rule("n")._replace(pattern_type=PatternType.PREFIXED))
+    longest = "n" * authorizer.NAME_CHARACTERS_MAX
+    for name in (f"{longest}n", f"o{longest}", longest):
+        for _ in range(2):
+            refused = scene.authorizer.refused_of(alice, [(READ, TOPIC, name)])
+            assert bool(refused) is name.startswith("o")
+    assert [list(answers) for answers in alice.granted.answers.values()] == [[longest]]
+
+
 # The log
 
 
@@ -213,3 +224,11 @@ def test_many_refusals_are_counted_and_not_logged(lines):
     scene.now_ms += authorizer.LOG_WINDOW_MS
     scene.authorizer.refused_of(Client(), [(READ, TOPIC, "t")])
     assert lines()[authorizer.LINES_MAX] == "1000 refusals before were not logged"
+
+
+def test_a_long_name_is_cut_in_the_log(lines):
+    scene = Scene()
+    for end in "ab":
+        scene.authorizer.refused_of(Client(), [(READ, TOPIC, "x" * 30_000 + end)])
+    (line,) = lines()
+    assert len(line) < 300

@@ -7,7 +7,7 @@ import pytest
 from odradek import Broker, BrokerStartError
 from odradek.commands.main import main
 from odradek.config.broker_config import load
-from odradek.config.first_users import checked
+from odradek.config.first_users import checked_user
 from odradek.server.metadata_store import FILE_NAME, checksum
 from odradek.server.security.users import add
 from tests.raw_client import RawClient
@@ -19,7 +19,7 @@ def directory(tmp_path):
     with Broker(data_dir=tmp_path):
         pass
     for name in ("ann", "bob"):
-        add(load(data_dir=tmp_path), checked(name, "SCRAM-SHA-256", "pw"))
+        add(load(data_dir=tmp_path), checked_user(name, "SCRAM-SHA-256", "pw"))
     return tmp_path
 
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from odradek import Broker, BrokerStartError
+from odradek.config import options as config_options
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -133,20 +134,30 @@ def altered(broker, name, text):
         return codes
 
 
-def test_no_client_can_say_how_tokens_are_checked(keys, tmp_path):
-    """CVE-2025-27817: the broker would read files and ask addresses for it. Settings of single listeners are
-    kept for the next start, as with Kafka, and these do not count then."""
-    options = {**OPTIONS, URL: keys.as_uri()}
+def test_no_client_can_say_how_tokens_are_checked(keys):
+    """CVE-2025-27817: the broker would read files and ask addresses for it."""
     unsigned_tokens = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-    with Broker(options=options, data_dir=tmp_path) as broker:
-        assert 0 not in altered(broker, URL, "file:/nowhere")
-        for prefix in ("listener.name.sasl_plaintext.", "listener.name.sasl_plaintext.oauthbearer."):
-            altered(broker, f"{prefix}{URL}", "file:/nowhere")
-            altered(broker, f"{prefix}sasl.server.callback.handler.class", unsigned_tokens)
+    listener = "listener.name.sasl_plaintext."
+    with Broker(options={**OPTIONS, URL: keys.as_uri()}) as broker:
+        for prefix in ("", listener, f"{listener}oauthbearer."):
+            assert altered(broker, f"{prefix}{URL}", "file:/nowhere") == [42, 42]
+            assert altered(broker, f"{prefix}sasl.server.callback.handler.class", unsigned_tokens) == [42, 42]
+
+
+def test_what_was_stored_of_how_tokens_are_checked_does_not_count_after_a_start(keys, tmp_path, monkeypatch):
+    """Older versions have stored settings of single listeners."""
+    unsigned_tokens = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    handler = "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class"
+    options = {**OPTIONS, URL: keys.as_uri()}
+    with monkeypatch.context() as older:
+        older.setattr(config_options, "is_of_start", lambda name: False)
+        with Broker(options=options, data_dir=tmp_path) as broker:
+            assert altered(broker, handler, unsigned_tokens)[1] == 0
     with Broker(options=options, data_dir=tmp_path) as broker:
         for token, code in ((signed(KEY, claims()), 0), (unsigned(claims()), 58)):
             with RawClient(broker.port) as client:
                 assert log_in(client, token).error_code == code
+        assert altered(broker, "log.retention.ms", "5") == [0, 0]
 
 
 def test_without_keys_there_is_no_start(tmp_path):

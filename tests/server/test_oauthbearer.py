@@ -4,6 +4,8 @@ import hashlib
 import hmac
 import json
 import random
+import threading
+import tracemalloc
 
 import pytest
 
@@ -12,7 +14,13 @@ from odradek.config.oauthbearer import SignedTokens, UnsignedTokens
 from odradek.server.security import jwks as jwks_module
 from odradek.server.security.jwks import Jwks, fetch
 from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
-from odradek.server.security.sasl.oauthbearer import InvalidToken, OAuthBearerServer, UnsignedValidator
+from odradek.server.security.sasl.oauthbearer import (
+    MESSAGE_BYTES_MAX,
+    SUBJECT_LENGTH_MAX,
+    InvalidToken,
+    OAuthBearerServer,
+    UnsignedValidator,
+)
 from odradek.server.security.signed_tokens import SignedValidator, read_key_set
 from tests.server.jwt_authority import jwk, jwks, new_key, part, signed, unsigned
 
@@ -115,6 +123,40 @@ def test_the_byte_of_the_client_counts_after_a_refusal_only():
     assert respond(server, message()) == b""
     with pytest.raises(AuthenticationFailed, match="no sense"):
         OAuthBearerServer(Known()).respond(b"\x01", NOW_MS)
+
+
+def test_a_long_message_is_refused_before_it_is_read():
+    for text in (
+        message("x" * MESSAGE_BYTES_MAX),
+        message(authorization_id="a=" + "a" * MESSAGE_BYTES_MAX),
+        message(extensions="x=y\x01" * MESSAGE_BYTES_MAX),
+    ):
+        with pytest.raises(AuthenticationFailed, match="the message of OAUTHBEARER is too long"):
+            OAuthBearerServer(Known()).respond(text, NOW_MS)
+
+
+def test_the_longest_names_take_no_more_memory_than_some_copies_of_them():
+    """A pattern that may give characters back remembers each of them."""
+    text = message(authorization_id="a=" + "a" * (MESSAGE_BYTES_MAX - 100))
+    tracemalloc.start()
+    try:
+        OAuthBearerServer(Known()).respond(text, NOW_MS)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MESSAGE_BYTES_MAX
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("subject", ["half \ud83d", "\udc80", "a" * (SUBJECT_LENGTH_MAX + 1)])
+def test_a_subject_that_no_response_could_carry_is_refused(subject):
+    for one, token in (
+        (UnsignedValidator(UnsignedTokens()), unsigned(claims(sub=subject))),
+        (validator(), signed(KEY, claims(sub=subject))),
+    ):
+        with pytest.raises(InvalidToken, match="its subject") as refused:
+            one.validate(token, NOW_MS)
+        assert refused.value.reason.isascii()
+    whole = "\U0001f600" * SUBJECT_LENGTH_MAX
+    assert validator().validate(signed(KEY, claims(sub=whole)), NOW_MS).name == whole
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -399,34 +441,30 @@ class Timer:
         self.is_cancelled = True
 
 
-class Queue:
-    """Does a work when the test says so."""
+class Threads:
+    """Does what is to be done in a thread when the test says so."""
 
     def __init__(self):
         self.waiting = []
 
-    def run(self, work, done, failed):
-        self.waiting.append((work, done, failed))
+    def run(self, function, done, failed):
+        self.waiting.append((function, done, failed))
 
     def go_on(self):
-        work, done, failed = self.waiting.pop(0)
-        call = next(work)
+        function, done, failed = self.waiting.pop(0)
         try:
-            result = call()
+            result = function()
         except Exception as error:
             failed(error)
-            return
-        try:
-            work.send(result)
-        except StopIteration as end:
-            done(end.value)
+        else:
+            done(result)
 
 
 class Authority:
     def __init__(self):
         self.content = jwks(jwk(KEY, kid="k1"))
-        self.timers, self.queue, self.now_ms = Timers(), Queue(), 0
-        self.jwks = Jwks(SETTINGS, Loop(), self.timers, self.queue, lambda: self.now_ms, self.get)
+        self.timers, self.threads, self.now_ms = Timers(), Threads(), 0
+        self.jwks = Jwks(SETTINGS, Loop(), self.timers, self.threads.run, lambda: self.now_ms, self.get)
         self.fetches = 0
 
     def get(self, url):
@@ -450,7 +488,7 @@ def test_keys_are_there_at_the_start_and_fetched_again():
     assert (authority.knows("k1"), authority.pauses) == (True, [60_000])
     authority.content = jwks(jwk(OTHER_KEY, kid="k2"))
     authority.timers.set[-1].callback()
-    authority.queue.go_on()
+    authority.threads.go_on()
     assert (authority.knows("k1"), authority.knows("k2"), authority.pauses) == (False, True, [60_000])
 
 
@@ -468,11 +506,11 @@ def test_keys_stay_when_a_fetch_fails_and_pauses_grow():
     right, authority.content = authority.content, OSError("gone")
     for pause in (100, 200, 400, 800, 1_000, 1_000):
         authority.timers.set[-1].callback()
-        authority.queue.go_on()
+        authority.threads.go_on()
         assert (authority.pauses, authority.knows("k1")) == ([pause], True)
     authority.content = right
     authority.timers.set[-1].callback()
-    authority.queue.go_on()
+    authority.threads.go_on()
     assert authority.pauses == [60_000]
 
 
@@ -482,15 +520,15 @@ def test_an_unknown_key_fetches_once_a_minute_and_for_a_bounded_number():
     for number in range(100):
         authority.jwks.miss(f"x{number}")
         authority.jwks.miss(f"x{number}")
-        if authority.queue.waiting:
-            authority.queue.go_on()
+        if authority.threads.waiting:
+            authority.threads.go_on()
     assert authority.fetches == 1 + 16
     authority.now_ms = 60_000
     authority.jwks.miss("x0")
     authority.jwks.miss("x1")
-    assert len(authority.queue.waiting) == 1, "one at a time"
+    assert len(authority.threads.waiting) == 1, "one at a time"
     authority.jwks.miss(None)
-    authority.queue.go_on()
+    authority.threads.go_on()
     assert authority.fetches == 1 + 16 + 1
 
 
@@ -499,7 +537,7 @@ def test_an_end_stops_it():
     authority.jwks.load()
     authority.jwks.close()
     authority.jwks.miss("k2")
-    assert (authority.queue.waiting, authority.pauses) == ([], [])
+    assert (authority.threads.waiting, authority.pauses) == ([], [])
 
 
 def test_a_file_is_read_up_to_a_bound(tmp_path, monkeypatch):
@@ -511,3 +549,18 @@ def test_a_file_is_read_up_to_a_bound(tmp_path, monkeypatch):
         fetch(path.as_uri())
     with pytest.raises(OSError, match="No such file"):
         fetch((tmp_path / "other").as_uri())
+
+
+def test_an_authority_that_hangs_is_given_up_in_sum(monkeypatch):
+    """Each piece of its answer comes in time, and there is no end of them."""
+    is_over = threading.Event()
+
+    def drip(url, deadline):
+        is_over.wait(20)
+        return b""
+
+    monkeypatch.setattr(jwks_module, "_read", drip)
+    monkeypatch.setattr(jwks_module, "FETCH_SECONDS_MAX", 0.01)
+    with pytest.raises(TimeoutError, match="did not end within"):
+        fetch("http://authority.example/keys")
+    is_over.set()

@@ -167,3 +167,18 @@ def test_responses_of_any_size_are_read_from_pieces_of_any_size_and_a_large_buff
         assert 0 < len(room) <= BUFFER_KEPT_BYTES
 
     asyncio.run(run())
+
+
+def test_nothing_is_called_later_on_a_connection_that_has_ended():
+    called = []
+
+    async def run():
+        peer = Peer("broker 2", "broker-1")
+        peer.connection_made(Transport())
+        peer.close()
+        peer.call_later(0, lambda: called.append(True))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert called == []

@@ -520,6 +520,27 @@ def test_an_address_makes_so_many_connections_in_a_second(tmp_path, name):
     play(tmp_path, story, quota_window_num=2)
 
 
+def test_a_request_may_have_any_number_of_addresses(tmp_path):
+    """Names are bounded, as they are looked up."""
+    hosts = [*(f"10.0.{number // 250}.{number % 250}" for number in range(400)), "::1", "fe80::1"]
+
+    async def story(node):
+        op = alter_client_quotas.OpData(key="connection_creation_rate", value=5.0, remove=False)
+        entries = [
+            alter_client_quotas.EntryData(
+                entity=[alter_client_quotas.EntityData(entity_type="ip", entity_name=host)], ops=[op]
+            )
+            for host in (*hosts, "no-such-host.invalid")
+        ]
+        request = alter_client_quotas.AlterClientQuotasRequest(entries=entries, validate_only=False)
+        answers = (await node.ask(request, 1)).entries
+        refused = [(one.entity[0].entity_name, one.error_message) for one in answers if one.error_code]
+        assert refused == [("no-such-host.invalid", "no-such-host.invalid is no address and no name of one.")]
+        assert len(await described(node)) == len(hosts)
+
+    play(tmp_path, story)
+
+
 def test_a_host_without_an_address_has_no_quota(tmp_path):
     async def story(node):
         assert await set_address_rate(node, "no-such-host.invalid", 3) == "INVALID_REQUEST"

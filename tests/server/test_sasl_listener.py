@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,10 @@ from odradek.config.secret import Secret
 from odradek.server.peers import PeerLost, SetupTimeout, connect
 from odradek.server.security.sasl import listeners
 from odradek.server.security.sasl.client import PeerLogin
+from odradek.server.security.sasl.exchange import Settings
+from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.mechanism import Later
+from odradek.server.security.unauthenticated import Unauthenticated
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import find
@@ -31,7 +36,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, salted_password
@@ -228,6 +233,22 @@ def test_a_session_is_renewed_between_requests(short):
         assert is_served(client)
 
 
+def test_who_authenticates_again_does_not_pay_for_the_buffer_of_its_requests(short, monkeypatch):
+    noted = []
+    note = Unauthenticated.note_held
+    monkeypatch.setattr(
+        Unauthenticated, "note_held", lambda self, *told: (noted.append(told[1]), note(self, *told))
+    )
+    topics = [MetadataRequestTopic(name=f"{number:04}" + "x" * 10_000) for number in range(100)]
+    with RawClient(short.port) as client:
+        log_in(client)
+        client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+        noted.clear()
+        assert log_in(client).error_code == 0
+        assert noted
+        assert not any(noted)
+
+
 @pytest.mark.parametrize("short", ["300"], indirect=True)
 def test_a_session_that_has_ended_serves_no_request_but_a_handshake(short):
     with RawClient(short.port) as client, RawClient(short.port) as other:
@@ -257,6 +278,19 @@ def test_an_ended_session_does_not_serve_what_comes_with_the_handshake(short):
         assert struct.unpack(">i", client.receive_frame()[:4])[0] == 1
         refused = client.read_to_end()
         assert refused == b"", "Metadata has no form for the refusal"
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_changes_no_session_and_closes_nobody(short, monkeypatch, jump_ms):
+    """It is the clock of timestamps and of credentials."""
+    with RawClient(short.port) as client, RawClient(short.port) as stranger:
+        log_in(client)
+        assert stranger.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() + jump_ms * 1_000_000)
+        assert is_served(client)
+        assert stranger.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2).error_code == 0
+        assert is_served(stranger)
 
 
 def test_another_user_cannot_take_a_session_over(short):
@@ -451,7 +485,7 @@ def test_known_passwords_are_nowhere_in_the_log(caplog, tmp_path):
     ("changes", "words"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "offers GSSAPI, the default of sasl.enabled.mechanisms"),
-        ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "nonsense"}, "of no class"),
+        ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "nonsense"}, "something else"),
     ],
 )
 def test_a_broker_that_could_not_authenticate_does_not_start(changes, words):
@@ -485,6 +519,58 @@ def test_many_silent_clients_hold_no_memory_and_leave_others_alone(broker):
     finally:
         for one in silent:
             one.close()
+
+
+class HeldWorkers:
+    """Nothing is done until the test says so."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return len(self.asked)
+
+    def run(self, *asked):
+        self.asked.append(asked)
+
+
+def waiting_gate(workers):
+    """One whose client waits for a worker, without a socket."""
+    frames = [
+        request_frame(SaslHandshakeRequest(mechanism="SLOW"), 1, 1, "c")[4:],
+        request_frame(SaslAuthenticateRequest(auth_bytes=b""), 2, 2, "c")[4:],
+    ]
+    buffer = SimpleNamespace(
+        take_frame=lambda _: frames.pop(0) if frames else None, shrink=lambda: None, capacity=0
+    )
+    slow = SimpleNamespace(login=None, respond=lambda token, now_ms: Later(lambda: b"computed"))
+    connection = SimpleNamespace(
+        requests=SimpleNamespace(suspend=lambda: None, buffer=buffer),
+        responses=SimpleNamespace(transport=None),
+    )
+    listener = SaslListener(
+        name="OUTSIDE",
+        settings=Settings({"SLOW": lambda: slow}, {}),
+        new_versions=lambda _: None,
+        unauthenticated=SimpleNamespace(remove=lambda _: None, note_held=lambda *_: None),
+        timers=None,
+        now_ms=lambda: 0,
+        workers=workers,
+    )
+    gate = listener.gate_of(connection)
+    gate.serve()
+    return gate
+
+
+def test_no_worker_computes_for_a_client_that_has_gone():
+    workers = HeldWorkers()
+    _, gone = waiting_gate(workers), waiting_gate(workers)
+    gone.forget()
+    (first, *_), (second, done, _) = workers.asked
+    assert next(first)() == b"computed"
+    with pytest.raises(StopIteration) as end:
+        next(second)
+    done(end.value.value)
 
 
 def test_a_failing_thread_of_clients_is_no_trouble_for_a_served_one(broker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -165,8 +166,14 @@ class Listener:
         }
         self.acceptor = TlsAcceptor(TlsSettings.of(values), lambda: 0)
         self.soon: list[Any] = []
+        self.run_elsewhere: Callable[..., None] = lambda function, done, failed: done(function())
         self.reload = TlsReload(
-            {"INSIDE": self.acceptor}, {"INSIDE": "SSL"}, config.layers, "INSIDE", self.soon.append
+            {"INSIDE": self.acceptor},
+            {"INSIDE": "SSL"},
+            config.layers,
+            "INSIDE",
+            self.soon.append,
+            lambda *calls: self.run_elsewhere(*calls),
         )
         self.live.checks.append(self.reload.check)
         self.reload.follow(self.live)
@@ -325,6 +332,68 @@ def test_a_connection_to_controllers_gets_the_authorities_of_a_changed_file(
     path.write_text(authority.text)
     Ends(listener, outgoing()).shake_hands()
     assert outgoing() is outgoing()
+
+
+def test_a_path_that_became_a_pipe_stops_nobody_who_serves(
+    authority: Authority, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Opening it would wait for somebody who writes."""
+    listener = Listener(authority, tmp_path)
+    first = listener.certificate()
+    ca = tmp_path / "ca.pem"
+    ca.write_text(authority.text)
+    prefix = "listener.name.controller.ssl.truststore."
+    layers = BrokerLayers(start={f"{prefix}type": "PEM", f"{prefix}location": str(ca)})
+    outgoing = OutgoingTls(following_files(resolve("CONTROLLER", "SSL", layers)))
+    before = outgoing()
+    for path in (listener.path, ca):
+        path.unlink()
+        os.mkfifo(path)
+    listener.reload.poll()
+    assert (listener.certificate(), outgoing()) == (first, before)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(KafkaError, match="is no regular file"):
+        listener.alter(keystore_location=str(pipe))
+    assert len([one for one in caplog.records if "is no regular file" in one.getMessage()]) == 2
+
+
+def test_a_mount_that_hangs_is_asked_once_and_in_a_thread(
+    authority: Authority, tmp_path: pathlib.Path
+) -> None:
+    listener = Listener(authority, tmp_path)
+    first = listener.certificate()
+    asked: list[Any] = []
+    listener.run_elsewhere = lambda *calls: asked.append(calls)
+    listener.write()
+    listener.reload.poll()
+    listener.reload.poll()
+    ((function, done, _),) = asked
+    assert listener.certificate() == first
+    done(function())
+    second = listener.certificate()
+    assert second != first
+    listener.write()
+    listener.reload.poll()
+    function, done, _ = asked.pop()
+    found = function()
+    listener.write()
+    listener.reload.follow(listener.live)
+    newest = listener.certificate()
+    done(found)
+    assert listener.certificate() == newest != second, "what was read before is older"
+
+
+def test_at_a_start_keys_may_come_through_a_pipe(authority: Authority) -> None:
+    issued = authority.issue("localhost")
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, (issued.private_key_pem.bytes().decode() + chain_text(issued)).encode())
+        os.close(writing)
+        values = {"ssl.keystore.type": "PEM", "ssl.keystore.location": f"/dev/fd/{reading}"}
+        assert TlsSettings.of(values).key_store is not None
+    finally:
+        os.close(reading)
 
 
 def test_a_connection_to_brokers_has_the_present_keys_of_the_listener(authority: Authority) -> None:

@@ -13,6 +13,10 @@ from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.server.security import tokens
 from odradek.server.security.tokens import TokenLogins
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from odradek.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_delegation_token import (
@@ -24,7 +28,7 @@ from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
-from odradek.wire.scram import ScramClient
+from odradek.wire.scram import ScramClient, salted_password
 from tests.raw_client import RawClient
 
 PATIENCE_S = 30
@@ -158,6 +162,41 @@ def test_a_session_ends_with_its_token(broker):
             ask_for_ever(client)
 
 
+def test_a_session_without_an_end_may_follow_one_that_has_ended(broker):
+    made = create(broker, life_ms=400)
+    salted = salted_password(1, "pw==", b"a salt of the test", 4096)
+    with as_user(broker, "bob") as client:
+        own = ScramCredentialUpsertion(
+            name="ann", mechanism=1, iterations=4096, salt=b"a salt of the test", salted_password=salted
+        )
+        (altered,) = client.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[own]), 0).results
+        assert altered.error_code == 0
+    with RawClient(broker.port) as client:
+        assert 0 < log_in(client, made.token_id, made.hmac).session_lifetime_ms <= 400
+        # The end of a session has no sign: the client has to wait for it.
+        ends = time.monotonic() + 0.45
+        while time.monotonic() < ends:
+            time.sleep(0.05)
+        again = log_in(client, "ann", base64.b64decode("pw=="), extensions="")
+        assert (again.error_code, again.session_lifetime_ms) == (0, 0)
+        assert client.ask(MetadataRequest(topics=[]), 9).brokers
+
+
+def salt_of_nobody(broker):
+    with RawClient(broker.port) as client:
+        assert client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
+        first = ScramClient("SCRAM-SHA-256", "nobody", "x", "nonce").first
+        challenge = client.ask(SaslAuthenticateRequest(auth_bytes=first), 2)
+        return bytes(challenge.auth_bytes).split(b",s=")[1]
+
+
+def test_nodes_with_one_key_of_tokens_give_an_unknown_user_one_salt(broker):
+    with Broker(options=WITH_TOKENS) as other:
+        assert salt_of_nobody(other) == salt_of_nobody(broker)
+    with Broker(options={**WITH_TOKENS, "delegation.token.secret.key": "another"}) as other:
+        assert salt_of_nobody(other) != salt_of_nobody(broker)
+
+
 def test_renewers_renew_and_others_do_not(broker):
     made = create(broker, renewers=[("User", "bob")])
     renewal = RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=5_000)
@@ -252,6 +291,22 @@ def test_a_bounded_number_of_credentials_is_remembered(monkeypatch):
     assert known == [None, *made[1:]]
     assert logins.known_credential("c", 2, b"salt") is None
     assert logins.known_credential("c", 1, b"other") is None
+
+
+def test_keys_of_removed_tokens_are_forgotten():
+    present = {}
+    views = [present]
+    logins = TokenLogins(TokenSecret(SECRET), lambda: views[-1])
+    present.update(gone=object(), stays=object())
+    for name in present:
+        logins.credential(name, 1, b"salt")
+    views.append({"stays": present["stays"], "new": object()})
+    logins.credential("new", 1, b"salt")
+    assert [logins.known_credential(name, 1, b"salt") is None for name in ("gone", "stays", "new")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_secret_is_not_described(broker):

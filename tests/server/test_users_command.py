@@ -84,6 +84,7 @@ def test_a_directory_that_is_served_is_left_alone(tmp_path):
         ([], "", "is empty"),
         (["--iterations", "100"], PASSWORD, "4096 to 16384"),
         (["--password-file", "/no/such/file"], "", "cannot be read"),
+        ([], "x" * 1025, "standard input has more than 1024 characters"),
     ],
 )
 def test_what_is_no_user_is_refused_in_one_sentence(tmp_path, more, stdin, words):
@@ -134,6 +135,37 @@ def test_what_is_stored_is_not_shown(tmp_path):
     (line,) = [line for line in out.getvalue().splitlines() if '"table": "scram"' in line]
     assert "[hidden]" in line
     assert len(line) < 200
+
+
+def test_a_password_is_taken_whole_or_refused(tmp_path, monkeypatch):
+    path = tmp_path / "secret"
+    whole = "\u20ac" * 1024
+    for text in (whole, f"{whole}\n", f"{whole}\r\n"):
+        path.write_bytes(text.encode())
+        assert users.read_password(str(path), io.StringIO()) == whole
+        monkeypatch.setenv("ODRADEK_PASSWORD", text)
+        assert users.read_password(None, io.StringIO()) == whole
+        monkeypatch.delenv("ODRADEK_PASSWORD")
+        assert users.read_password("-", io.StringIO(text)) == whole
+    for text, words in (
+        (f"{whole}x", "more than 1024"),
+        ("x" * 9000, "1024"),
+        ("a\nb", "one line"),
+        ("a\n\n", "line"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            users.read_password(str(path), io.StringIO())
+        monkeypatch.setenv("ODRADEK_PASSWORD", text)
+        with pytest.raises(ConfigError, match=words):
+            users.read_password(None, io.StringIO())
+        monkeypatch.delenv("ODRADEK_PASSWORD")
+
+
+def test_what_stands_in_no_utf_8_is_told_of_standard_input():
+    raw = io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="standard input cannot be read"):
+        users.read_password("-", raw)
 
 
 def test_a_prompt_asks_twice(monkeypatch):

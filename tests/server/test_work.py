@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from odradek.server.work import SLICE_S, WorkQueue, WorkQueues
+from odradek.server.work import SLICE_S, Detached, WorkQueue, WorkQueues
 from odradek.wire.work import finish
 
 
@@ -133,3 +133,24 @@ def test_a_work_goes_where_the_fewest_are_before_it():
     assert told == ["first", "second"]
     assert len(queues) == 1
     queues.close()
+
+
+def test_what_hangs_in_a_thread_of_its_own_holds_nobody_up():
+    """Neither the close of what began it, nor the end of the loop."""
+    is_over, told = threading.Event(), []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        detached = Detached(loop)
+        done, failed = loop.create_future(), loop.create_future()
+        detached.run(lambda: 7, done.set_result, told.append)
+        detached.run(lambda: 1 // 0, told.append, failed.set_result)
+        assert await done == 7
+        assert isinstance(await failed, ZeroDivisionError)
+        detached.run(lambda: is_over.wait(20), told.append, told.append)
+        detached.close()
+
+    asyncio.run(run())
+    assert not is_over.is_set()
+    is_over.set()
+    assert told == []

@@ -103,6 +103,13 @@ def test_alternative_names_are_found_whether_critical_or_not() -> None:
         assert alternative_names(one) == set(names)
 
 
+@pytest.mark.parametrize("extension", [b"", der(1, b"\xff"), der(6, b""), der(4, b"")])
+def test_an_extension_without_a_type_is_damage(extension: bytes) -> None:
+    one = certificate(name(), name(), der(0xA3, der(0x30, der(0x30, extension))))
+    with pytest.raises(DamagedCertificate):
+        alternative_names(one)
+
+
 def test_every_cut_of_a_certificate_is_refused() -> None:
     own = der(0x30, object_id((2, 5, 29, 17)) + der(4, der(0x30, der(0x82, b"a.example"))))
     whole = certificate(name((CN, UTF8, b"s")), name(), der(0xA3, der(0x30, own)))

@@ -1,11 +1,21 @@
 """Metrics in OpenTelemetry's form: what is read of them, and what they can cost at most."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.otlp import FIELDS_MAX, FIELDS_PER_STEP, LABELS_MAX, POINTS_MAX, reading_metrics
+from odradek.wire.otlp import (
+    FIELDS_MAX,
+    FIELDS_OF_ONE_MAX,
+    FIELDS_PER_STEP,
+    LABELS_MAX,
+    POINTS_MAX,
+    TEXT_CHARACTERS_MAX,
+    reading_metrics,
+)
 from odradek.wire.work import finish
 from tests.otlp_writer import (
     CUMULATIVE,
@@ -83,7 +93,7 @@ def test_several_resources_are_read_as_one_client():
 
 
 def test_nothing_is_an_empty_push():
-    assert read(b"") == ({}, (), 0)
+    assert read(b"") == ({}, (), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +142,62 @@ def test_a_large_push_is_read_in_small_steps():
             steps += 1
         assert len(read_in[0].points) == 3000
         assert steps > 3000 * 8 / (2 * FIELDS_PER_STEP)
+
+
+UNKNOWN = number(15, 2**64 - 1)
+"""A field that nobody reads, of many bytes."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        UNKNOWN * 20_000,
+        number(2, 1) * 20_000,
+        part(1, b"") * 20_000,
+        part(1, UNKNOWN * 20_000),
+        part(1, part(1, b"") * 20_000),
+        part(1, part(1, UNKNOWN * 500) * 40),
+        part(1, part(1, label(1, "k", "v") * 100) * 40),
+        part(1, part(2, b"") * 20_000),
+        part(1, part(2, UNKNOWN * 20_000)),
+        part(1, part(2, part(2, b"") * 20_000)),
+        metrics_data(part(2, UNKNOWN * 20_000)),
+        metrics_data(part(2, part(1, "n") * 20_000)),
+        metrics_data(part(2, part(5, UNKNOWN * 20_000))),
+        metrics_data(part(2, part(5, part(1, b"") * 20_000))),
+        metrics_data(part(2, part(5, part(1, UNKNOWN * 500) * 40))),
+        metrics_data(part(2, part(5, part(1, label(7, "k", "v") * 100) * 40))),
+    ],
+)
+def test_a_push_of_any_form_is_read_in_small_steps(data):
+    """Each has 16,000 fields or more. A step has those that end it, and a point or resource more at most."""
+    steps = sum(1 for _ in reading_metrics(data))
+    assert steps >= 16_000 // (FIELDS_PER_STEP + FIELDS_OF_ONE_MAX)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        part(1, part(1, UNKNOWN * (FIELDS_OF_ONE_MAX + 1))),
+        part(1, part(1, label(1, "k", UNKNOWN * (FIELDS_OF_ONE_MAX + 1)))),
+        metrics_data(part(2, part(5, part(1, UNKNOWN * (FIELDS_OF_ONE_MAX + 1))))),
+        metrics_data(part(2, part(5, part(1, label(7, "k", "v") * (FIELDS_OF_ONE_MAX // 4 + 1))))),
+    ],
+)
+def test_a_point_or_a_resource_of_too_many_fields_is_refused(data):
+    assert "fields" in refusal_of(data)
+
+
+@pytest.mark.parametrize("character", ["x", "\xe9", "\u20ac", "\U0001f600"])
+def test_names_and_labels_are_kept_in_part_and_counted(character):
+    long = character * (TEXT_CHARACTERS_MAX + 300)
+    kept = character * TEXT_CHARACTERS_MAX
+    pushed = read(metrics_data(gauge(long, point(1, k=long)), client=long))
+    (one,) = pushed.points
+    assert (one.name, one.labels, pushed.labels) == (kept, {"k": kept}, {"client": kept})
+    texts = (kept, kept, kept, "k", "client")
+    assert sum(sys.getsizeof(text) - sys.getsizeof("") for text in texts) <= pushed.text_bytes + 3 * 60
+    assert pushed.text_bytes <= 4 * sum(map(len, texts))
 
 
 def code_of(data):

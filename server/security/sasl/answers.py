@@ -7,15 +7,14 @@ connection closes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.apis.api import RequestContext
 from odradek.apis.refusals import has_place_for_code, refuse
-from odradek.wire.codec import decoder
+from odradek.server.security.sasl.exchange import decoded, encoded
 from odradek.wire.errors import ErrorCode, MalformedMessage
-from odradek.wire.frames import API_VERSIONS, RequestHeader, response_parts
+from odradek.wire.frames import API_VERSIONS, RequestHeader
 from odradek.wire.messages import find
-from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
     from odradek.server.connection import Connection
@@ -36,7 +35,7 @@ class Answers:
         api = self._routes.api(API_VERSIONS)
         if header.api_version not in api.versions:
             return self._routes.refuse_version(header.correlation_id), False
-        request = _decoded(api.request, header.api_version, frame, position)
+        request = decoded(api.request, header, frame, position)
         connection = self._connection
         context = RequestContext(
             header.api_key,
@@ -47,7 +46,7 @@ class Answers:
             connection.requests.active_ms,
         )
         response = api.handle(request, context)
-        return _encoded(response, header), response.error_code == ErrorCode.NONE
+        return encoded(response, header), response.error_code == ErrorCode.NONE
 
     def refusal(self, header: RequestHeader, frame: bytes, position: int, code: ErrorCode) -> bytes | None:
         """See `exchange.Versions`."""
@@ -55,17 +54,7 @@ class Answers:
             request_class, _ = find(header.api_key)
         except LookupError:
             raise MalformedMessage(f"there is no API {header.api_key}") from None
-        if header.api_version not in request_class.versions:
-            raise MalformedMessage(f"{request_class.__name__} has no version {header.api_version}")
-        request = _decoded(request_class, header.api_version, frame, position)
+        request = decoded(request_class, header, frame, position)
         if not has_place_for_code(header.api_key, header.api_version):
             return None
-        return _encoded(refuse(request, header.api_version, code), header)
-
-
-def _decoded(request_class: Any, version: int, frame: bytes, position: int) -> Any:
-    return decoder(request_class, version)(memoryview(frame), position)[0]
-
-
-def _encoded(response: Message, header: RequestHeader) -> bytes:
-    return b"".join(response_parts(response, header.api_version, header.correlation_id))
+        return encoded(refuse(request, header.api_version, code), header)

@@ -6,7 +6,8 @@ table of what may come in which state. With a session that ends, the client goes
 handshake on (KIP-368): `begin_again`.
 
 The machine has no clock and no socket: `receive` returns what to do. A failure is answered after a delay, so
-that guessing is slow; the answer and the end of the connection are one decision, `Close`.
+that guessing is slow; the answer and the end of the connection are one decision, `Close`. A credential ends
+at a time of day, a session after a time from now on: a clock that is set changes no session.
 
 Sources: SaslServerAuthenticator and KafkaChannel of Kafka 4.3, and the differential test, which compares each
 row of the table with a running Kafka.
@@ -25,6 +26,7 @@ from odradek.server.security.sasl.mechanism import (
     Login,
     MechanismServer,
     NewServer,
+    shown,
 )
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -44,12 +46,13 @@ __all__ = [
     "Settings",
     "State",
     "Versions",
+    "decoded",
+    "encoded",
 ]
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
 """Kafka's bound (KafkaChannel)."""
-_SHOWN_LENGTH = 100
 
 
 class State(Enum):
@@ -82,10 +85,9 @@ class Authenticated(NamedTuple):
 
     frame: bytes
     principal: str
-    session_ends_ms: int | None
-    """When the session ends, ms since 1970."""
+    lifetime_ms: int | None
+    """The session ends after this time; None: never."""
     is_token: bool
-    mechanism: str
     is_again: bool
     """Whether the client was known before."""
 
@@ -97,12 +99,11 @@ class Close(NamedTuple):
     reason: str
     """For the log: names are escaped, and it has no secret."""
     frame: bytes | None = None
-    is_failure: bool = False
-    """Whether the credentials were wrong, and not the protocol."""
 
 
 class Compute(NamedTuple):
-    """Read no more; run `call` in a worker thread, and give its result, or what it has raised, to `go_on`."""
+    """Take no more frames; run `call` in a worker thread, and give its result, or what it has raised, to
+    `go_on`. The socket is read meanwhile: so the end of a client is noticed, and nothing computed for it."""
 
     call: Callable[[], bytes | None]
     go_on: Callable[[bytes | AuthenticationFailed | None, int], Effect]
@@ -149,17 +150,13 @@ class Exchange:
         self._mechanism = ""
         self._principal = ""
         """The principal of the session; empty before the first authentication is complete."""
-        self._session_ends_ms: int | None = None
+        self._has_end = False
+        """Whether the session ends."""
         self._began_again_ms: int | None = None
 
     @property
     def frame_bytes_max(self) -> int:
         return self._settings.frame_bytes_max
-
-    @property
-    def mechanism(self) -> str:
-        """Empty before the handshake."""
-        return self._mechanism
 
     def receive(self, frame: bytes, now_ms: int) -> Effect:
         """A frame of the client, without its size."""
@@ -179,18 +176,20 @@ class Exchange:
         """The client announces a frame with a length that is not allowed."""
         return self._close(reason, after_ms=self._settings.failure_delay_ms)
 
-    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | Close | None:
+    def begin_again(
+        self, mechanism: str, version: int, steady_ms: int
+    ) -> SaslHandshakeResponse | Close | None:
         """A handshake of a client that has authenticated. None: it cannot do so again now, and stays who it
-        is."""
+        is. `steady_ms` is of a clock that does not jump."""
         assert self.state is State.COMPLETE
         began_ms = self._began_again_ms
-        if self._session_ends_ms is None:
+        if not self._has_end:
             return None
-        if began_ms is not None and 0 <= now_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
+        if began_ms is not None and steady_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
             return None
-        self._began_again_ms = now_ms
+        self._began_again_ms = steady_ms
         if mechanism not in self._settings.mechanisms:
-            return self._close(f"it asks for the mechanism {_shown(mechanism)}, which is not enabled")
+            return self._close(f"it asks for the mechanism {shown(mechanism)}, which is not enabled")
         self._use(mechanism, version)
         if mechanism != self._mechanism:
             self.state = State.OTHER_MECHANISM
@@ -205,22 +204,21 @@ class Exchange:
         return Send(answer)
 
     def _handshake(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
-        request = _decoded(SaslHandshakeRequest, header, frame, position)
+        request = decoded(SaslHandshakeRequest, header, frame, position)
         mechanism: str = request.mechanism
         if mechanism not in self._settings.mechanisms:
             refusal = self._chosen(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
             return self._close(
-                f"it asks for the mechanism {_shown(mechanism)}, which is not enabled",
+                f"it asks for the mechanism {shown(mechanism)}, which is not enabled",
                 after_ms=self._settings.failure_delay_ms,
-                frame=_encoded(refusal, header),
-                is_failure=True,
+                frame=encoded(refusal, header),
             )
         self._mechanism = mechanism
         self._use(mechanism, header.api_version)
-        return Send(_encoded(self._chosen(), header))
+        return Send(encoded(self._chosen(), header))
 
     def _authenticate(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
-        token = bytes(_decoded(SaslAuthenticateRequest, header, frame, position).auth_bytes)
+        token = bytes(decoded(SaslAuthenticateRequest, header, frame, position).auth_bytes)
         return self._respond(token, now_ms, header)
 
     def _token(self, token: bytes, now_ms: int) -> Effect:
@@ -276,19 +274,18 @@ class Exchange:
         principal = f"User:{login.name}"
         if self._principal and principal != self._principal:
             raise AuthenticationFailed(
-                f"{_shown(principal)} in place of {_shown(self._principal)}",
+                f"{shown(principal)} in place of {shown(self._principal)}",
                 f"The connection belongs to {self._principal} and cannot become one of {principal}.",
             )
         lifetime_ms = self._lifetime_ms(login, now_ms)
-        self._session_ends_ms = None if lifetime_ms is None else now_ms + lifetime_ms
+        self._has_end = lifetime_ms is not None
         is_again, self._principal = bool(self._principal), principal
         self.state, self._server = State.COMPLETE, None
         return Authenticated(
             _framed(challenge, header, lifetime_ms or 0),
             principal,
-            self._session_ends_ms,
+            lifetime_ms,
             login.is_token,
-            self._mechanism,
             is_again,
         )
 
@@ -308,23 +305,20 @@ class Exchange:
                 error_message=error.message or self._usual_message(),
                 auth_bytes=b"",
             )
-            frame = _encoded(refusal, header)
+            frame = encoded(refusal, header)
         return self._close(
             f"{self._mechanism}: {error.reason}",
             after_ms=self._settings.failure_delay_ms,
             frame=frame,
-            is_failure=True,
         )
 
     def _usual_message(self) -> str:
         again = " again" if self._principal else ""
         return f"The client could not be authenticated{again} with {self._mechanism}."
 
-    def _close(
-        self, reason: str, *, after_ms: int = 0, frame: bytes | None = None, is_failure: bool = False
-    ) -> Close:
+    def _close(self, reason: str, *, after_ms: int = 0, frame: bytes | None = None) -> Close:
         self.state, self._server = State.CLOSED, None
-        return Close(after_ms, reason, frame, is_failure)
+        return Close(after_ms, reason, frame)
 
 
 _ACTIONS: Final[Mapping[State, Mapping[int, Action]]] = {
@@ -339,7 +333,8 @@ _OTHERWISE: Final[Mapping[State, Action]] = {
 }
 
 
-def _decoded(request_class: type[Message], header: RequestHeader, frame: bytes, position: int) -> Any:
+def decoded(request_class: type[Message], header: RequestHeader, frame: bytes, position: int) -> Any:
+    """The request of a frame. Raises MalformedMessage."""
     versions = request_class.versions
     if not versions[0] <= header.api_version <= versions[-1]:
         raise MalformedMessage(f"{request_class.__name__} has no version {header.api_version}")
@@ -347,7 +342,8 @@ def _decoded(request_class: type[Message], header: RequestHeader, frame: bytes, 
     return message
 
 
-def _encoded(response: Message, header: RequestHeader) -> bytes:
+def encoded(response: Message, header: RequestHeader) -> bytes:
+    """The frame that answers a request."""
     return b"".join(response_parts(response, header.api_version, header.correlation_id))
 
 
@@ -362,8 +358,4 @@ def _framed(challenge: bytes | None, header: RequestHeader | None, lifetime_ms: 
         auth_bytes=challenge or b"",
         session_lifetime_ms=lifetime_ms,
     )
-    return _encoded(response, header)
-
-
-def _shown(name: str) -> str:
-    return ascii(name[:_SHOWN_LENGTH])
+    return encoded(response, header)

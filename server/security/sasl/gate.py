@@ -8,12 +8,11 @@ for a while.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import BUFFER_BYTES
+from odradek.server._pipeline import BUFFER_BYTES, monotonic_ms
 from odradek.server.security.sasl.exchange import (
     Authenticated,
     Close,
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 __all__ = ["COMPUTATIONS_MAX", "Gate", "SaslListener"]
-
-logger = logging.getLogger("odradek.authentication")
 
 UNREAD_ANSWERS_BYTES_MAX = 65_536
 """Answers that a client does not read, such as those to ApiVersions of unknown versions."""
@@ -79,10 +76,6 @@ class Gate:
     def address(self) -> str:
         return self._connection.peer_host
 
-    @property
-    def mechanism(self) -> str:
-        return self._exchange.mechanism
-
     # The connection's side
 
     def admitted(self) -> None:
@@ -105,9 +98,9 @@ class Gate:
         requests.active_ms = self._listener.now_ms()
         self.serve()
 
-    def begin_again(self, mechanism: str, version: int, now_ms: int) -> SaslHandshakeResponse | None:
+    def begin_again(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """A handshake of an authenticated client. None: it stays as it is."""
-        answer = self._exchange.begin_again(mechanism, version, now_ms)
+        answer = self._exchange.begin_again(mechanism, version, monotonic_ms())
         if isinstance(answer, Close):
             self._close(answer)
             return None
@@ -119,7 +112,7 @@ class Gate:
             self._listener.timers.after(0, self.serve)
         return answer
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self) -> None:
         self._is_closing = True
         self._connection.abort(None)
 
@@ -139,6 +132,8 @@ class Gate:
                 break
             self._carry_out(exchange.receive(frame, self._listener.now_ms()))
         if not self._is_closing and exchange.state is not State.COMPLETE:
+            # Who authenticates again has the buffer of its requests, which is empty now.
+            buffer.shrink()
             held_bytes = max(buffer.capacity - BUFFER_BYTES, 0)
             self._listener.unauthenticated.note_held(self, held_bytes)
 
@@ -188,7 +183,7 @@ class Gate:
             shared.reauthentications += 1
         requests = connection.requests
         connection.principal, connection.is_token = known.principal, known.is_token
-        requests.session_ends_ms = known.session_ends_ms or 0
+        requests.limit_session(known.lifetime_ms)
         connection.buffer_updated = requests.buffer_updated
         self._use_these_functions()
         requests.end_suspension()
@@ -228,6 +223,9 @@ class Gate:
         self._is_waiting = True
 
         def work() -> Work[bytes | None]:
+            if self._is_closing:
+                # The client has gone, and others wait for the worker.
+                return None
             result: bytes | None = yield effect.call
             return result
 
@@ -247,5 +245,5 @@ class Gate:
 
     def _broken(self, error: Exception) -> None:
         self._is_waiting = False
-        logger.error("a SASL mechanism failed", exc_info=error)
+        self._listener.unauthenticated.note_fault(self._listener.name, error)
         self._close(Close(0, "internal error"))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.config.config_error import ConfigError
 from odradek.config.kerberos_names import NoLocalName
-from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
+from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login, shown
 
 if TYPE_CHECKING:
     from odradek.config.kerberos import KerberosService
@@ -36,7 +36,8 @@ _KERBEROS_BASE = -1_765_328_384
 """Number of the library for error 0 of the protocol."""
 _RETRIABLE = {21: "client not yet valid", 33: "ticket not yet valid", 34: "replay"}
 """Errors of the protocol (RFC 4120) that end by themselves, as in KerberosError."""
-_SHOWN_LENGTH = 300
+TEXT_LENGTH_MAX = 300
+"""Of a sentence of the library."""
 
 
 class Acceptor:
@@ -136,7 +137,7 @@ class GssapiServer:
         if len(choice) < len(OFFER) or choice[0] != NO_LAYER:
             raise AuthenticationFailed("a layer of protection that was not offered")
         if "\\" in self._client:
-            raise AuthenticationFailed(f"principal {_shown(self._client)} has an escaped character")
+            raise AuthenticationFailed(f"principal {shown(self._client)} has an escaped character")
         try:
             name = self._acceptor.names.name_of(self._client)
         except NoLocalName as error:
@@ -154,8 +155,4 @@ def _text(error: Any) -> str:
     """The library's own sentence, of the mechanism if it has one."""
     texts = error.get_all_statuses(error.min_code, False) if error.min_code else []
     texts = texts or error.get_all_statuses(error.maj_code, True)
-    return _shown("; ".join(texts))[1:-1].rstrip(".")
-
-
-def _shown(text: str) -> str:
-    return ascii(text[:_SHOWN_LENGTH])
+    return shown("; ".join(texts), TEXT_LENGTH_MAX)[1:-1].rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -10,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
-from odradek.config.kerberos import GSSAPI, service_of
-from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens, oauth_settings
+from odradek.config.kerberos import GSSAPI
+from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens
 from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
@@ -21,7 +22,8 @@ from odradek.server.security.sasl.mechanism import NewServer
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
 from odradek.server.security.unauthenticated import Unauthenticated
-from odradek.server.work import WorkQueue, WorkQueues
+from odradek.server.timers import monotonic_ms
+from odradek.server.work import Detached, WorkQueues
 from odradek.wire.scram import MECHANISM_NUMBERS
 
 if TYPE_CHECKING:
@@ -56,8 +58,8 @@ def open_listeners(
     sentence."""
     now_ms = connections.dispatcher.now_ms
     workers = WorkQueues(schedule.loop, _WORKERS)
-    shared = connections.unauthenticated = Unauthenticated(schedule.timers, now_ms)
-    secret = node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
+    shared = connections.unauthenticated = Unauthenticated(schedule.timers, monotonic_ms)
+    secret = _secret_of(config)
     routes = connections.dispatcher.routes
 
     def new_scram(mechanism: str) -> NewServer:
@@ -70,7 +72,7 @@ def open_listeners(
         def new_oauth(security: ListenerSecurity) -> NewServer:
             from odradek.server.security.sasl.oauthbearer import OAuthBearerServer
 
-            validator = _validator(config, security, schedule, now_ms, ending)
+            validator = _validator(config, security, schedule, ending)
             return lambda: OAuthBearerServer(validator)
 
         for listener in listeners:
@@ -96,14 +98,12 @@ def _settings(
 
     def new_server(mechanism: str) -> NewServer:
         if mechanism == GSSAPI:
-            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
+            assert logins.service is not None
+            acceptor = open_acceptor(logins.service, security.name)
             return lambda: GssapiServer(acceptor)
         if mechanism == "PLAIN":
-            users = users_of(logins[mechanism].options)
+            users = users_of(logins.modules[mechanism].options)
             return lambda: PlainServer(users)
-        if mechanism == GSSAPI:
-            acceptor = open_acceptor(service_of(security, logins[mechanism]), security.name)
-            return lambda: GssapiServer(acceptor)
         return new_oauth(security) if mechanism == OAUTHBEARER else new_scram(mechanism)
 
     return Settings(
@@ -118,11 +118,11 @@ def _validator(
     config: BrokerConfig,
     security: ListenerSecurity,
     schedule: Schedule,
-    now_ms: Callable[[], int],
     ending: ExitStack,
 ) -> Validator:
     """What checks the tokens of a listener."""
-    settings = oauth_settings(security, config.logins[security.name].get(OAUTHBEARER))
+    settings = config.logins[security.name].tokens
+    assert settings is not None
     if isinstance(settings, UnsignedTokens):
         from odradek.server.security.sasl.oauthbearer import UnsignedValidator
 
@@ -135,12 +135,21 @@ def _validator(
             f"Listener {security.name} offers OAUTHBEARER, which needs packages more: "
             "pip install 'odradek[security]'."
         ) from None
-    queue = WorkQueue(schedule.loop)
-    ending.callback(queue.close)
-    jwks = Jwks(settings, schedule.loop, schedule.timers, queue, now_ms)
+    detached = Detached(schedule.loop)
+    ending.callback(detached.close)
+    jwks = Jwks(settings, schedule.loop, schedule.timers, detached.run, monotonic_ms)
     ending.callback(jwks.close)
     jwks.load()
     return SignedValidator(settings, jwks.keys, jwks.miss)
+
+
+def _secret_of(config: BrokerConfig) -> bytes:
+    """For salts of users that do not exist. The nodes of a cluster should have the same: two salts tell that
+    there is no such user. All nodes have the key of tokens."""
+    shared = config["delegation.token.secret.key"]
+    if shared:
+        return hmac.digest(shared.reveal().encode(), b"salts of users that do not exist", "sha256")
+    return node_secret(os.path.join(config.data_directories[0], SECRET_FILE))
 
 
 def node_secret(path: str) -> bytes:

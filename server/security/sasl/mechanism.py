@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["AuthenticationFailed", "Later", "Login", "MechanismServer", "NewServer"]
+__all__ = ["AuthenticationFailed", "Later", "Login", "MechanismServer", "NewServer", "shown"]
+
+SHOWN_LENGTH = 100
 
 
 class AuthenticationFailed(Exception):
@@ -60,3 +62,8 @@ class MechanismServer(Protocol):
 
 
 NewServer = Callable[[], MechanismServer]
+
+
+def shown(text: str, length_max: int = SHOWN_LENGTH) -> str:
+    """What a client has sent, for the log: quoted, escaped and short."""
+    return ascii(text[:length_max])

@@ -19,23 +19,34 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
+from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login, shown
+from odradek.wire.scram import SASL_NAME
 
 if TYPE_CHECKING:
     from odradek.config.oauthbearer import UnsignedTokens
 
-__all__ = ["InvalidToken", "OAuthBearerServer", "UnsignedValidator", "Validator", "claims_of", "time_ms"]
+__all__ = [
+    "InvalidToken",
+    "OAuthBearerServer",
+    "UnsignedValidator",
+    "Validator",
+    "claims_of",
+    "subject_of",
+    "time_ms",
+]
 
 TOKEN_LENGTH_MAX = 65_536
 """Of authorities the longest have some thousand characters; a worker should not read half a MB of JSON."""
+MESSAGE_BYTES_MAX = TOKEN_LENGTH_MAX + 16 * 1024
+"""With the extensions; before the patterns, which a client that nobody knows could keep busy."""
+SUBJECT_LENGTH_MAX = 500
+"""Responses carry it as a part of a principal."""
 TIME_MAX_MS = 2**63 - 1
-_SHOWN_LENGTH = 100
 _GO_ON = b"\x01"
 _KEY = "[A-Za-z]+"
 _VALUE = "[\\x21-\\x7e \t\r\n]+"
-_SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _FIRST = re.compile(
-    f"n,(?:a=(?P<authorization_id>{_SASL_NAME}))?,\x01(?P<pairs>(?:{_KEY}={_VALUE}\x01)*)\x01", re.ASCII
+    f"n,(?:a=(?P<authorization_id>{SASL_NAME}))?,\x01(?P<pairs>(?:{_KEY}={_VALUE}\x01)*+)\x01", re.ASCII
 )
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 
@@ -93,7 +104,7 @@ class OAuthBearerServer:
             return error.answer.encode()
         if first.authorization_id not in ("", login.name):
             raise AuthenticationFailed(
-                f"user {_shown(login.name)} asks for the rights of another",
+                f"user {shown(login.name)} asks for the rights of another",
                 "The authorization id must be the user of the token or empty.",
             )
         self.login = login
@@ -101,6 +112,8 @@ class OAuthBearerServer:
 
 
 def _read(message: bytes) -> _First:
+    if len(message) > MESSAGE_BYTES_MAX:
+        raise AuthenticationFailed("the message of OAUTHBEARER is too long")
     # As Java decodes it: bytes that are no UTF-8 make replacement characters, which the pattern has not.
     found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
     if found is None:
@@ -129,29 +142,27 @@ class UnsignedValidator:
         header, claims = (claims_of(_decoded(part)) for part in parts[:2])
         if header.get("alg") != "none":
             raise InvalidToken("its algorithm is not none")
-        name = claims.get(settings.subject_claim)
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidToken("it has no subject")
+        name = subject_of(claims, settings.subject_claim)
         expiry_ms, issued_ms = time_ms(claims, "exp"), time_ms(claims, "iat")
         if expiry_ms is None:
-            raise InvalidToken(f"it has no time of its end, for user {_shown(name)}")
+            raise InvalidToken(f"it has no time of its end, for user {shown(name)}")
         if issued_ms is not None and not now_ms + settings.skew_ms >= issued_ms < expiry_ms:
-            raise InvalidToken(f"its times make no sense, for user {_shown(name)}")
+            raise InvalidToken(f"its times make no sense, for user {shown(name)}")
         if now_ms - settings.skew_ms >= expiry_ms:
-            raise InvalidToken(f"it has expired, for user {_shown(name)}")
+            raise InvalidToken(f"it has expired, for user {shown(name)}")
         self._check_scope(claims, name)
         return Login(name, expiry_ms)
 
     def _check_scope(self, claims: Mapping[str, Any], name: str) -> None:
         scope = claims.get(self._settings.scope_claim)
         if scope is not None and not isinstance(scope, str | list):
-            raise InvalidToken(f"its scope makes no sense, for user {_shown(name)}")
+            raise InvalidToken(f"its scope makes no sense, for user {shown(name)}")
         scopes = [scope] if isinstance(scope, str) else scope or []
         present = {one.strip() for one in scopes if isinstance(one, str)}
         required = self._settings.required_scope
         if not present.issuperset(required):
             missing = f"[{', '.join(required)}]"
-            raise InvalidToken(f"it has too small a scope, for user {_shown(name)}", missing)
+            raise InvalidToken(f"it has too small a scope, for user {shown(name)}", missing)
 
 
 def claims_of(content: bytes) -> Mapping[str, Any]:
@@ -163,6 +174,19 @@ def claims_of(content: bytes) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise InvalidToken("it is no JSON object")
     return found
+
+
+def subject_of(claims: Mapping[str, Any], name: str) -> str:
+    """The user of a token: one that a response can carry. Raises InvalidToken."""
+    subject = claims.get(name)
+    if not isinstance(subject, str) or not subject.strip():
+        raise InvalidToken("it has no subject")
+    if len(subject) > SUBJECT_LENGTH_MAX:
+        raise InvalidToken(f"its subject {shown(subject)} is too long")
+    if any("\ud800" <= character <= "\udfff" for character in subject):
+        # JSON can write half a pair of UTF-16.
+        raise InvalidToken(f"its subject {shown(subject)} is no Unicode text")
+    return subject
 
 
 def time_ms(claims: Mapping[str, Any], name: str) -> int | None:
@@ -187,7 +211,3 @@ def _decoded(part: str) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise InvalidToken("it is no base64") from None
-
-
-def _shown(name: str) -> str:
-    return ascii(name[:_SHOWN_LENGTH])

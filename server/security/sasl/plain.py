@@ -9,12 +9,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from odradek.server.security.sasl.mechanism import AuthenticationFailed, Login
+from odradek.server.security.sasl.mechanism import AuthenticationFailed, Login, shown
 
 __all__ = ["PlainServer", "users_of"]
 
 USER_PREFIX = "user_"
-_SHOWN_LENGTH = 100
 _NO_PASSWORD = "no password at all"
 
 
@@ -48,15 +47,15 @@ class PlainServer:
             raise AuthenticationFailed("PLAIN without a user", "PLAIN needs the name of a user.")
         if not password:
             raise AuthenticationFailed(
-                f"PLAIN without a password for user {_shown(user)}", "PLAIN needs a password."
+                f"PLAIN without a password for user {shown(user)}", "PLAIN needs a password."
             )
         if not self._is_right(user, password):
             raise AuthenticationFailed(
-                f"wrong user or password for user {_shown(user)}", "The user or the password is wrong."
+                f"wrong user or password for user {shown(user)}", "The user or the password is wrong."
             )
         if authorization_id not in ("", user):
             raise AuthenticationFailed(
-                f"user {_shown(user)} asks for the rights of another",
+                f"user {shown(user)} asks for the rights of another",
                 "The authorization id must be the user or empty.",
             )
         self.login = Login(user)
@@ -70,7 +69,3 @@ class PlainServer:
             (_NO_PASSWORD if expected is None else expected).encode("utf-8", "replace"),
         )
         return is_equal and expected is not None
-
-
-def _shown(user: str) -> str:
-    return ascii(user[:_SHOWN_LENGTH])

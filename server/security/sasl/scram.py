@@ -1,9 +1,10 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512: the client proves that it knows the password, without sending it.
 
 A user that does not exist fails at the end, as one with a wrong password does: until then it has a salt that
-stays the same, made from a secret of this node, and the number of iterations that most users have. Kafka ends
-at the first message, so that anybody can find out which users exist. `c=` has to repeat the header of the
-first message, as RFC 5802 asks for; Kafka does not compare it.
+stays the same, made from a secret, and the number of iterations that most users have. Kafka ends at the first
+message, so that anybody can find out which users exist. The secret comes from `delegation.token.secret.key`
+where that is set, and else it is of this node: then two nodes of a cluster give such a user two salts, which
+tells it. `c=` has to repeat the header of the first message, as RFC 5802 asks for; Kafka does not compare it.
 
 With the extension `tokenauth=true` the user is the id of a delegation token. Its keys are made in a worker
 thread at the first use of the token; a token that does not exist costs no thread.
@@ -20,27 +21,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.security.scram_users import ScramCredential, ScramUsers
-from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login
-from odradek.wire.scram import ITERATIONS_MIN, digest_of, user_of_sasl_name, verify_proof
+from odradek.server.security.sasl.mechanism import AuthenticationFailed, Later, Login, shown
+from odradek.wire.scram import ITERATIONS_MIN, SASL_NAME, digest_of, user_of_sasl_name, verify_proof
 
 if TYPE_CHECKING:
     from odradek.coordinator.security.delegation_tokens import DelegationToken
     from odradek.server.security.tokens import TokenLogins
 
-__all__ = ["ScramServer", "salt_text"]
+__all__ = ["SALT_LENGTH", "ScramServer", "salt_text"]
 
 _SALT_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SALT_LENGTH = 26
-_SHOWN_LENGTH = 100
+SALT_LENGTH = 26
+MESSAGE_BYTES_MAX = 8 * 1024
+"""Before the patterns, which a client that nobody knows could keep busy. Usual ones have some hundred."""
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
-_SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
-_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
 _CLIENT_FIRST = re.compile(
-    rf"(?P<header>n,(?:a=(?P<authorization_id>{_SASL_NAME}))?,)"
-    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+    rf"(?P<header>n,(?:a=(?P<authorization_id>{SASL_NAME}))?,)"
+    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<name>{SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
 _TOKEN_EXTENSION = re.compile(r",tokenauth=[tT][rR][uU][eE](?:,|$)")
 _CLIENT_FINAL = re.compile(
@@ -51,13 +52,13 @@ _CLIENT_FINAL = re.compile(
 def salt_text(source: bytes) -> bytes:
     """A salt from at least 26 random bytes. It looks like those of Kafka's own tools: of a user that does not
     exist the salt must not tell that."""
-    characters = (_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in source[:_SALT_LENGTH])
+    characters = (_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in source[:SALT_LENGTH])
     return "".join(characters).encode()
 
 
 class ScramServer:
-    """One authentication. `secret` is of the node; `new_nonce` returns printable ASCII without a comma;
-    `tokens` is None without delegation tokens."""
+    """One authentication. `secret` makes the salts of users that do not exist; `new_nonce` returns printable
+    ASCII without a comma; `tokens` is None without delegation tokens."""
 
     def __init__(
         self,
@@ -85,6 +86,8 @@ class ScramServer:
         """Whether the client has named a delegation token."""
 
     def respond(self, token: bytes, now_ms: int) -> bytes | Later:
+        if len(token) > MESSAGE_BYTES_MAX:
+            raise AuthenticationFailed("a message of SCRAM is too long")
         try:
             # As the patterns are: ASCII.
             message = token.decode("ascii")
@@ -160,7 +163,7 @@ class ScramServer:
 
     @property
     def _shown(self) -> str:
-        return ascii(self._user[:_SHOWN_LENGTH])
+        return shown(self._user)
 
     def _made_up(self, iterations: int) -> ScramCredential:
         """For a user or token that does not exist: the same at each attempt. The salt of a token is this

@@ -55,6 +55,12 @@ COMMANDS = {
         Command("serve", "start a broker", "serve"),
         Command("users", "users for SCRAM of a node that does not run", "users"),
         Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
+        Command(
+            "configs",
+            "options of topics, brokers, groups: get, diff, set, unset",
+            "configs",
+            asks_brokers=True,
+        ),
         Command("doctor", "why does my client not connect", "doctor", asks_brokers=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", asks_brokers=True),
         Command("consume", "print the records of topics", "consume", asks_brokers=True),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import odradek
+from compat_tests import reference
 from odradek.commands.main import main
 
 Rows = list[dict[str, Any]]
@@ -29,3 +31,18 @@ def rows(
         return found
 
     return ended
+
+
+@pytest.fixture(scope="session")
+def authorizing(request: pytest.FixtureRequest) -> Iterator[str]:
+    """host:port of a broker with an authorizer, to which all may be done."""
+    options = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    if request.config.getoption("--broker") == "kafka":
+        with reference.Kafka(properties=options) as kafka:
+            yield kafka.bootstrap_servers
+    else:
+        with odradek.Broker(process=True, options=options) as ours:
+            yield ours.bootstrap_servers

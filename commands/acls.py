@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from odradek.client.admin import acls as admin
 from odradek.client.admin.acls import Acl, AclFilter
+from odradek.client.admin.asking import Outcome
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
@@ -120,8 +121,9 @@ def _remove(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
     filters = _filters(options, pattern)
     if AclFilter() in filters and not options.all:
         raise ClientError("this is every rule of the cluster: say which ones, or --all")
+    refused: Outcome = []
     if options.dry_run:
-        removed, refused = admin.describe_acls(cluster, filters), []
+        removed = admin.describe_acls(cluster, filters)
     else:
         removed, refused = admin.remove_acls(cluster, filters)
     output.rows(_COLUMNS, map(_row, removed), "no ACL fits, nothing to remove")
@@ -164,9 +166,10 @@ def _filters(options: argparse.Namespace, pattern: PatternType) -> list[AclFilte
     wanted: list[tuple[ResourceType, str | None, PatternType]]
     wanted = [(kind, name, _pattern_of(kind, pattern)) for kind, name in _resources(options)]
     nameless = PatternType.PREFIXED if options.prefixed else PatternType.ANY
+    principals: Sequence[str | None] = _principals(options) or [None]
     combined = product(
         wanted or [(ResourceType.ANY, None, nameless)],
-        _principals(options) or [None],
+        principals,
         options.hosts or [None],
         [_operation(text) for text in options.operations] or [Operation.ANY],
     )

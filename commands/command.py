@@ -21,7 +21,7 @@ examples:
   odradek topics create orders -p 6       at the broker on localhost:9092 (-b for another)
   odradek consume orders --follow
   odradek doctor                          why does my client not connect
-  odradek users add admin --mechanism SCRAM-SHA-256
+  odradek users add admin --mechanism SCRAM-SHA-256 --data-dir data
                                           the first user, before a start
   odradek dump data                       what a data directory holds
   odradek check data                      whether it is sound
@@ -53,7 +53,7 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("serve", "start a broker", "serve"),
-        Command("users", "users for SCRAM of a node that does not run", "users"),
+        Command("users", "users for SCRAM: list, add, remove", "users", asks_brokers=True),
         Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
         Command(
             "configs",

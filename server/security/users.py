@@ -3,12 +3,11 @@ directory that no broker serves."""
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster.machine import CLUSTER, SCRAM, Row, count_key, scram_row
@@ -28,11 +27,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.machine import MetadataStore
     from odradek.coordinator.security.scram_users import ScramUsers
 
-__all__ = ["PASSWORD_VARIABLE", "add", "add_missing", "listed", "new_credential", "read_password", "remove"]
+__all__ = ["add", "add_missing", "listed", "new_credential", "remove"]
 
-PASSWORD_VARIABLE = "ODRADEK_PASSWORD"
 _SALT_SOURCE_BYTES = 26
-_PASSWORD_BYTES_MAX = 1024
 
 
 def new_credential(user: FirstUser) -> tuple[Key, ScramCredential]:
@@ -77,35 +74,6 @@ def listed(config: BrokerConfig) -> list[tuple[str, str, int]]:
         ]
 
 
-def read_password(path: str | None, stdin: TextIO) -> str:
-    """From the variable ODRADEK_PASSWORD, or the file at `path`, or a prompt, or a line of `stdin` (`path` is
-    `-`, or there is no terminal). One line end at the end does not count. ConfigError: one sentence."""
-    if path is None and PASSWORD_VARIABLE in os.environ:
-        return os.environ[PASSWORD_VARIABLE]
-    if path is None and stdin.isatty():
-        return _prompted()
-    try:
-        if path in (None, "-"):
-            text = stdin.readline(_PASSWORD_BYTES_MAX)
-        else:
-            assert path is not None
-            with open(path, encoding="utf-8") as file:
-                text = file.read(_PASSWORD_BYTES_MAX)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}.") from None
-    return text.removesuffix("\n").removesuffix("\r")
-
-
-def _prompted() -> str:
-    from getpass import getpass
-
-    password = getpass("Password: ")
-    if not hmac.compare_digest(password.encode(), getpass("Again: ").encode()):
-        raise ConfigError("the two passwords differ; nothing was changed.")
-    return password
-
-
 @contextmanager
 def _stopped(config: BrokerConfig) -> Iterator[SqliteMetadataStore]:
     """The metadata of a node alone that does not run; a new directory becomes one of this node."""
@@ -121,7 +89,8 @@ def _stopped(config: BrokerConfig) -> Iterator[SqliteMetadataStore]:
         lock = OsDisk().lock(f"{first}/{checkpoints.LOCK}")
     except BlockingIOError:
         raise ConfigError(
-            f"{first} is in use: stop the broker first, or change users by kafka-configs while it runs."
+            f"{first} is in use: stop the broker first, or change its users while it runs: without "
+            "--data-dir."
         ) from None
     try:
         store = SqliteMetadataStore(os.path.join(first, FILE_NAME))

@@ -9,9 +9,9 @@ import pytest
 
 from odradek import Broker
 from odradek.config.config_error import ConfigError
+from odradek.config.passwords import read_password
 from odradek.offline.dump import dump
 from odradek.server.metadata_store import FILE_NAME
-from odradek.server.security import users
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram
 
@@ -145,6 +145,6 @@ def test_a_prompt_asks_twice(monkeypatch):
             return True
 
     monkeypatch.delenv("ODRADEK_PASSWORD", raising=False)
-    assert users.read_password(None, Terminal()) == "one"
+    assert read_password(None, Terminal()) == "one"
     with pytest.raises(ConfigError, match="differ"):
-        users.read_password(None, Terminal())
+        read_password(None, Terminal())

@@ -66,6 +66,7 @@ COMMANDS = {
             "quotas", "limits of users, clients and addresses: list, set, remove", "quotas", asks_brokers=True
         ),
         Command("cluster", "brokers, health, features, log directories", "cluster", asks_brokers=True),
+        Command("config", "profiles: how brokers are reached, and who logs in", "config", asks_brokers=True),
         Command("doctor", "why does my client not connect", "doctor", asks_brokers=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", asks_brokers=True),
         Command("consume", "print the records of topics", "consume", asks_brokers=True),

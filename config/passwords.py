@@ -11,11 +11,11 @@ PASSWORD_VARIABLE: Final = "ODRADEK_PASSWORD"
 _PASSWORD_BYTES_MAX = 1024
 
 
-def read_password(path: str | None, stdin: TextIO) -> str:
-    """From the variable ODRADEK_PASSWORD, or the file at `path`, or a prompt, or a line of `stdin` (`path` is
-    `-`, or there is no terminal). One line end at the end does not count. ConfigError: one sentence."""
-    if path is None and PASSWORD_VARIABLE in os.environ:
-        return os.environ[PASSWORD_VARIABLE]
+def read_password(path: str | None, stdin: TextIO, variable: str | None = PASSWORD_VARIABLE) -> str:
+    """From the variable of the environment, or the file at `path`, or a prompt, or a line of `stdin` (`path`
+    is `-`, or there is no terminal). One line end at the end does not count. ConfigError: one sentence."""
+    if path is None and variable is not None and variable in os.environ:
+        return os.environ[variable]
     if path is None and stdin.isatty():
         return _prompted()
     try:

@@ -38,6 +38,8 @@ class Command(NamedTuple):
 
     name: str
     help: str
+    """Empty for what scripts call, and people do not."""
+
     module: str
     reads_arguments: bool = False
     """Whether the module has `main(arguments)` instead, with a parser of its own."""
@@ -67,6 +69,12 @@ COMMANDS = {
         ),
         Command("cluster", "brokers, health, features, log directories", "cluster", asks_brokers=True),
         Command("config", "profiles: how brokers are reached, and who logs in", "config", asks_brokers=True),
+        Command(
+            "completion",
+            "scripts that complete commands and names in a shell",
+            "completion",
+            asks_brokers=True,
+        ),
         Command("doctor", "why does my client not connect", "doctor", asks_brokers=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", asks_brokers=True),
         Command("consume", "print the records of topics", "consume", asks_brokers=True),
@@ -74,6 +82,7 @@ COMMANDS = {
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),
         Command("spark", "jobs on Spark (pip install 'odradek[spark]')", "spark", reads_arguments=True),
+        Command("__complete", "", "completing", reads_arguments=True),
     )
 }
 
@@ -99,7 +108,7 @@ def main_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print version, Python and compiled parts")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for command in COMMANDS.values():
+    for command in filter(lambda one: one.help, COMMANDS.values()):
         commands.add_parser(command.name, help=command.help, add_help=False)
     return parser
 

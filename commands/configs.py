@@ -106,8 +106,8 @@ def _diff(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         for one in _not_default(resource, configs)
     ]
     columns = [Column("resource"), Column("name"), Column("value"), Column("default"), Column("source")]
-    nothing = f"all is default ({quantity(len(found), 'resource')})"
-    output.rows(columns, rows, nothing if found else "no resources")
+    nothing = f"all is default ({quantity(len(found), 'resource')})" if found else ""
+    output.rows(columns, rows, nothing)
     return failed(refused)
 
 

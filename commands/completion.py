@@ -20,7 +20,9 @@ examples:
                         now; in ~/.bashrc: always
   odradek completion bash > ~/.local/share/bash-completion/completions/odradek
   odradek completion zsh > "${fpath[1]}/_odradek"
-  odradek completion fish > ~/.config/fish/completions/odradek.fish"""
+  odradek completion fish > ~/.config/fish/completions/odradek.fish
+
+exit status: 0."""
 
 SHELLS = ("bash", "zsh", "fish")
 

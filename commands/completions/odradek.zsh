@@ -16,9 +16,11 @@ _shtab_odradek_commands() {
     completion:'scripts that complete commands and names in a shell'
     config:'profiles: how brokers are reached, and who logs in'
     configs:'options of topics, brokers, groups: get, diff, set, unset'
+    consume:'print the records of topics'
     doctor:'why does my client not connect'
     dump:'show what files of a broker hold'
     import-log:'take a topic of Apache Kafka into a data directory'
+    produce:'write lines, or lines of JSON, into a topic'
     quotas:'limits of users, clients and addresses: list, set, remove'
     serve:'start a broker'
     spark:'jobs on Spark (pip install '"'"'odradek[spark]'"'"')'
@@ -429,6 +431,35 @@ _shtab_odradek_configs_unset_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_configs_unset_defaults_added=0
 
+_shtab_odradek_consume_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*"{-o,--offset}"[where to begin (default start)]:WHERE:"
+  "--until[an offset or a time before which to end]:WHERE:"
+  {-p,--partition}"[only this partition of the topics]:N:"
+  {-n,-c,--count}"[how many records to print at most]:N:"
+  "--follow[go on at the end with what is written then]"
+  {-e,--exit}"[end at the end, also with -o end]"
+  {-g,--group}"[go on where this group is, and commit what was printed]:GROUP:_odradek_groups"
+  "--isolation[whether records of open and aborted transactions are left out (default) or printed]:isolation:(read_committed read_uncommitted)"
+  "--control-records[print also the markers that end transactions]"
+  "--key[only records with this key]:KEY:"
+  "--grep[only records with this in key, value or headers\; \/RE2\/ is a pattern]:TEXT:"
+  {-f,--format}"[as said below (default\: the value, a line)]:FORMAT:"
+  "--json[one object a line, which produce --json takes]"
+  {-Z,--nulls}"[show null keys and values as NULL]"
+  {-u,--unbuffered}"[write each record at once]"
+  {-q,--quiet}"[no notes on stderr]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "(*):a name, one with \*, or \/regular expression\/:_odradek_topics"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_consume_defaults_added=0
+
 _shtab_odradek_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--write[write and read a record, too]"
@@ -468,6 +499,35 @@ _shtab_odradek_import_log_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_import_log_defaults_added=0
+
+_shtab_odradek_produce_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--file[read this instead of stdin]:FILE:_files"
+  "--json[each line is an object as consume --json prints]"
+  {-k,--key}"[the key of all records]:KEY:"
+  {-K,--key-separator}"[the key is what stands before this\; a line without it has none]:SEP:"
+  "*"{-H,--header}"[a header of all records\; without \= its value is null\; may be given many times]:NAME=VALUE:"
+  {-Z,--nulls}"[empty values and keys are null]"
+  "--delimiter[what ends a record (default \\n\; \\0, \\xNN)]:SEP:"
+  {-p,--partition}"[of all records\; -1\: by the key also where --json names one]:N:"
+  "--partitioner[how keys choose partitions\: as Java\'s clients (default) or as librdkafka]:partitioner:(murmur2 crc)"
+  "--acks[who has a record before it counts as written\: all replicas in sync (default), or the leader]:acks:(all -1 1 0)"
+  "--compression[CODEC]:CODEC:(none gzip snappy lz4 zstd)"
+  "--batch-bytes[size of batches before compression (default 262144)\; a larger record goes alone]:N:"
+  "--rate[records a second at most]:N:"
+  "--transaction[all or nothing\: in one transaction, of this transactional id\; stands after TOPIC]:ID:"
+  "--create[make the topic if it is not there]"
+  {-q,--quiet}"[no notes on stderr]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  ":may be left out where --json names topics:_odradek_topics"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_produce_defaults_added=0
 
 _shtab_odradek_quotas_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -545,11 +605,13 @@ _shtab_odradek_serve_options=(
   "--listen[where to listen (default localhost\:9092\; port 0\: a free one)]:HOST:PORT:"
   "--data-dir[where the data is (default .\/data, or option log.dirs)]:DIR:_files -/"
   "--advertise[the address to tell clients (default\: the one at which each arrived)]:HOST:PORT:"
+  "--metrics[serve metrics for Prometheus and health over HTTP (without a host\: 127.0.0.1\; default\: off)]:[HOST:]PORT:"
   "*--set[set one option\; may be given many times]:NAME=VALUE:"
   "--cluster-id[the cluster of a new data directory (default\: that of the others or of the controllers, else a new one)]:ID:"
   "--release-version[begin a new data directory with the feature levels of a release of Kafka, such as 4.0]:VERSION:"
   "*--feature[begin a new data directory with this level\; may be given many times]:NAME=LEVEL:"
-  "--log-level[which events go to stderr, a line each (default info)]:log_level:(debug info warning error)"
+  "*--log-level[which events go to stderr, a line each\: debug, info, warning, error (default info)\; of one logger, such as odradek.connection\=debug, may be given many times]:[LOGGER=]LEVEL:"
+  "--log-format[of a line on stderr (default text)]:log_format:(text json)"
   ":file with Kafka\'s options:_files"
 )
 
@@ -927,9 +989,11 @@ _shtab_odradek() {
         completion) _arguments -C -s $_shtab_odradek_completion_options ;;
         config) _shtab_odradek_config ;;
         configs) _shtab_odradek_configs ;;
+        consume) _arguments -C -s $_shtab_odradek_consume_options ;;
         doctor) _arguments -C -s $_shtab_odradek_doctor_options ;;
         dump) _arguments -C -s $_shtab_odradek_dump_options ;;
         import-log) _arguments -C -s $_shtab_odradek_import_log_options ;;
+        produce) _arguments -C -s $_shtab_odradek_produce_options ;;
         quotas) _shtab_odradek_quotas ;;
         serve) _arguments -C -s $_shtab_odradek_serve_options ;;
         spark) _shtab_odradek_spark ;;

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from odradek.client.client_error import ClientError
 
-__all__ = ["SECRETS", "java_names"]
+__all__ = ["SECRETS", "is_librdkafka_name", "java_names"]
 
 _SECURITY = "org.apache.kafka.common.security"
 _MODULES = {
@@ -18,6 +18,9 @@ _MODULES = {
     "SCRAM-SHA-512": f"{_SECURITY}.scram.ScramLoginModule",
 }
 _SAME = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
+_TRANSLATED = frozenset({"sasl.username", "sasl.password"}) | {
+    f"ssl.{what}.{form}" for what in ("ca", "certificate", "key") for form in ("location", "pem")
+}
 SECRETS = frozenset(
     {
         "sasl.password",
@@ -30,6 +33,11 @@ SECRETS = frozenset(
     }
 )
 """Options whose values are, or have in them, a password or a private key."""
+
+
+def is_librdkafka_name(name: str) -> bool:
+    """Whether `java_names` translates it."""
+    return name in _SAME or name in _TRANSLATED
 
 
 def java_names(options: Mapping[str, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ examples:
   odradek topics create orders -p 6       at the broker on localhost:9092 (-b for another)
   odradek consume orders --follow
   odradek doctor                          why does my client not connect
-  odradek users add admin --mechanism SCRAM-SHA-256
+  odradek users add admin --mechanism SCRAM-SHA-256 --data-dir data
                                           the first user, before a start
   odradek dump data                       what a data directory holds
   odradek check data                      whether it is sound
@@ -38,6 +38,8 @@ class Command(NamedTuple):
 
     name: str
     help: str
+    """Empty for what scripts call, and people do not."""
+
     module: str
     reads_arguments: bool = False
     """Whether the module has `main(arguments)` instead, with a parser of its own."""
@@ -53,8 +55,26 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("serve", "start a broker", "serve"),
-        Command("users", "users for SCRAM of a node that does not run", "users"),
+        Command("users", "users for SCRAM: list, add, remove", "users", asks_brokers=True),
         Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
+        Command(
+            "configs",
+            "options of topics, brokers, groups: get, diff, set, unset",
+            "configs",
+            asks_brokers=True,
+        ),
+        Command("acls", "who may do what: list, add, remove", "acls", asks_brokers=True),
+        Command(
+            "quotas", "limits of users, clients and addresses: list, set, remove", "quotas", asks_brokers=True
+        ),
+        Command("cluster", "brokers, health, features, log directories", "cluster", asks_brokers=True),
+        Command("config", "profiles: how brokers are reached, and who logs in", "config", asks_brokers=True),
+        Command(
+            "completion",
+            "scripts that complete commands and names in a shell",
+            "completion",
+            asks_brokers=True,
+        ),
         Command("doctor", "why does my client not connect", "doctor", asks_brokers=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", asks_brokers=True),
         Command("consume", "print the records of topics", "consume", asks_brokers=True),
@@ -62,6 +82,7 @@ COMMANDS = {
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),
         Command("spark", "jobs on Spark (pip install 'odradek[spark]')", "spark", reads_arguments=True),
+        Command("__complete", "", "completing", reads_arguments=True),
     )
 }
 
@@ -87,7 +108,7 @@ def main_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print version, Python and compiled parts")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for command in COMMANDS.values():
+    for command in filter(lambda one: one.help, COMMANDS.values()):
         commands.add_parser(command.name, help=command.help, add_help=False)
     return parser
 

@@ -19,7 +19,8 @@ from odradek.commands.selecting import matching, parse_partition, parse_time_ms,
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
 
 ABOUT = """\
-Topics of any Kafka broker. A TOPIC may have * in it, or be /a regular expression/."""
+Topics of any Kafka broker. A TOPIC may have * in it, or be /a regular expression/.
+Their options are shown and changed by 'odradek configs', such as configs get topic:orders."""
 
 EXAMPLES = """\
 examples:

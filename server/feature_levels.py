@@ -13,9 +13,9 @@ from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster.features import (
     DIRECTORIES_SINCE,
     METADATA_VERSION,
-    RELEASES,
     first_levels,
 )
+from odradek.wire.releases import RELEASES
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig

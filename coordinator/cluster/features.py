@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from odradek.wire.releases import RELEASES
+
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADERS_VERSION = "eligible.leader.replicas.version"
@@ -71,13 +73,6 @@ SCRAM_SINCE = 11
 TOKENS_SINCE = 14
 DIRECTORIES_SINCE = 17
 CORDONS_SINCE = 30
-
-_RELEASES = (
-    "3.3-IV3 3.4-IV0 3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4 "
-    "3.8-IV0 3.9-IV0 4.0-IV0 4.0-IV1 4.0-IV2 4.0-IV3 4.1-IV0 4.1-IV1 4.2-IV0 4.2-IV1 4.3-IV0"
-)
-RELEASES: Mapping[int, str] = dict(enumerate(_RELEASES.split(), FEATURES[METADATA_VERSION].lowest))
-"""Name by metadata.version."""
 
 _NEW_METADATA = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Each brought metadata that the one before it could not read."""

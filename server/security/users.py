@@ -3,12 +3,11 @@ directory that no broker serves."""
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster.machine import CLUSTER, SCRAM, Row, count_key, scram_row
@@ -28,18 +27,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.machine import MetadataStore
     from odradek.coordinator.security.scram_users import ScramUsers
 
-__all__ = [
-    "PASSWORD_VARIABLE",
-    "add",
-    "listed",
-    "missing_credentials",
-    "new_credential",
-    "read_password",
-    "remove",
-]
-
-PASSWORD_VARIABLE = "ODRADEK_PASSWORD"
-_PASSWORD_LENGTH_MAX = 1024
+__all__ = ["add", "listed", "missing_credentials", "new_credential", "remove"]
 
 
 def new_credential(user: FirstUser) -> tuple[Key, ScramCredential]:
@@ -84,50 +72,6 @@ def listed(config: BrokerConfig) -> list[tuple[str, str, int]]:
         ]
 
 
-def read_password(path: str | None, stdin: TextIO) -> str:
-    """From the variable ODRADEK_PASSWORD, or the file at `path`, or a prompt, or a line of `stdin` (`path` is
-    `-`, or there is no terminal). One line end at the end does not count. ConfigError: one sentence, also for
-    a password that is too long or has a second line."""
-    if path is None and PASSWORD_VARIABLE in os.environ:
-        source, text = PASSWORD_VARIABLE, os.environ[PASSWORD_VARIABLE]
-    elif path is None and stdin.isatty():
-        source, text = "the prompt", _prompted()
-    elif path in (None, "-"):
-        source, text = "standard input", _text_of(stdin.readline, "standard input")
-    else:
-        assert path is not None
-        source = path
-        try:
-            with open(path, encoding="utf-8", newline="") as file:
-                text = _text_of(file.read, source)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    line = text.removesuffix("\n").removesuffix("\r")
-    if len(line) > _PASSWORD_LENGTH_MAX:
-        raise ConfigError(f"the password of {source} has more than {_PASSWORD_LENGTH_MAX} characters.")
-    if "\n" in line or "\r" in line:
-        raise ConfigError(f"the password of {source} has more than one line.")
-    return line
-
-
-def _text_of(read: Callable[[int], str], source: str) -> str:
-    """As much as shows that a password is too long."""
-    try:
-        return read(_PASSWORD_LENGTH_MAX + len("\r\n") + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise ConfigError(f"{source} cannot be read: {reason}.") from None
-
-
-def _prompted() -> str:
-    from getpass import getpass
-
-    password = getpass("Password: ")
-    if not hmac.compare_digest(password.encode(), getpass("Again: ").encode()):
-        raise ConfigError("the two passwords differ; nothing was changed.")
-    return password
-
-
 @contextmanager
 def _stopped(config: BrokerConfig) -> Iterator[SqliteMetadataStore]:
     """The metadata of a node alone that does not run; a new directory becomes one of this node."""
@@ -143,7 +87,8 @@ def _stopped(config: BrokerConfig) -> Iterator[SqliteMetadataStore]:
         lock = OsDisk().lock(f"{first}/{checkpoints.LOCK}")
     except BlockingIOError:
         raise ConfigError(
-            f"{first} is in use: stop the broker first, or change users by kafka-configs while it runs."
+            f"{first} is in use: stop the broker first, or change its users while it runs: without "
+            "--data-dir."
         ) from None
     try:
         store = SqliteMetadataStore(os.path.join(first, FILE_NAME))

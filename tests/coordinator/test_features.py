@@ -5,7 +5,6 @@ import pytest
 from odradek.coordinator.cluster.features import (
     FEATURES,
     NODE_FEATURES,
-    RELEASES,
     Unserved,
     broker_gates,
     first_levels,
@@ -15,6 +14,7 @@ from odradek.coordinator.cluster.features import (
     refusal_of_features,
     unserved_features,
 )
+from odradek.wire.releases import RELEASES
 
 OLD = {"kraft.version": 1, "share.version": 0}
 

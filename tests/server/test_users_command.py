@@ -9,9 +9,9 @@ import pytest
 
 from odradek import Broker
 from odradek.config.config_error import ConfigError
+from odradek.config.passwords import read_password
 from odradek.offline.dump import dump
 from odradek.server.metadata_store import FILE_NAME
-from odradek.server.security import users
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram
 
@@ -142,11 +142,11 @@ def test_a_password_is_taken_whole_or_refused(tmp_path, monkeypatch):
     whole = "\u20ac" * 1024
     for text in (whole, f"{whole}\n", f"{whole}\r\n"):
         path.write_bytes(text.encode())
-        assert users.read_password(str(path), io.StringIO()) == whole
+        assert read_password(str(path), io.StringIO()) == whole
         monkeypatch.setenv("ODRADEK_PASSWORD", text)
-        assert users.read_password(None, io.StringIO()) == whole
+        assert read_password(None, io.StringIO()) == whole
         monkeypatch.delenv("ODRADEK_PASSWORD")
-        assert users.read_password("-", io.StringIO(text)) == whole
+        assert read_password("-", io.StringIO(text)) == whole
     for text, words in (
         (f"{whole}x", "more than 1024"),
         ("x" * 9000, "1024"),
@@ -155,17 +155,17 @@ def test_a_password_is_taken_whole_or_refused(tmp_path, monkeypatch):
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=words):
-            users.read_password(str(path), io.StringIO())
+            read_password(str(path), io.StringIO())
         monkeypatch.setenv("ODRADEK_PASSWORD", text)
         with pytest.raises(ConfigError, match=words):
-            users.read_password(None, io.StringIO())
+            read_password(None, io.StringIO())
         monkeypatch.delenv("ODRADEK_PASSWORD")
 
 
 def test_what_stands_in_no_utf_8_is_told_of_standard_input():
     raw = io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8")
     with pytest.raises(ConfigError, match="standard input cannot be read"):
-        users.read_password("-", raw)
+        read_password("-", raw)
 
 
 def test_a_prompt_asks_twice(monkeypatch):
@@ -177,6 +177,6 @@ def test_a_prompt_asks_twice(monkeypatch):
             return True
 
     monkeypatch.delenv("ODRADEK_PASSWORD", raising=False)
-    assert users.read_password(None, Terminal()) == "one"
+    assert read_password(None, Terminal()) == "one"
     with pytest.raises(ConfigError, match="differ"):
-        users.read_password(None, Terminal())
+        read_password(None, Terminal())

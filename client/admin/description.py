@@ -1,0 +1,150 @@
+"""The cluster: its brokers, features and log directories."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek import __version__
+from odradek.client.admin.asking import all_brokers
+from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.cluster import ANY_NODE, Cluster
+from odradek.client.connection import SOFTWARE_NAME
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from odradek.wire.messages.metadata import MetadataRequest
+
+__all__ = [
+    "Broker",
+    "ClusterDescription",
+    "Features",
+    "LogDir",
+    "describe_cluster",
+    "describe_features",
+    "describe_log_dirs",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker as it is registered."""
+
+    broker: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool | None
+    """Registered, but not in service; None: the cluster does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster and its brokers, sorted by id."""
+
+    cluster_id: str | None
+    controller: int
+    """The broker to which changes go, -1 for none. With KRaft it is any that passes them on."""
+    brokers: list[Broker]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a broker tells of features: (lowest, highest) level by name."""
+
+    supported: dict[str, tuple[int, int]]
+    finalized: dict[str, tuple[int, int]]
+    """Of the whole cluster."""
+    epoch: int
+    """Counts the changes of `finalized`; -1: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log directory of a broker; sizes in bytes, None if the broker does not tell."""
+
+    broker: int
+    path: str
+    error: ErrorCode
+    """Other than NONE: the directory is offline."""
+    replicas: int
+    size_bytes: int
+    """Of all replicas."""
+    total_bytes: int | None
+    """Of the volume."""
+    usable_bytes: int | None
+    """What is left of the volume."""
+    is_cordoned: bool
+    """It takes no new partitions."""
+
+
+def describe_cluster(cluster: Cluster) -> ClusterDescription:
+    """With the brokers that are fenced, where the cluster tells of them. ClientError for a refusal."""
+    try:
+        version = _version_of(cluster, DescribeClusterRequest)
+    except ClientError as error:
+        if error.code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return _of_metadata(cluster)
+    answer = cluster.ask(
+        ANY_NODE, DescribeClusterRequest(include_fenced_brokers=version >= 2), version_max=version
+    )
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal("describing the cluster", error_of(answer.error_code), answer.error_message)
+    brokers = [
+        Broker(one.broker_id, one.host, one.port, one.rack, one.is_fenced if version >= 2 else None)
+        for one in answer.brokers
+    ]
+    return ClusterDescription(
+        answer.cluster_id, answer.controller_id, sorted(brokers, key=lambda one: one.broker)
+    )
+
+
+def _version_of(cluster: Cluster, request_class: type[DescribeClusterRequest]) -> int:
+    """One that every broker is likely to have, as a request may go to another than the last one."""
+    return cluster.connect(ANY_NODE).version_of(request_class)
+
+
+def _of_metadata(cluster: Cluster) -> ClusterDescription:
+    """For brokers before Kafka 2.8."""
+    answer = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
+    brokers = [Broker(one.node_id, one.host, one.port, one.rack, None) for one in answer.brokers]
+    return ClusterDescription(
+        answer.cluster_id, answer.controller_id, sorted(brokers, key=lambda one: one.broker)
+    )
+
+
+def describe_features(cluster: Cluster, broker: int = ANY_NODE) -> Features:
+    """As one broker tells them."""
+    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+    answer = cluster.ask(broker, request)
+    return Features(
+        {one.name: (one.min_version, one.max_version) for one in answer.supported_features},
+        {one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features},
+        answer.finalized_features_epoch,
+    )
+
+
+def describe_log_dirs(cluster: Cluster, brokers: Sequence[int] | None = None) -> list[LogDir]:
+    """The directories of the brokers (None: of all), sorted. ClientError for a refusal, and for a broker that
+    does not answer."""
+    found: list[LogDir] = []
+    for broker in all_brokers(cluster) if brokers is None else brokers:
+        answer = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
+        if answer.error_code != ErrorCode.NONE:
+            raise refusal(f"describing the log directories of broker {broker}", error_of(answer.error_code))
+        found += sorted((_log_dir(broker, one) for one in answer.results), key=lambda one: one.path)
+    return found
+
+
+def _log_dir(broker: int, found: DescribeLogDirsResult) -> LogDir:
+    replicas = [one for topic in found.topics for one in topic.partitions]
+    return LogDir(
+        broker,
+        found.log_dir,
+        error_of(found.error_code),
+        len(replicas),
+        sum(one.partition_size for one in replicas),
+        found.total_bytes if found.total_bytes >= 0 else None,
+        found.usable_bytes if found.usable_bytes >= 0 else None,
+        found.is_cordoned,
+    )

@@ -1,0 +1,238 @@
+"""`odradek cluster`: brokers, health, features and log directories."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from odradek.client.admin import description as admin
+from odradek.client.admin.description import ClusterDescription, Features
+from odradek.client.admin.health import Check, check_health
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster
+from odradek.commands.actions import act_on_cluster, add_action, new_actions
+from odradek.commands.output import Column, Output, quantity, size_text
+from odradek.commands.selecting import parse_whole
+from odradek.wire.errors import ErrorCode
+from odradek.wire.releases import RELEASES
+
+__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
+
+ABOUT = """\
+Any Kafka cluster as a whole: its brokers, whether it is healthy, features, and what its log
+directories hold."""
+
+EXAMPLES = """\
+examples:
+  odradek cluster info
+  odradek cluster health
+  odradek cluster health --min-free 20 --output json
+                        a row for each check
+  odradek cluster features
+  odradek cluster log-dirs --broker 1
+
+exit status: 0, or 1 when something could not be done, or is not healthy (a sentence says
+what)."""
+
+METADATA_VERSION = "metadata.version"
+_NAMES_SHOWN = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions and their options."""
+    actions = new_actions(parser)
+    add_action(actions, "info", "brokers, with address, rack and versions", _info)
+    one = add_action(
+        actions, "health", "partitions without leader or replicas, brokers and disks that fail", _health
+    )
+    one.add_argument(
+        "--min-free",
+        default="5",
+        metavar="PERCENT",
+        help="a volume with less free space is not healthy (default 5)",
+    )
+    add_action(actions, "features", "levels that are finalized, and that all brokers have", _features)
+    one = add_action(actions, "log-dirs", "what the directories of brokers hold, and what is free", _log_dirs)
+    one.add_argument("--broker", action="append", default=[], dest="brokers", metavar="ID", help="only of it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does the action; returns the exit status."""
+    return act_on_cluster(options)
+
+
+# info -------------------------------------------------------------------------------------------------
+
+
+def _info(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    described = admin.describe_cluster(cluster)
+    features = _features_by_broker(cluster, described)
+    output.heading(f"cluster {described.cluster_id or '-'}: {quantity(len(described.brokers), 'broker')}")
+    rows: list[dict[str, Any]] = []
+    for one in described.brokers:
+        told = features.get(one.broker)
+        rows.append(
+            {
+                "cluster_id": described.cluster_id,
+                "broker": one.broker,
+                "host": one.host,
+                "port": one.port,
+                "rack": one.rack,
+                "controller": one.broker == described.controller,
+                "fenced": one.is_fenced,
+                "release": _release(told) if told else None,
+                "metadata_version": _level(told, METADATA_VERSION) if told else None,
+            }
+        )
+    columns = [
+        Column("broker", right=True),
+        Column("host"),
+        Column("port", text=str, right=True),
+        Column("rack"),
+        Column("controller"),
+        Column("fenced"),
+        Column("release"),
+        Column("metadata_version", right=True),
+    ]
+    output.rows(columns if output.is_table else [Column("cluster_id"), *columns], rows)
+    return 0
+
+
+def _features_by_broker(cluster: Cluster, described: ClusterDescription) -> dict[int, Features]:
+    """Of the brokers that answer."""
+    found = {}
+    for one in described.brokers:
+        if not one.is_fenced:
+            try:
+                found[one.broker] = admin.describe_features(cluster, one.broker)
+            except ClientError:
+                continue
+    return found
+
+
+def _level(told: Features, name: str) -> int | None:
+    return told.finalized[name][1] if name in told.finalized else None
+
+
+def _release(told: Features) -> str | None:
+    """Brokers do not tell their version; this is the newest release of Kafka that it can work as."""
+    _, highest = told.supported.get(METADATA_VERSION, (0, 0))
+    return RELEASES[highest].partition("-")[0] if highest in RELEASES else None
+
+
+# health -----------------------------------------------------------------------------------------------
+
+
+def _health(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    checks: list[Check] = []
+    for check in check_health(cluster, _percent(options.min_free)):
+        checks.append(check)
+        if output.is_table:
+            _tell(output, check)
+    if not output.is_table:
+        columns = [Column("check"), Column("healthy"), Column("of"), Column("found"), Column("unknown")]
+        output.rows(columns, map(_row, checks))
+    is_well = all(check.is_well for check in checks)
+    output.line("The cluster is healthy." if is_well else "The cluster is not healthy.")
+    return 0 if is_well else 1
+
+
+def _tell(output: Output, check: Check) -> None:
+    what = check.name.replace("_", " ")
+    if check.found:
+        names = ", ".join(check.found[:_NAMES_SHOWN])
+        rest = len(check.found) - _NAMES_SHOWN
+        names += f" and {rest:,} more" if rest > 0 else ""
+        mark = output.styled("FAIL", "1;31")
+        text = f"{what}: {len(check.found):,} of {check.of:,}: {check.sentence}: {names}"
+    elif check.unknown:
+        mark, text = " ?? ", f"{what}: not known: {check.unknown}"
+    else:
+        mark, text = output.styled(" ok ", "32"), f"{what}: none of {check.of:,}"
+    output.out.write(f"{mark}  ")
+    output.line(text)
+    output.out.flush()
+
+
+def _row(check: Check) -> dict[str, object]:
+    return {
+        "check": check.name,
+        "healthy": None if check.unknown and check.is_well else check.is_well,
+        "of": check.of,
+        "found": check.found,
+        "unknown": check.unknown or None,
+    }
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = -1
+    if not 0 <= percent <= 100:
+        raise ClientError(f"--min-free is {text!r}: it has to be a number from 0 to 100")
+    return percent
+
+
+# features, log-dirs -----------------------------------------------------------------------------------
+
+
+def _features(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    told = list(_features_by_broker(cluster, admin.describe_cluster(cluster)).values())
+    if not told:
+        raise ClientError("no broker tells its features")
+    newest = max(told, key=lambda one: one.epoch)
+    names = sorted({*newest.finalized, *(name for one in told for name in one.supported)})
+    rows = [
+        {
+            "feature": name,
+            "finalized_level": _level(newest, name) or 0,
+            "supported_min": _common(told, name)[0],
+            "supported_max": _common(told, name)[1],
+        }
+        for name in names
+    ]
+    columns = [
+        Column("feature"),
+        Column("finalized_level", "finalized", True),
+        Column("supported_min", "lowest", True),
+        Column("supported_max", "highest", True),
+    ]
+    output.rows(columns, rows, "no features")
+    return 0
+
+
+def _common(told: Sequence[Features], name: str) -> tuple[int, int] | tuple[None, None]:
+    """The levels that all brokers have."""
+    ranges = [one.supported[name] for one in told if name in one.supported]
+    if len(ranges) < len(told):
+        return None, None
+    return max(least for least, _ in ranges), min(most for _, most in ranges)
+
+
+def _log_dirs(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    brokers = [parse_whole(text, "--broker", 0, 2**31 - 1) for text in options.brokers] or None
+    found = admin.describe_log_dirs(cluster, brokers)
+    rows = [
+        {
+            "broker": one.broker,
+            "log_dir": one.path,
+            "online": one.error == ErrorCode.NONE,
+            "replicas": one.replicas,
+            "size_bytes": one.size_bytes,
+            "usable_bytes": one.usable_bytes,
+            "total_bytes": one.total_bytes,
+            "cordoned": one.is_cordoned,
+        }
+        for one in found
+    ]
+    columns = [
+        Column("broker", right=True),
+        Column("log_dir", "directory"),
+        Column("online"),
+        Column("replicas", right=True),
+        Column("size_bytes", "size", True, size_text),
+        Column("usable_bytes", "free", True, size_text),
+        Column("total_bytes", "volume", True, size_text),
+    ]
+    output.rows(columns, rows, "no directories: may this user describe the cluster?")
+    return 0

@@ -1,0 +1,48 @@
+"""The command line in this process, at the broker under test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import odradek
+from compat_tests import reference
+from odradek.commands.main import main
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def rows(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Rows]:
+    """Runs a command with `--output json`; returns what it prints."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+
+    def ended(*arguments: str, bootstrap: str = bootstrap, status: int = 0) -> Rows:
+        capsys.readouterr()
+        got = main([*arguments, "-b", bootstrap, "--output", "json"])
+        out, err = capsys.readouterr()
+        assert got == status, err
+        found: Rows = json.loads(out)
+        return found
+
+    return ended
+
+
+@pytest.fixture(scope="session")
+def authorizing(request: pytest.FixtureRequest) -> Iterator[str]:
+    """host:port of a broker with an authorizer, to which all may be done."""
+    options = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    if request.config.getoption("--broker") == "kafka":
+        with reference.Kafka(properties=options) as kafka:
+            yield kafka.bootstrap_servers
+    else:
+        with odradek.Broker(process=True, options=options) as ours:
+            yield ours.bootstrap_servers

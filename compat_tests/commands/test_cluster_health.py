@@ -1,0 +1,69 @@
+"""`odradek cluster` and `odradek configs` in a cluster of two brokers, ours or Kafka's, one of which dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+
+Rows = list[dict[str, Any]]
+SHORT_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "1000"}
+
+
+@pytest.fixture(scope="module")
+def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
+    member = KafkaMember if request.config.getoption("--broker") == "kafka" else OdradekMember
+    with (
+        Controllers(SHORT_SESSION) as controllers,
+        member(controllers, 1) as one,
+        member(controllers, 2) as two,
+    ):
+        yield [one, two]
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_that_dies_is_seen_in_each_check_that_it_concerns(
+    rows: Callable[..., Rows], members: list[Any]
+) -> None:
+    one, two = members
+    at_one = {"bootstrap": one.bootstrap_servers}
+
+    def found(status: int) -> dict[str, list[str]]:
+        checks = rows("cluster", "health", "--min-free", "0", "--timeout", "5", **at_one, status=status)
+        return {check["check"]: check["found"] for check in checks if check["found"]}
+
+    rows("topics", "create", "both", "-p", "2", "-r", "2", **at_one)
+    wait_until(lambda: len(rows("topics", "list", "both", **at_one)) == 1, "the topic is there", seconds=60)
+    wait_until(
+        lambda: {row["broker"] for row in rows("cluster", "info", **at_one)} == {1, 2}, "both are there"
+    )
+    assert {row["broker"] for row in rows("cluster", "log-dirs", **at_one)} == {1, 2}
+    assert found(0) == {}
+    for broker in ("1", "2"):
+        rows("configs", "set", f"broker:{broker}", f"log.cleaner.threads={broker}", **at_one)
+        wait_until(
+            lambda b=broker: (
+                rows("configs", "get", f"broker:{b}", "log.cleaner.threads", **at_one)[0]["value"]  # type: ignore[misc]
+                == b
+            ),
+            "each broker has its own value",
+        )
+    two.kill()
+    wait_until(
+        lambda: (
+            not any(
+                row["fenced"] is False and row["broker"] == 2 for row in rows("cluster", "info", **at_one)
+            )
+        ),
+        "broker 2 is fenced",
+        seconds=DEADLINE_SECONDS,
+    )
+    assert found(1) == {
+        "brokers_fenced": ["broker 2"],
+        "partitions_with_offline_replicas": ["both-0", "both-1"],
+        "partitions_under_replicated": ["both-0", "both-1"],
+    }

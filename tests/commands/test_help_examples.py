@@ -1,0 +1,34 @@
+"""What the help of a command shows as examples is understood by its parser."""
+
+import re
+import shlex
+
+import pytest
+
+from odradek.commands.command import COMMANDS, joined, parser_of
+from odradek.commands.page import page
+
+ADMINISTRATION = ("configs", "acls", "users", "quotas", "cluster", "config", "completion")
+
+
+def examples(name):
+    """The words behind the name of the command, of each example; without what the shell does."""
+    for line in COMMANDS[name].load().EXAMPLES.splitlines():
+        for found in re.findall(rf"(?:^  |<\(|\| )odradek {name} (.*?)(?:  +.*|\)|)$", line):
+            yield shlex.split(found.partition(" > ")[0])
+
+
+@pytest.mark.parametrize("name", ADMINISTRATION)
+def test_examples_are_understood(name):
+    command = COMMANDS[name]
+    parser = parser_of(command, command.load())
+    shown = [words for words in examples(name) if words != ["..."]]
+    assert len(shown) >= 3
+    for words in shown:
+        parser.parse_args(joined(words))
+
+
+@pytest.mark.parametrize("name", ADMINISTRATION)
+def test_each_action_is_shown(name):
+    actions = re.findall(rf"^### odradek {name} (.+)$", page(), re.MULTILINE)
+    assert {words[0] for words in examples(name)} >= set(actions)

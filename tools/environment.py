@@ -98,6 +98,8 @@ NIGHTLY_TOOLS = [
     ("node", "Node", "nodejs"),
     ("npm", "npm", "npm"),
     ("cargo", "Rust", "cargo"),
+    ("zsh", "zsh, for the completion of commands", "zsh"),
+    ("fish", "fish, for the completion of commands", "fish"),
 ]
 """What `make nightly` needs besides."""
 

@@ -122,8 +122,8 @@ SUITES = {
         [pytest("-n", "2", "--dist", "loadfile", *CLIENTS, "--broker=kafka")], jars=CLIENT_JARS
     ),
     "reference": Suite(
-        # Two processes: half of the time is waiting, and each pair of brokers is started once.
-        [pytest("-n", "2", "--dist", "loadgroup", "compat_tests/differential")],
+        # Three processes: half of the time is waiting, and each pair of brokers is started once.
+        [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/differential")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
@@ -146,7 +146,7 @@ SUITES = {
     "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(
-        [pytest("-n", "3", "--dist", "loadfile", "compat_tests/security")],
+        [pytest("-n", "5", "--dist", "loadfile", "compat_tests/security")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     "check-transactions": Suite(

@@ -27,6 +27,8 @@ TOLD_BY_NIGHT = {
     "node": "missing: Node (Debian: apt-get install nodejs)",
     "npm": "missing: npm (Debian: apt-get install npm)",
     "cargo": "missing: Rust (Debian: apt-get install cargo)",
+    "zsh": "missing: zsh, for the completion of commands (Debian: apt-get install zsh)",
+    "fish": "missing: fish, for the completion of commands (Debian: apt-get install fish)",
 }
 OTHERS = {name: "" for name in TOLD if name != "javac"}
 

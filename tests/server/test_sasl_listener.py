@@ -21,7 +21,7 @@ from odradek.server.peers import PeerLost, SetupTimeout, connect
 from odradek.server.security.sasl import listeners
 from odradek.server.security.sasl.client import PeerLogin
 from odradek.server.security.sasl.exchange import Settings
-from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.gate import COMPUTATIONS_MAX, SaslListener
 from odradek.server.security.sasl.mechanism import Later
 from odradek.server.security.unauthenticated import Unauthenticated
 from odradek.wire.errors import ErrorCode, error_message
@@ -635,8 +635,8 @@ class HeldWorkers:
         self.asked.append(asked)
 
 
-def waiting_gate(workers):
-    """One whose client waits for a worker, without a socket."""
+def waiting_gate(workers, failures=None):
+    """One whose client waits for a worker, without a socket. `failures` gets the reasons of its end."""
     frames = [
         request_frame(SaslHandshakeRequest(mechanism="SLOW"), 1, 1, "c")[4:],
         request_frame(SaslAuthenticateRequest(auth_bytes=b""), 2, 2, "c")[4:],
@@ -647,13 +647,18 @@ def waiting_gate(workers):
     slow = SimpleNamespace(login=None, respond=lambda token, now_ms: Later(lambda: b"computed"))
     connection = SimpleNamespace(
         requests=SimpleNamespace(suspend=lambda: None, buffer=buffer),
-        responses=SimpleNamespace(transport=None),
+        responses=SimpleNamespace(transport=None, is_closing=False),
+        peer_host="192.0.2.7",
     )
     listener = SaslListener(
         name="OUTSIDE",
         settings=Settings({"SLOW": lambda: slow}, {}),
         new_versions=lambda _: None,
-        unauthenticated=SimpleNamespace(remove=lambda _: None, note_held=lambda *_: None),
+        unauthenticated=SimpleNamespace(
+            remove=lambda _: None,
+            note_held=lambda *_: None,
+            note_failure=lambda _, reason: failures.append(reason),
+        ),
         timers=None,
         now_ms=lambda: 0,
         workers=workers,
@@ -672,6 +677,20 @@ def test_no_worker_computes_for_a_client_that_has_gone():
     with pytest.raises(StopIteration) as end:
         next(second)
     done(end.value.value)
+
+
+def test_so_many_wait_for_a_worker_and_no_more():
+    workers, failures = HeldWorkers(), []
+    for _ in range(COMPUTATIONS_MAX):
+        waiting_gate(workers, failures)
+    assert (len(workers), failures) == (COMPUTATIONS_MAX, [])
+    for _ in range(3):
+        waiting_gate(workers, failures)
+    assert len(workers) == COMPUTATIONS_MAX
+    assert failures == ["listener OUTSIDE: too many authentications wait for a worker"] * 3
+    workers.asked.pop()
+    waiting_gate(workers, failures)
+    assert (len(workers), len(failures)) == (COMPUTATIONS_MAX, 3)
 
 
 def test_a_failing_thread_of_clients_is_no_trouble_for_a_served_one(broker):

@@ -2,8 +2,8 @@
 stays bounded, and whoever does not come to the point is closed.
 
 The broker is a process of its own, so that its memory is its own. The crowds are of 1,000 connections by day
-and 10,000 at night. How long another client waits (the 99th percentile of a window; the median of some windows)
-is compared with its own waiting before the crowd came, and printed.
+and 10,000 at night. How long another client waits (the 99th percentile of a window, the median of some) is
+compared with its own waiting before the crowd came, and printed.
 """
 
 from __future__ import annotations

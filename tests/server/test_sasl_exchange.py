@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers, credential_of
+from odradek.coordinator.security.scram_users import NO_USERS, ScramUsers, credential_of
 from odradek.server.security.sasl.exchange import (
     API_VERSIONS,
     SASL_HANDSHAKE,

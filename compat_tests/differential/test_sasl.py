@@ -6,10 +6,11 @@ its code, the mechanisms, whether it has a message, and the token where it is no
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
-from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, salted_password
+from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, digest_of, keys_of, salted_password
 
 DELAY_S = 0.08
 """A bit less than the delay: timers of both have a resolution of a millisecond."""
@@ -349,15 +350,42 @@ def test_users_that_do_not_exist_are_told_apart_by_kafka_alone(ports: Ports) -> 
 
 def test_channel_bindings_are_compared_by_odradek_alone(ports: Ports) -> None:
     """The proof covers the binding, so the client has to make it with another one."""
-    assert _bound_otherwise(ports.kafka) == 0
-    assert _bound_otherwise(ports.odradek) == 58
+    assert proven_code(ports.kafka, binding=b"y,,") == 0
+    assert proven_code(ports.odradek, binding=b"y,,") == 58
 
 
-def _bound_otherwise(port: int) -> int:
-    import base64
+NONCES: dict[str, Callable[[str], str]] = {
+    "another beginning of the client's part": lambda nonce: "N" + nonce[1:],
+    "another end of the server's part": lambda nonce: nonce[:-1] + ("a" if nonce[-1] != "a" else "b"),
+    "the client's part alone": lambda nonce: NONCE,
+    "the server's part alone": lambda nonce: nonce.removeprefix(NONCE),
+    "more at the beginning": lambda nonce: "x" + nonce,
+    "more at the end": lambda nonce: nonce + "x",
+}
 
-    from odradek.wire.scram import digest_of, keys_of
 
+@pytest.mark.parametrize("mechanism", MECHANISMS[1:])
+def test_a_proof_of_another_nonce_lets_nobody_in(ports: Ports, mechanism: str) -> None:
+    """The proof covers the nonce that the client sends, so it is right but for the nonce (CVE-2024-56128)."""
+    for port in (ports.kafka, ports.odradek):
+        assert proven_code(port, mechanism) == 0
+        assert {name: proven_code(port, mechanism, nonce=change) for name, change in NONCES.items()} == (
+            dict.fromkeys(NONCES, 58)
+        )
+
+
+NONCE = "nonce"
+
+
+def proven_code(
+    port: int,
+    mechanism: str = "SCRAM-SHA-256",
+    binding: bytes = b"n,,",
+    nonce: Callable[[str], str] = lambda nonce: nonce,
+) -> int:
+    """The code of the last answer to a client that proves the right password, over the last message as it
+    sends it."""
+    number = MECHANISM_NUMBERS[mechanism]
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
 
         def ask(request: Message, version: int) -> Any:
@@ -365,12 +393,14 @@ def _bound_otherwise(port: int) -> int:
             assert answer is not None
             return read_response(answer, type(request), version)[1]
 
-        ask(*shake("SCRAM-SHA-256"))
-        challenge = bytes(ask(*prove(b"n,,n=ann,r=nonce")).auth_bytes).decode()
+        ask(*shake(mechanism))
+        challenge = bytes(ask(*prove(f"n,,n=ann,r={NONCE}".encode())).auth_bytes).decode()
         parts = dict(part.split("=", 1) for part in challenge.split(","))
-        keys = keys_of(1, salted_password(1, PASSWORD, base64.b64decode(parts["s"]), int(parts["i"])))
-        without_proof = f"c={base64.b64encode(b'y,,').decode()},r={parts['r']}"
-        signature = digest_of(1, keys.stored, f"n=ann,r=nonce,{challenge},{without_proof}".encode())
+        salted = salted_password(number, PASSWORD, base64.b64decode(parts["s"]), int(parts["i"]))
+        keys = keys_of(number, salted)
+        without_proof = f"c={base64.b64encode(binding).decode()},r={nonce(parts['r'])}"
+        covered = f"n=ann,r={NONCE},{challenge},{without_proof}".encode()
+        signature = digest_of(number, keys.stored, covered)
         proof = bytes(one ^ other for one, other in zip(keys.client, signature, strict=True))
         final = f"{without_proof},p={base64.b64encode(proof).decode()}"
         code: int = ask(*prove(final.encode())).error_code

@@ -2,7 +2,8 @@
 stays bounded, and whoever does not come to the point is closed.
 
 The broker is a process of its own, so that its memory is its own. The crowds are of 1,000 connections by day
-and 10,000 at night. How long another client waits is compared with its own waiting before the crowd came.
+and 10,000 at night. How long another client waits (the 99th percentile of a window, the median of some) is
+compared with its own waiting before the crowd came, and printed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import selectors
 import socket
 import ssl
+import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -52,9 +54,9 @@ JAAS = f"org.apache.kafka.common.security.plain.PlainLoginModule required user_{
 FAILURE_DELAY_MS = 100
 PATIENCE_S = 60.0
 WINDOW_S, WINDOWS = 0.5, 3
-TIMES_AS_LONG = 20
-SHORTEST_S = 0.001
-"""Below it a wait is that of the machine, not of the broker."""
+TIMES_AS_LONG = 5
+SHORTEST_S = 0.010
+"""Up to it a wait may be that of the machine, which others use, too, not of the broker."""
 KIB_OF_CONNECTION = {"PLAINTEXT": 16, "SSL": 64, "SASL_PLAINTEXT": 16, "SASL_SSL": 64}
 
 
@@ -117,7 +119,7 @@ class Bystander:
     def __init__(self, target: Target) -> None:
         self._client = RawClient(target.ports["PLAINTEXT"], timeout_s=PATIENCE_S)
         self._ask = lambda: self._client.ask(MetadataRequest(topics=[]), 9)
-        self.usual_s = min(self.window_s() for _ in range(WINDOWS))
+        self.usual_s = statistics.median(self.window_s() for _ in range(WINDOWS))
 
     def __enter__(self) -> Bystander:
         return self
@@ -137,9 +139,13 @@ class Bystander:
         return sorted(waits_s)[len(waits_s) * 99 // 100]
 
     def is_served_as_before(self, disturb: Callable[[], object] = lambda: None) -> bool:
-        """The best of some windows: others use this machine, too."""
-        disturbed_s = min(self.window_s(disturb) for _ in range(WINDOWS))
-        return disturbed_s < TIMES_AS_LONG * max(self.usual_s, SHORTEST_S)
+        return self.is_usual([self.window_s(disturb) for _ in range(WINDOWS)])
+
+    def is_usual(self, windows_s: Sequence[float]) -> bool:
+        """Whether a client that has these windows is served as before."""
+        disturbed_s, allowed_s = statistics.median(windows_s), max(TIMES_AS_LONG * self.usual_s, SHORTEST_S)
+        print(f"p99 {disturbed_s * 1000:.2f} ms; {self.usual_s * 1000:.2f} before; < {allowed_s * 1000:.1f}")
+        return disturbed_s < allowed_s
 
 
 @pytest.fixture
@@ -282,6 +288,7 @@ class Crowd:
     members: list[socket.socket] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._came_s: list[float] = []
         self._slow: list[socket.socket] = []
         self._sent: dict[socket.socket, int] = {}
         self._next = 0
@@ -299,6 +306,7 @@ class Crowd:
         for number in range(count):
             one = self.target.connect(self.listener)
             self.members.append(one)
+            self._came_s.append(time.monotonic())
             if number % 3 == 1:
                 self._slow.append(one)
                 self._sent[one] = 0
@@ -317,9 +325,15 @@ class Crowd:
             self._next = (self._next + 1) % len(self._slow)
             self._due_s += 1 / len(self._slow)
 
-    @property
-    def open_count(self) -> int:
-        return sum(map(is_open, self.members))
+    def look(self) -> tuple[int, int]:
+        """How many are open, of those whose time is not over, and how many these are."""
+        opened = young = 0
+        for one, came_s in zip(self.members, self._came_s, strict=True):
+            was_open = is_open(one)
+            if self.listener == "PLAINTEXT" or time.monotonic() - came_s < 0.9 * DEADLINE_MS / 1000:
+                young += 1
+                opened += was_open
+        return opened, young
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
@@ -331,9 +345,11 @@ def test_those_who_say_little_cost_little_and_disturb_nobody(
         crowd.come(CROWD)
         assert bystander.is_served_as_before(crowd.dribble)
         assert target.memory_bytes - before < CROWD * KIB_OF_CONNECTION[listener] * 1024
-        if not NIGHTLY:
-            # At night the first ones may have been there too long.
-            assert crowd.open_count == CROWD
+        opened, young = crowd.look()
+        print(f"{opened} of {young} are open whose time is not over; {CROWD} came")
+        assert opened == young, "nobody is closed before its time"
+        # At night the first ones may have been there too long, but where nobody has a deadline.
+        assert young == CROWD or (NIGHTLY and listener != "PLAINTEXT" and young >= CROWD // 4)
     assert bystander.is_served_as_before()
 
 
@@ -538,7 +554,7 @@ def test_a_thousand_wrong_passwords_a_second_hold_up_neither_loop_nor_memory(
         waits_s = []
         while time.monotonic() < end_s:
             waits_s.append(bystander.window_s(guessing.go_on))
-        assert min(waits_s) < TIMES_AS_LONG * max(bystander.usual_s, SHORTEST_S)
+        assert bystander.is_usual(waits_s)
         assert target.memory_bytes - before < 16 * MEGABYTE
         deadline_s = time.monotonic() + PATIENCE_S
         while guessing.under_way and time.monotonic() < deadline_s:

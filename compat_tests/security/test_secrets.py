@@ -13,6 +13,7 @@ import pathlib
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,8 +35,11 @@ from compat_tests.security.certificates import Authority
 from compat_tests.security.served import Served
 from odradek.config.options import BROKER_OPTIONS
 from odradek.coordinator.security import scram_users
+from odradek.coordinator.security.delegation_tokens import TokenRules
 from odradek.server.free_port import free_port
 from odradek.server.security.sasl import plain
+from odradek.server.security.signed_tokens import SignedValidator
+from odradek.server.security.tokens import TokenLogins
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.alter_configs import AlterableConfig as LegacyConfig
 from odradek.wire.messages.alter_configs import AlterConfigsRequest
@@ -44,17 +48,22 @@ from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from odradek.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from odradek.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from odradek.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.scram import Keys, ScramClient, keys_of, salted_password
 from tests.raw_client import RawClient
+from tests.server.jwt_authority import jwk, jwks, new_key, signed
 
 MARK = "known-secret"
 """In every secret that is a text."""
@@ -70,6 +79,9 @@ PLAIN_JAAS = (
     f'{_SECURITY}.plain.PlainLoginModule required username="admin" password="{ADMIN}" user_admin="{ADMIN}";'
 )
 SCRAM_JAAS = f'{_SECURITY}.scram.ScramLoginModule required username="admin" password="{SCRAM_LOGIN}";'
+FAILED = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
+TOKEN_KEY = f"{MARK}-of-tokens"
+AUDIENCE, ISSUER = "kafka", "us"
 BROKER, TOPIC, SET, DELETE, APPEND, SUBTRACT = 4, 2, 0, 1, 2, 3
 SECONDS = 60.0
 
@@ -106,11 +118,13 @@ def key_forms(pem: bytes) -> list[bytes]:
 
 @dataclass
 class Stage:
-    """The settings of a broker with each kind of secret, and the secrets."""
+    """The settings of a broker with each kind of secret, and the secrets. `jwts` are right and wrong ones,
+    with the error code of a login."""
 
     settings: dict[str, str]
     secrets: dict[str, Sequence[bytes]]
     ports: dict[str, int]
+    jwts: list[tuple[str, int]]
 
 
 def set_up(directory: pathlib.Path) -> Stage:
@@ -126,13 +140,26 @@ def set_up(directory: pathlib.Path) -> Stage:
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(PASSPHRASE.encode())
     )
     open_key = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    signer, stranger = new_key(), new_key()
+    keys = directory / "jwks.json"
+    keys.write_bytes(jwks(jwk(signer, kid="k1")))
+    now_s = int(time.time())
+    jwts = [
+        (new_jwt(signer, now_s), 0),
+        (new_jwt(signer, now_s - 7200), FAILED),
+        (new_jwt(stranger, now_s), FAILED),
+    ]
     ports = {name: free_port() for name in ("ADMIN", "SEALED", "INLINE")}
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": "ADMIN:SASL_PLAINTEXT,SEALED:SSL,INLINE:SSL",
         "inter.broker.listener.name": "ADMIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "delegation.token.secret.key": TOKEN_KEY,
         "connection.failed.authentication.delay.ms": "10",
         "listener.name.admin.plain.sasl.jaas.config": PLAIN_JAAS,
         "listener.name.admin.scram-sha-256.sasl.jaas.config": SCRAM_JAAS,
@@ -155,8 +182,22 @@ def set_up(directory: pathlib.Path) -> Stage:
         "a salted password": forms_of(SALTED),
         "the stored key of a user": forms_of(KEYS.stored),
         "the server key of a user": forms_of(KEYS.server),
+        "the secret key of tokens": forms_of(TOKEN_KEY.encode()),
+        **{f"JWT {number}": jwt_forms(jwt) for number, (jwt, _) in enumerate(jwts)},
     }
-    return Stage(settings, secrets, ports)
+    return Stage(settings, secrets, ports, jwts)
+
+
+def new_jwt(key: Any, now_s: int) -> str:
+    claims = {"sub": "admin", "iat": now_s, "exp": now_s + 3600, "aud": AUDIENCE, "iss": ISSUER}
+    return str(signed(key, claims))
+
+
+def jwt_forms(jwt: str) -> list[bytes]:
+    """Its signature: without it nobody can use the rest."""
+    signature = jwt.rpartition(".")[2]
+    raw = base64.urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
+    return [signature.encode(), *forms_of(raw), base64.b64encode(jwt.encode())]
 
 
 def _pkcs12(issued: trustme.LeafCert, authority: Authority, password: str) -> bytes:
@@ -227,8 +268,64 @@ class Client(RawClient):
         final = scram.final(bytes(challenge.auth_bytes))
         return int(self.ask(SaslAuthenticateRequest(auth_bytes=final), 2).error_code)
 
+    def log_in_with_token(self, token_id: str, password: str) -> int:
+        """`password` is the HMAC in base64."""
+        self.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        scram = ScramClient("SCRAM-SHA-256", token_id, password, "nonce", "tokenauth=true")
+        challenge = self.ask(SaslAuthenticateRequest(auth_bytes=scram.first), 2)
+        final = scram.final(bytes(challenge.auth_bytes))
+        return int(self.ask(SaslAuthenticateRequest(auth_bytes=final), 2).error_code)
 
-FAILED = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
+    def log_in_with_jwt(self, jwt: str, more: str = "") -> int:
+        self.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        first = f"n,,\x01auth=Bearer {jwt}\x01{more}\x01".encode()
+        answer = self.ask(SaslAuthenticateRequest(auth_bytes=first), 2)
+        if answer.auth_bytes:
+            answer = self.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+        return int(answer.error_code)
+
+
+def drive_tokens(stage: Stage, told: Told, hmacs: list[bytes]) -> None:
+    """Logins with tokens of both kinds, and requests about them. `hmacs` gets the forms of the HMAC, which is
+    in the answers that give it to its owner, and nowhere else: these are not looked at."""
+    port = stage.ports["ADMIN"]
+    for jwt, code in stage.jwts:
+        with Client(port, told) as client:
+            assert client.log_in_with_jwt(jwt) == code
+        with Client(port, told) as client:
+            assert client.log_in_with_jwt(jwt, more="no pair") == FAILED
+    with Client(port, Told()) as owner:
+        assert owner.log_in() == 0
+        created = owner.ask(new_token(), 3)
+        assert created.error_code == 0
+        hmac = bytes(created.hmac)
+        hmacs += forms_of(hmac)
+        (listed,) = owner.ask(DescribeDelegationTokenRequest(owners=None), 3).tokens[-1:]
+        assert len(bytes(listed.hmac)) == len(hmac)
+    password = base64.b64encode(hmac).decode()
+    for token_id, given, code in (
+        (created.token_id, password, 0),
+        (created.token_id, WRONG, FAILED),
+        ("no-token", password, FAILED),
+    ):
+        with Client(port, told) as client:
+            assert client.log_in_with_token(token_id, given) == code
+            if not code:
+                assert client.ask(new_token(), 3).error_code, "tokens make no tokens"
+                assert client.ask(DescribeDelegationTokenRequest(owners=None), 3).error_code
+    with Client(port, told) as client:
+        assert client.log_in() == 0
+        for given_hmac, is_right in ((hmac, True), (hmac[:-1], False), (password.encode(), False)):
+            renewal = RenewDelegationTokenRequest(hmac=given_hmac, renew_period_ms=3_600_000)
+            assert (client.ask(renewal, 2).error_code == 0) is is_right
+            expiry = ExpireDelegationTokenRequest(hmac=given_hmac, expiry_time_period_ms=3_600_000)
+            assert (client.ask(expiry, 2).error_code == 0) is is_right
+
+
+def new_token() -> CreateDelegationTokenRequest:
+    return CreateDelegationTokenRequest(
+        owner_principal_type=None, owner_principal_name=None, renewers=[], max_lifetime_ms=-1
+    )
 
 
 def drive_logins(port: int, told: Told) -> None:
@@ -428,7 +525,7 @@ def serving(stage: Stage, directory: pathlib.Path, told: Told) -> Iterator[None]
 
 @pytest.mark.timeout(300)
 def test_nothing_that_a_broker_says_has_a_secret(stage: Stage, tmp_path: pathlib.Path) -> None:
-    told = Told()
+    told, hmacs = Told(), list[bytes]()
     data = tmp_path / "data"
     added = ["users", "add", "added", "--mechanism", "SCRAM-SHA-256", "--data-dir", str(data)]
     assert run(told, "users", *added, stdin=f"{ADDED}\n") == 0
@@ -436,6 +533,7 @@ def test_nothing_that_a_broker_says_has_a_secret(stage: Stage, tmp_path: pathlib
         drive_logins(stage.ports["ADMIN"], told)
         touch_tls(stage.ports)
         drive_administration(stage.ports["ADMIN"], told)
+        drive_tokens(stage, told, hmacs)
     with serving(stage, tmp_path, told):
         # What was changed at run time is read again.
         drive_administration(stage.ports["ADMIN"], told)
@@ -446,7 +544,7 @@ def test_nothing_that_a_broker_says_has_a_secret(stage: Stage, tmp_path: pathlib
     logs = b"".join(content for where, content in told.texts if where == "the log")
     assert b"authentication failed" in logs
     assert b"no TLS with" in logs
-    assert told.found(stage.secrets) == set()
+    assert told.found({**stage.secrets, "the HMAC of a token": hmacs}) == set()
 
 
 # In this process
@@ -457,19 +555,21 @@ def objects_of_ours() -> list[Any]:
 
 
 def test_no_object_of_a_broker_prints_a_secret(stage: Stage, tmp_path: pathlib.Path) -> None:
-    told = Told()
+    told, hmacs = Told(), list[bytes]()
     with Served(tmp_path, stage.settings) as served:
         port = served.port("ADMIN")
         with Client(port, told) as client:
             assert client.log_in() == 0
             assert alter_user(client, ITERATIONS) == 0
+            drive_tokens(dataclasses.replace(stage, ports={"ADMIN": port}), told, hmacs)
             ours = served.call(objects_of_ours)
             kinds = set()
             for one in ours:
                 kinds.add(type(one).__name__)
                 told.add(f"repr of {type(one).__name__}", repr(one))
     assert {"BrokerConfig", "ListenerSecurity", "Connection", "LoginModule", "Secret"} <= kinds
-    assert told.found(stage.secrets) == set()
+    assert {"DelegationToken", "TokenSecret", "TokenLogins", "SignedValidator"} <= kinds
+    assert told.found({**stage.secrets, "the HMAC of a token": hmacs}) == set()
 
 
 def test_requests_and_records_with_secrets_do_not_print_them() -> None:
@@ -516,7 +616,7 @@ def _with_value(config: type) -> Any:
     return config(name="ssl.key.password", value=MARK, **more)
 
 
-def fails(*_: object) -> Any:
+def fails(*_: object, **__: object) -> Any:
     raise RuntimeError("a fault of the test")
 
 
@@ -526,7 +626,7 @@ def test_a_traceback_shows_no_secret(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = Told()
+    told, hmacs = Told(), list[bytes]()
     with caplog.at_level(logging.DEBUG), Served(tmp_path, stage.settings) as served:
         port = served.port("ADMIN")
         with Client(port, told) as client:
@@ -555,8 +655,17 @@ def test_a_traceback_shows_no_secret(
             client.send_request(SaslAuthenticateRequest(auth_bytes=f"\0admin\0{ADMIN}".encode()), 2)
             told.add("what comes before the end", client.read_to_end())
         monkeypatch.undo()
+        here = dataclasses.replace(stage, ports={"ADMIN": port})
+        drive_tokens(here, told, hmacs)
+        for owner, name in ((SignedValidator, "validate"), (TokenLogins, "find"), (TokenRules, "renew")):
+            faults = caplog.text.count("a fault of the test")
+            with monkeypatch.context() as broken:
+                broken.setattr(owner, name, fails)
+                with pytest.raises(EOFError):
+                    drive_tokens(here, told, hmacs)
+            assert caplog.text.count("a fault of the test") > faults, "there is a traceback"
         with Client(port, told) as client:
             assert client.log_in() == 0, "the others are served"
     assert caplog.text.count("a fault of the test") >= 2
     told.add("the log", caplog.text)
-    assert told.found(stage.secrets) == set()
+    assert told.found({**stage.secrets, "the HMAC of a token": hmacs}) == set()

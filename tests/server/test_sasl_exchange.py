@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from odradek.coordinator.security.scram_users import NO_USERS, ScramCredential, ScramUsers, credential_of
+from odradek.coordinator.security.scram_users import NO_USERS, ScramUsers, credential_of
 from odradek.server.security.sasl.exchange import (
     API_VERSIONS,
     SASL_HANDSHAKE,
@@ -28,7 +28,17 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
-from odradek.wire.scram import ScramClient, ScramError, keys_of, salted_password, sasl_name, user_of_sasl_name
+from odradek.wire.scram import (
+    ITERATIONS_MIN,
+    MECHANISM_NUMBERS,
+    ScramClient,
+    ScramError,
+    digest_of,
+    keys_of,
+    salted_password,
+    sasl_name,
+    user_of_sasl_name,
+)
 from tests.tiers import examples
 
 PASSWORD = "pw-of-ann"
@@ -365,6 +375,50 @@ def test_whatever_is_wrong_with_scram_has_one_answer(password, user, change):
     assert PASSWORD not in effect.reason
 
 
+def proven_final(bare, challenge, *, binding, nonce, mechanism="SCRAM-SHA-256", password=PASSWORD):
+    """The last message with this binding and this nonce, and the proof of just this message."""
+    number = MECHANISM_NUMBERS[mechanism]
+    salt, iterations = re.search(r",s=([^,]+),i=([0-9]+)", challenge).groups()
+    keys = keys_of(number, salted_password(number, password, base64.b64decode(salt), int(iterations)))
+    without_proof = f"c={base64.b64encode(binding).decode()},r={nonce}"
+    signature = digest_of(number, keys.stored, f"{bare},{challenge},{without_proof}".encode())
+    proof = bytes(a ^ b for a, b in zip(keys.client, signature, strict=True))
+    return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    ("nonce", "binding", "is_right"),
+    [
+        ("nonceserver", b"n,,", True),
+        ("Nonceserver", b"n,,", False),
+        ("server", b"n,,", False),
+        ("othernonceserver", b"n,,", False),
+        ("nonceserveR", b"n,,", False),
+        ("nonce", b"n,,", False),
+        ("nonceserver2", b"n,,", False),
+        ("servernonce", b"n,,", False),
+        ("nonceserver", b"y,,", False),
+        ("nonceserver", b"n,a=ann,", False),
+        ("nonceserver", b"", False),
+    ],
+)
+def test_a_proof_of_another_nonce_or_binding_lets_nobody_in(mechanism, nonce, binding, is_right):
+    """The proof is right for what it covers, and the password, too (CVE-2024-56128)."""
+    one = shaken(mechanism)
+    effect = token(one, b"n,,n=ann,r=nonce")
+    challenge = bytes(answered(effect, SaslAuthenticateRequest, 2).auth_bytes).decode()
+    assert challenge.startswith("r=nonceserver,")
+    final = proven_final("n=ann,r=nonce", challenge, binding=binding, nonce=nonce, mechanism=mechanism)
+    effect = token(one, final)
+    assert isinstance(effect, Authenticated) is is_right
+    if not is_right:
+        answer = answered(effect, SaslAuthenticateRequest, 2)
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == f"The client could not be authenticated with {mechanism}."
+        assert effect.reason.endswith("wrong user or password for user 'ann'"), "no pattern has refused it"
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -398,15 +452,10 @@ def test_authorization_id_and_extensions_are_taken(message):
     salt = base64.b64encode(SALT).decode()
     assert challenge == f"r=nonceserver,s={salt},i=4096"
     header = message[: message.index(",", 2) + 1]
-    without_proof = f"c={base64.b64encode(header.encode()).decode()},r=nonceserver"
-    text = f"{message.removeprefix(header)},{challenge},{without_proof}".encode()
-    keys = keys_of(1, salted_password(1, PASSWORD, SALT, 4096))
-    import hmac
-
-    signature = hmac.digest(keys.stored, text, "sha256")
-    proof = bytes(a ^ b for a, b in zip(keys.client, signature, strict=True))
-    final = f"{without_proof},p={base64.b64encode(proof).decode()}"
-    assert isinstance(token(one, final.encode()), Authenticated)
+    final = proven_final(
+        message.removeprefix(header), challenge, binding=header.encode(), nonce="nonceserver"
+    )
+    assert isinstance(token(one, final), Authenticated)
 
 
 def test_a_long_message_is_refused_before_it_is_read():
@@ -442,9 +491,33 @@ def test_a_user_that_does_not_exist_looks_like_one_that_does():
 
 
 def test_a_credential_with_too_few_iterations_lets_nobody_in():
-    weak = ScramUsers({("ann", 1): ScramCredential(SALT, bytes(32), bytes(32), 1)})
-    server = ScramServer(1, lambda: weak, SECRET, lambda: "server")
-    assert b"i=1" not in server.respond(b"n,,n=ann,r=nonce", NOW_MS).split(b",")
+    """Not even who knows the password, with its own number of iterations or with the one that it is told."""
+    assert is_let_in(ITERATIONS_MIN)
+    assert not is_let_in(ITERATIONS_MIN - 1)
+    assert not is_let_in(1)
+    assert not is_let_in(1, told=True)
+
+
+def is_let_in(iterations, told=False):
+    """A user with so many iterations sends the proof of its password."""
+    salted = salted_password(1, PASSWORD, SALT, iterations)
+    users = ScramUsers({("ann", 1): credential_of(1, SALT, salted, iterations)})
+    server = ScramServer(1, lambda: users, SECRET, lambda: "server")
+    challenge = server.respond(b"n,,n=ann,r=nonce", NOW_MS).decode()
+    own = f"r=nonceserver,s={base64.b64encode(SALT).decode()},i={iterations}"
+    assert (challenge == own) is (iterations >= ITERATIONS_MIN)
+    keys = keys_of(1, salted)
+    if told:
+        salt, count = re.search(r",s=([^,]+),i=([0-9]+)", challenge).groups()
+        keys = keys_of(1, salted_password(1, PASSWORD, base64.b64decode(salt), int(count)))
+    signature = digest_of(1, keys.stored, f"n=ann,r=nonce,{challenge},c=biws,r=nonceserver".encode())
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(keys.client, signature, strict=True)))
+    try:
+        server.respond(b"c=biws,r=nonceserver,p=" + proof, NOW_MS)
+    except AuthenticationFailed:
+        assert server.login is None
+        return False
+    return server.login == Login("ann")
 
 
 def test_a_proof_for_the_made_up_key_lets_nobody_in():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import random
 import socket
@@ -20,11 +21,11 @@ from odradek.server.peers import PeerLost, SetupTimeout, connect
 from odradek.server.security.sasl import listeners
 from odradek.server.security.sasl.client import PeerLogin
 from odradek.server.security.sasl.exchange import Settings
-from odradek.server.security.sasl.gate import SaslListener
+from odradek.server.security.sasl.gate import COMPUTATIONS_MAX, SaslListener
 from odradek.server.security.sasl.mechanism import Later
 from odradek.server.security.unauthenticated import Unauthenticated
-from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import request_frame
+from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import find
 from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -32,6 +33,7 @@ from odradek.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
@@ -39,7 +41,11 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
+from odradek.wire.records import Record, build_batch
+from odradek.wire.response_errors import errors_of
+from odradek.wire.schema import ZERO_UUID
 from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, salted_password
+from tests.apis.test_every_version import SERVED, fields
 from tests.raw_client import RawClient
 
 PASSWORD = "pw-of-ann"
@@ -370,27 +376,122 @@ BEGINNINGS = {
     ],
 }
 KEYS = range(-1, 93)
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+WITHOUT_PLACE_FOR_CODE = {2, 9, 10, 15, 21, 23, 32, 42, 61, 65, 69, 75, 89}
+"""The last versions of these have no error for the whole request."""
+ILLEGAL_STATE, FAILED = ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @pytest.mark.parametrize("state", BEGINNINGS)
 def test_every_api_in_every_state_gets_an_answer_or_the_end(broker, state):
+    """Of nonsense: what can be read at all is refused with one of few errors."""
+    seen = {}
     for key in KEYS:
+        frame, version = nonsense(key)
         with RawClient(broker.port, timeout_s=PATIENCE_S) as client:
-            for request, version in BEGINNINGS[state]:
-                client.ask(request, version)
-            try:
-                request_class = find(key)[0]
-            except LookupError:
-                client.send(struct.pack(">ihhih", 10, key, 0, 1, -1))
-            else:
-                client.send(
-                    struct.pack(">ihhih", 10 + 64, key, request_class.versions[-1], 1, -1) + bytes(64)
-                )
-            rest = client.read_to_end() if key not in (17, 18, 36) else client.send(b"") or b""
-            if rest:
-                (size,) = struct.unpack(">i", rest[:4])
-                assert size == len(rest) - 4
+            begin(client, state)
+            client.send(frame)
+            rest = client.read_to_end()
+            seen[key] = codes_in(rest, key, version) if rest else None
+    answered = {key: codes for key, codes in seen.items() if codes is not None}
+    if state in ("first", "after the versions"):
+        assert answered == {SASL_HANDSHAKE: {ErrorCode.UNSUPPORTED_SASL_MECHANISM}}
+    elif state == "after a bare handshake":
+        assert answered == {}, "each is a token, and a wrong one"
+    else:
+        assert answered[SASL_HANDSHAKE] == {ILLEGAL_STATE}
+        assert {code for codes in answered.values() for code in codes} == {ILLEGAL_STATE}
+        assert not answered.keys() & WITHOUT_PLACE_FOR_CODE
     assert survives(broker)
+
+
+def nonsense(key):
+    """A request of this API in its last version, if there is such an API, and the version."""
+    try:
+        version = find(key)[0].versions[-1]
+    except LookupError:
+        return struct.pack(">ihhih", 10, key, 0, 1, -1), 0
+    return struct.pack(">ihhih", 10 + 64, key, version, 1, -1) + bytes(64), version
+
+
+def begin(client, state):
+    for request, version in BEGINNINGS[state]:
+        client.ask(request, version)
+
+
+def only_answer(rest, key, version):
+    (size,) = struct.unpack(">i", rest[:4])
+    assert size == len(rest) - 4, "one answer"
+    return read_response(rest[4:], find(key)[0], version)[1]
+
+
+def codes_in(rest, key, version):
+    return set(errors_of(find(key)[1])(only_answer(rest, key, version)))
+
+
+@pytest.fixture(scope="module")
+def topic(broker):
+    """`t` of the requests; it has a record, and there is a group."""
+    with RawClient(broker.port) as client:
+        log_in(client)
+        wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 7)
+        (found,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12).topics
+        node = SimpleNamespace(batch=lambda value: BATCH)
+        produced = client.ask(find(0)[0](**fields(node, 0, 13, found)), 13)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        return found
+
+
+BATCH = bytes(build_batch([Record(0, 1_700_000_000_000, None, b"a record that nobody may see")]))
+
+
+@pytest.mark.parametrize("key", sorted(SERVED))
+def test_no_request_that_means_something_is_served_before_authentication(broker, topic, key):
+    """In each state: the error is the one of the state, and what the answer says besides is from the
+    request, so it has nothing of the broker's."""
+    version = SERVED[key]
+    directories = SimpleNamespace(directories=["/no/such/directory"])
+    node = SimpleNamespace(batch=lambda value: BATCH, store=directories)
+    request = find(key)[0](**fields(node, key, version, topic))
+    frame = request_frame(request, version, 1, "c")
+    for state in BEGINNINGS:
+        with RawClient(broker.port, timeout_s=PATIENCE_S) as client:
+            begin(client, state)
+            client.send(frame)
+            is_first = state in ("first", "after the versions")
+            if (is_first and key == SASL_HANDSHAKE) or (state == "first" and key == API_VERSIONS):
+                _, answer = client.receive(type(request), version)
+                assert answer.error_code == 0
+                continue  # which the protocol wants
+            rest = client.read_to_end()
+            in_the_middle = state in ("after the handshake", "after a token")
+            if not in_the_middle or key in WITHOUT_PLACE_FOR_CODE:
+                assert rest == b"", state
+                continue
+            code = FAILED if key == SASL_AUTHENTICATE else ILLEGAL_STATE
+            answer = only_answer(rest, key, version)
+            assert set(errors_of(type(answer))(answer)) == {code}, state
+            told = leaves(answer) - leaves(request) - {code} - DEFAULTS
+            assert all(isinstance(one, str) and one in SENTENCES for one in told), (state, told)
+    assert survives(broker)
+
+
+DEFAULTS = {None, "", b"", 0, -1, -(2**31), ZERO_UUID}
+SENTENCES = {
+    error_message(ILLEGAL_STATE),
+    "The user or the password is wrong.",
+    "The client could not be authenticated with SCRAM-SHA-256.",
+}
+
+
+def leaves(value):
+    """What a message says: the values of its fields, and of those in its lists."""
+    if isinstance(value, list | tuple):
+        return set().union(*map(leaves, value))
+    if dataclasses.is_dataclass(value):
+        return set().union(*(leaves(getattr(value, one.name)) for one in dataclasses.fields(value)))
+    return {bytes(value) if isinstance(value, memoryview) else value}
 
 
 @pytest.mark.parametrize("state", BEGINNINGS)
@@ -534,8 +635,8 @@ class HeldWorkers:
         self.asked.append(asked)
 
 
-def waiting_gate(workers):
-    """One whose client waits for a worker, without a socket."""
+def waiting_gate(workers, failures=None):
+    """One whose client waits for a worker, without a socket. `failures` gets the reasons of its end."""
     frames = [
         request_frame(SaslHandshakeRequest(mechanism="SLOW"), 1, 1, "c")[4:],
         request_frame(SaslAuthenticateRequest(auth_bytes=b""), 2, 2, "c")[4:],
@@ -546,13 +647,18 @@ def waiting_gate(workers):
     slow = SimpleNamespace(login=None, respond=lambda token, now_ms: Later(lambda: b"computed"))
     connection = SimpleNamespace(
         requests=SimpleNamespace(suspend=lambda: None, buffer=buffer),
-        responses=SimpleNamespace(transport=None),
+        responses=SimpleNamespace(transport=None, is_closing=False),
+        peer_host="192.0.2.7",
     )
     listener = SaslListener(
         name="OUTSIDE",
         settings=Settings({"SLOW": lambda: slow}, {}),
         new_versions=lambda _: None,
-        unauthenticated=SimpleNamespace(remove=lambda _: None, note_held=lambda *_: None),
+        unauthenticated=SimpleNamespace(
+            remove=lambda _: None,
+            note_held=lambda *_: None,
+            note_failure=lambda _, reason: failures.append(reason),
+        ),
         timers=None,
         now_ms=lambda: 0,
         workers=workers,
@@ -571,6 +677,20 @@ def test_no_worker_computes_for_a_client_that_has_gone():
     with pytest.raises(StopIteration) as end:
         next(second)
     done(end.value.value)
+
+
+def test_so_many_wait_for_a_worker_and_no_more():
+    workers, failures = HeldWorkers(), []
+    for _ in range(COMPUTATIONS_MAX):
+        waiting_gate(workers, failures)
+    assert (len(workers), failures) == (COMPUTATIONS_MAX, [])
+    for _ in range(3):
+        waiting_gate(workers, failures)
+    assert len(workers) == COMPUTATIONS_MAX
+    assert failures == ["listener OUTSIDE: too many authentications wait for a worker"] * 3
+    workers.asked.pop()
+    waiting_gate(workers, failures)
+    assert (len(workers), len(failures)) == (COMPUTATIONS_MAX, 3)
 
 
 def test_a_failing_thread_of_clients_is_no_trouble_for_a_served_one(broker):

@@ -13,89 +13,128 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiokafka
 import confluent_kafka
 import kafka
 import pytest
+from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.clients.java import JavaFailure, JavaProgram, compile_java
 from compat_tests.secured import LISTENER, MECHANISMS, PASSWORD
+from compat_tests.security.certificates import Authority
+from compat_tests.security.refusals import confluent_gets_in, log_of
 from odradek import Broker
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 30.0
+MODULES = "org.apache.kafka.common.security"
 SESSION_SECONDS = 6
 """Three times as long as a session."""
 
-Connect = Callable[[Broker, str, str, str], bool]
-"""Broker, mechanism, user, password: whether the client gets in. Any other failure raises."""
+Connect = Callable[..., bool]
+"""Broker, mechanism, user, password, and the authority of a listener with TLS: whether the client gets in. Any
+other failure raises, a time-out, too.
+"""
 
 
-def confluent_settings(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
-    return {
+class Entrance(NamedTuple):
+    """A broker, and of a listener with TLS the file of its authority."""
+
+    broker: Broker
+    ca: pathlib.Path | None
+
+
+@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+def entrance(request: pytest.FixtureRequest) -> Entrance:
+    if request.param == LISTENER:
+        return Entrance(request.getfixturevalue("secured"), None)
+    authority: Authority = request.getfixturevalue("certificates")
+    return Entrance(request.getfixturevalue("sealed"), authority.pem)
+
+
+def confluent_settings(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> dict[str, Any]:
+    settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": LISTENER,
         "sasl.mechanism": mechanism,
         "sasl.username": user,
         "sasl.password": password,
     }
+    if ca is not None:
+        settings |= {"security.protocol": "SASL_SSL", "ssl.ca.location": str(ca)}
+    return settings
 
 
-def with_confluent(broker: Broker, mechanism: str, user: str, password: str) -> bool:
-    """librdkafka tries for ever and tells of each failure."""
-    failures: list[confluent_kafka.KafkaError] = []
-    settings = confluent_settings(broker, mechanism, user, password) | {"error_cb": failures.append}
-    admin = AdminClient(settings)
-    try:
-        admin.list_topics(timeout=3)
-    except confluent_kafka.KafkaException:
-        wait_until(lambda: bool(admin.poll(0.1)) or bool(failures), "a reason", seconds=SECONDS)
-        codes = {error.code() for error in failures}
-        assert codes & {KafkaError._AUTHENTICATION}, failures
-        return False
-    return True
+def with_confluent(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> bool:
+    settings = confluent_settings(broker, mechanism, user, password, ca)
+    return confluent_gets_in(settings, KafkaError._AUTHENTICATION)
 
 
-def kafka_python_settings(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
-    return {
+def kafka_python_settings(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap_servers,
         "security_protocol": LISTENER,
         "sasl_mechanism": mechanism,
         "sasl_plain_username": user,
         "sasl_plain_password": password,
     }
+    if ca is not None:
+        settings |= {"security_protocol": "SASL_SSL", "ssl_context": create_ssl_context(cafile=str(ca))}
+    return settings
 
 
-def with_kafka_python(broker: Broker, mechanism: str, user: str, password: str) -> bool:
-    try:
-        admin = kafka.KafkaAdminClient(**kafka_python_settings(broker, mechanism, user, password))
-    except KafkaPythonError:
-        return False
+def with_kafka_python(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> bool:
+    return kafka_python_gets_in(kafka_python_settings(broker, mechanism, user, password, ca))
+
+
+def kafka_python_gets_in(settings: dict[str, Any]) -> bool:
+    with log_of("kafka") as lines:
+        try:
+            # After a refusal it tries again for so long.
+            admin = kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=3_000)
+        except KafkaPythonError as error:
+            assert any("SaslAuthenticationFailed" in line for line in lines), (error, lines)
+            return False
     admin.list_topics()
     admin.close()
     return True
 
 
-def with_aiokafka(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+def with_aiokafka(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> bool:
+    return aiokafka_gets_in(kafka_python_settings(broker, mechanism, user, password, ca))
+
+
+def aiokafka_gets_in(settings: dict[str, Any]) -> bool:
     async def connect() -> bool:
-        producer = aiokafka.AIOKafkaProducer(**kafka_python_settings(broker, mechanism, user, password))
+        producer = aiokafka.AIOKafkaProducer(**settings)
         try:
             await producer.start()
-        except aiokafka.errors.KafkaError:
+        except aiokafka.errors.KafkaError as error:
+            assert any("SaslAuthenticationFailed" in line for line in lines), (error, lines)
             return False
         finally:
             await producer.stop()
         return True
 
-    return asyncio.run(connect())
+    with log_of("aiokafka") as lines:
+        return asyncio.run(connect())
 
 
 @pytest.fixture(scope="module")
@@ -106,25 +145,34 @@ def java(secured: Broker) -> Iterator[JavaProgram]:
     program.close()
 
 
-def attempts_of(connect: Connect, broker: Broker, mechanism: str) -> None:
-    assert connect(broker, mechanism, "ann", PASSWORD)
-    assert not connect(broker, mechanism, "ann", "wrong")
-    assert not connect(broker, mechanism, "nobody", PASSWORD)
-    assert connect(broker, mechanism, "ann", PASSWORD)
+def attempts_of(connect: Connect, entrance: Entrance, mechanism: str) -> None:
+    broker, ca = entrance
+    assert connect(broker, mechanism, "ann", PASSWORD, ca)
+    assert not connect(broker, mechanism, "ann", "wrong", ca)
+    assert not connect(broker, mechanism, "nobody", PASSWORD, ca)
+    assert connect(broker, mechanism, "ann", PASSWORD, ca)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("connect", [with_confluent, with_kafka_python, with_aiokafka])
 def test_a_client_of_python_gets_in_with_the_right_password_only(
-    secured: Broker, connect: Connect, mechanism: str
+    entrance: Entrance, connect: Connect, mechanism: str
 ) -> None:
-    attempts_of(connect, secured, mechanism)
+    attempts_of(connect, entrance, mechanism)
 
 
 def java_connect(java: JavaProgram) -> Connect:
-    def connect(_: Broker, mechanism: str, user: str, password: str) -> bool:
+    def connect(
+        broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+    ) -> bool:
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        login = f'{MODULES}.{module} required username="{user}" password="{password}";'
+        properties = [f"bootstrap.servers={broker.bootstrap_servers}"]
+        if ca is not None:
+            properties += ["security.protocol=SASL_SSL", "ssl.truststore.type=PEM"]
+            properties += [f"ssl.truststore.location={ca}"]
         try:
-            java.ask("connect", mechanism, user, password)
+            java.ask("connect-with", f"sasl.mechanism={mechanism}", f"sasl.jaas.config={login}", *properties)
         except JavaFailure as error:
             # Anything else, such as a time-out, is a failure of the test.
             if "SaslAuthenticationException" not in str(error):
@@ -137,9 +185,9 @@ def java_connect(java: JavaProgram) -> Connect:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_kafkas_own_client_gets_in_with_the_right_password_only(
-    secured: Broker, java: JavaProgram, mechanism: str
+    entrance: Entrance, java: JavaProgram, mechanism: str
 ) -> None:
-    attempts_of(java_connect(java), secured, mechanism)
+    attempts_of(java_connect(java), entrance, mechanism)
 
 
 def kafka_configs(broker: Broker, path: pathlib.Path, *arguments: str) -> str:

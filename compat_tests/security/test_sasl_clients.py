@@ -1,15 +1,13 @@
 """Client libraries with each mechanism: the right password, a wrong one, a user that does not exist, one that
 has been removed; and sessions that end, with the libraries that authenticate again.
 
-Kafka's own tools change the users. Libraries of Go and Node have programs of their own (`go`, `sasl.js`).
+Kafka's own tools change the users. Libraries of Go and Node have programs of their own (`programs.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +25,10 @@ from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.clients.java import JavaFailure, JavaProgram, compile_java
 from compat_tests.secured import LISTENER, MECHANISMS, PASSWORD
+from compat_tests.security import programs
 from compat_tests.security.certificates import Authority
 from compat_tests.security.refusals import confluent_gets_in, log_of
 from odradek import Broker
-from tools import environment
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 30.0
@@ -121,13 +119,17 @@ def with_aiokafka(
     return aiokafka_gets_in(kafka_python_settings(broker, mechanism, user, password, ca))
 
 
-def aiokafka_gets_in(settings: dict[str, Any]) -> bool:
+def aiokafka_gets_in(settings: dict[str, Any], reason: str = "SaslAuthenticationFailed") -> bool:
+    """Words of its log are the reason; its time-out is 40 seconds."""
+    began = time.monotonic()
+
     async def connect() -> bool:
         producer = aiokafka.AIOKafkaProducer(**settings)
         try:
             await producer.start()
         except aiokafka.errors.KafkaError as error:
-            assert any("SaslAuthenticationFailed" in line for line in lines), (error, lines)
+            assert any(reason in line for line in lines), (error, lines)
+            assert time.monotonic() - began < SECONDS / 2, lines
             return False
         finally:
             await producer.stop()
@@ -311,36 +313,32 @@ def test_aiokafka_connects_anew_when_its_session_has_ended(
 # Go and Node
 
 
-def tell(command: list[str], **variables: str) -> None:
-    finished = subprocess.run(
-        command, capture_output=True, text=True, timeout=200, env={**os.environ, **variables}
-    )
-    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr[-3000:]}"
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafkajs_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
-    modules = environment.node_modules(HERE.parent / "polyglot" / "node")
-    program = str(HERE.parent / "polyglot" / "node" / "sasl.js")
-    tell(["node", program, secured.bootstrap_servers, mechanism, "ann", PASSWORD], NODE_PATH=str(modules))
+@pytest.mark.parametrize("library", [*programs.LIBRARIES, "segmentio"])
+def test_a_client_of_go_or_node_gets_in_with_the_right_password_only(
+    entrance: Entrance, library: str, mechanism: str
+) -> None:
+    broker, ca = entrance
+    programs.let_try(library, broker.bootstrap_servers, mechanism, "ann", PASSWORD, ca=ca)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_franz_go_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
-    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "franz_sasl"
-    tell([str(program), secured.bootstrap_servers, mechanism, "ann", PASSWORD])
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(600)
-def test_sarama_gets_in_with_the_right_password_only(secured: Broker) -> None:
-    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "sarama_sasl"
-    for handshake in ("0", "1"):
-        tell([str(program), secured.bootstrap_servers, handshake, "ann", PASSWORD])
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [("franz", "SASL_AUTHENTICATION_FAILED"), ("kafkajs", "uthentication")],
+)
+def test_a_client_of_go_or_node_gets_in_until_its_user_is_removed(
+    secured: Broker, tmp_path: pathlib.Path, library: str, reason: str
+) -> None:
+    words = (library, secured.bootstrap_servers, "SCRAM-SHA-512", "dan", "pw-of-dan")
+    named = ("--entity-name", "dan", "--alter")
+    kafka_configs(secured, tmp_path / "client", *named, "--add-config", "SCRAM-SHA-512=[password=pw-of-dan]")
+    programs.let_try(*words)
+    kafka_configs(secured, tmp_path / "client", *named, "--delete-config", "SCRAM-SHA-512")
+    programs.let_try(*words, refused=reason)
 
 
 def test_guesses_do_not_disturb_a_client_that_is_served(secured: Broker) -> None:

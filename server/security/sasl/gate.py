@@ -42,7 +42,7 @@ UNREAD_ANSWERS_BYTES_MAX = 65_536
 COMPUTATIONS_MAX = 1_000
 """Authentications that wait for a worker thread."""
 ANSWER_READ_MS = 50
-"""From the answer of a failure to the end: kafka-python forgets an answer that it reads together with the end."""
+"""From the answer of a failure to the end: kafka-python forgets what it reads together with the end."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Client libraries of Go and Node, each a program of `compat_tests/polyglot`, which tries and ends with 0 or 1."""
+"""Client libraries of Go and Node, each a program of `compat_tests/polyglot` that ends with 0 or 1."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ SEALED = "SASL_SSL"
 ISSUER, AUDIENCE = "https://authority.example", "kafka"
 
 Connect = Callable[[Broker, str, pathlib.Path | None], bool]
-"""Broker, token, and the authority of a listener with TLS: whether the client gets in. Any other failure raises,
-a time-out, too.
+"""Broker, token, and the authority of a listener with TLS: whether the client gets in. Any other failure
+raises, a time-out, too.
 """
 
 

@@ -36,8 +36,8 @@ SESSION_SECONDS = 6
 """Three times as long as a session."""
 
 Connect = Callable[..., bool]
-"""Broker, mechanism, user, password, and the authority of a listener with TLS: whether the client gets in. Any
-other failure raises, a time-out, too.
+"""Broker, mechanism, user, password, and the authority of a listener with TLS: whether the client gets in.
+Any other failure raises, a time-out, too.
 """
 
 
@@ -104,9 +104,10 @@ def kafka_python_gets_in(settings: dict[str, Any]) -> bool:
         try:
             # After a refusal it tries again for so long.
             admin = kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=3_000)
-        except KafkaPythonError as error:
-            assert any("SaslAuthenticationFailed" in line for line in lines), (error, lines)
-            return False
+        except KafkaPythonError:
+            if any("SaslAuthenticationFailed" in line for line in lines):
+                return False
+            raise
     admin.list_topics()
     admin.close()
     return True
@@ -126,10 +127,10 @@ def aiokafka_gets_in(settings: dict[str, Any], reason: str = "SaslAuthentication
         producer = aiokafka.AIOKafkaProducer(**settings)
         try:
             await producer.start()
-        except aiokafka.errors.KafkaError as error:
-            assert any(reason in line for line in lines), (error, lines)
-            assert time.monotonic() - began < SECONDS / 2, lines
-            return False
+        except aiokafka.errors.KafkaError:
+            if any(reason in line for line in lines) and time.monotonic() - began < SECONDS / 2:
+                return False
+            raise
         finally:
             await producer.stop()
         return True

@@ -1,5 +1,5 @@
-"""Kafka's tools of 4.3, and those of 3.9 for users, quotas, rules and tokens, over TLS and SCRAM, with ACLs: done and
-shown the same by Kafka and here."""
+"""Kafka's tools of 4.3, and those of 3.9 for users, quotas, rules and tokens, over TLS and SCRAM, with ACLs:
+done and shown the same by Kafka and here."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def wrong(authority: Authority, stranger: Authority) -> dict[str, pathlib.Path |
 
 
 Refuse = Callable[[str, pathlib.Path, pathlib.Path | None, str], None]
-"""Address, authority and certificate of a client; fails where it is not refused for a reason with these words."""
+"""Address, authority and certificate of a client; fails where no refusal with these words comes."""
 
 
 def refuse_confluent(address: str, ca: pathlib.Path, client: pathlib.Path | None, words: str) -> None:

@@ -16,13 +16,26 @@ collect_ignore = [] if NIGHTLY else ["test_kerberos.py"]
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def authority(certificates: Authority) -> Authority:
+    return certificates
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with secured_odradek(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def sealed(certificates: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same over TLS."""
+    options = certificates.key_store("PEM", "broker", certificates.server())
+    with secured_odradek(tmp_path_factory.mktemp("sealed"), options, listener="SASL_SSL") as broker:
         yield broker
 
 

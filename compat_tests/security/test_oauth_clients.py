@@ -3,7 +3,6 @@ authority whose keys are behind an address of this machine, and change."""
 
 from __future__ import annotations
 
-import asyncio
 import http.server
 import json
 import pathlib
@@ -12,19 +11,22 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import aiokafka
 import aiokafka.abc
-import confluent_kafka
 import kafka
 import pytest
+from aiokafka.helpers import create_ssl_context
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
-from kafka.errors import KafkaError as KafkaPythonError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.clients.java import JavaFailure, JavaProgram, compile_java
 from compat_tests.secured import LISTENER, secured_odradek
+from compat_tests.security import programs
+from compat_tests.security.certificates import Authority as Certificates
+from compat_tests.security.refusals import confluent_gets_in
+from compat_tests.security.test_sasl_clients import Entrance, aiokafka_gets_in, kafka_python_gets_in
 from compat_tests.token_client import Client
 from odradek import Broker, BrokerStartError
 from tests.server.jwt_authority import jwk, jwks, new_key, signed, unsigned
@@ -33,10 +35,13 @@ HERE = pathlib.Path(__file__).parent
 SECONDS = 30.0
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 PREFIX = f"listener.name.{LISTENER.lower()}.oauthbearer"
+SEALED = "SASL_SSL"
 ISSUER, AUDIENCE = "https://authority.example", "kafka"
 
-Connect = Callable[[Broker, str], bool]
-"""Broker and token: whether the client gets in. Any other failure raises."""
+Connect = Callable[[Broker, str, pathlib.Path | None], bool]
+"""Broker, token, and the authority of a listener with TLS: whether the client gets in. Any other failure
+raises, a time-out, too.
+"""
 
 
 class Authority:
@@ -100,16 +105,40 @@ def authority() -> Iterator[Authority]:
     one.close()
 
 
-@pytest.fixture(scope="module")
-def signing(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    settings = {
+def signing_settings(authority: Authority, listener: str) -> dict[str, str]:
+    prefix = f"listener.name.{listener.lower()}.oauthbearer"
+    return {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": authority.url,
-        f"{PREFIX}.sasl.oauthbearer.expected.audience": AUDIENCE,
-        f"{PREFIX}.sasl.oauthbearer.expected.issuer": ISSUER,
+        f"{prefix}.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{prefix}.sasl.oauthbearer.expected.issuer": ISSUER,
     }
+
+
+@pytest.fixture(scope="module")
+def signing(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = signing_settings(authority, LISTENER)
     with secured_odradek(tmp_path_factory.mktemp("signing"), settings) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def sealed_signing(
+    authority: Authority, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    settings = signing_settings(authority, SEALED)
+    settings |= certificates.key_store("PEM", "broker", certificates.server())
+    with secured_odradek(tmp_path_factory.mktemp("sealed"), settings, listener=SEALED) as broker:
+        yield broker
+
+
+@pytest.fixture(params=[LISTENER, SEALED])
+def entrance(request: pytest.FixtureRequest) -> Entrance:
+    """A broker that wants signed tokens, over each listener type."""
+    if request.param == LISTENER:
+        return Entrance(request.getfixturevalue("signing"), None)
+    certificates: Certificates = request.getfixturevalue("certificates")
+    return Entrance(request.getfixturevalue("sealed_signing"), certificates.pem)
 
 
 @pytest.fixture(scope="module")
@@ -124,23 +153,16 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def with_confluent(broker: Broker, token: str) -> bool:
-    failures: list[confluent_kafka.KafkaError] = []
+def with_confluent(broker: Broker, token: str, ca: pathlib.Path | None = None) -> bool:
     settings: dict[str, Any] = {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": LISTENER,
         "sasl.mechanism": "OAUTHBEARER",
         "oauth_cb": lambda _: (token, time.time() + 3600),
-        "error_cb": failures.append,
     }
-    admin = AdminClient(settings)
-    try:
-        admin.list_topics(timeout=3)
-    except confluent_kafka.KafkaException:
-        wait_until(lambda: bool(admin.poll(0.1)) or bool(failures), "a reason", seconds=SECONDS)
-        assert "invalid_token" in str(failures), failures
-        return False
-    return True
+    if ca is not None:
+        settings |= {"security.protocol": SEALED, "ssl.ca.location": str(ca)}
+    return confluent_gets_in(settings, KafkaError._AUTHENTICATION, "invalid_token")
 
 
 class _Provider(AbstractTokenProvider):  # type: ignore[misc]
@@ -151,22 +173,20 @@ class _Provider(AbstractTokenProvider):  # type: ignore[misc]
         return self._token
 
 
-def with_kafka_python(broker: Broker, token: str) -> bool:
-    settings = {
+def python_settings(broker: Broker, provider: object, ca: pathlib.Path | None) -> dict[str, Any]:
+    settings: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap_servers,
         "security_protocol": LISTENER,
         "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": _Provider(token),
-        # After a refusal it tries again for so long.
-        "bootstrap_timeout_ms": 10_000,
+        "sasl_oauth_token_provider": provider,
     }
-    try:
-        admin = kafka.KafkaAdminClient(**settings)
-    except KafkaPythonError:
-        return False
-    admin.list_topics()
-    admin.close()
-    return True
+    if ca is not None:
+        settings |= {"security_protocol": SEALED, "ssl_context": create_ssl_context(cafile=str(ca))}
+    return settings
+
+
+def with_kafka_python(broker: Broker, token: str, ca: pathlib.Path | None = None) -> bool:
+    return kafka_python_gets_in(python_settings(broker, _Provider(token), ca))
 
 
 class _LaterProvider(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
@@ -177,23 +197,10 @@ class _LaterProvider(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
         return self._token
 
 
-def with_aiokafka(broker: Broker, token: str) -> bool:
-    async def connect() -> bool:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol=LISTENER,
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=_LaterProvider(token),
-        )
-        try:
-            await producer.start()
-        except aiokafka.errors.KafkaError:
-            return False
-        finally:
-            await producer.stop()
-        return True
-
-    return asyncio.run(connect())
+def with_aiokafka(broker: Broker, token: str, ca: pathlib.Path | None = None) -> bool:
+    # It takes the first answer of a refusal for a success, and is sent away with its next request.
+    settings = python_settings(broker, _LaterProvider(token), ca)
+    return aiokafka_gets_in(settings, "KafkaConnectionError: Connection at")
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +235,9 @@ def java_asks(java: JavaProgram, broker: Broker, jaas: str, *properties: str) ->
 
 
 def java_connect(java: JavaProgram, path: pathlib.Path) -> Connect:
-    def connect(broker: Broker, token: str) -> bool:
+    def connect(broker: Broker, token: str, ca: pathlib.Path | None = None) -> bool:
+        sealed = () if ca is None else (f"security.protocol={SEALED}", "ssl.truststore.type=PEM")
+        sealed += () if ca is None else (f"ssl.truststore.location={ca}",)
         # The client keeps what it has read of a file.
         file = path / f"{abs(hash(token))}.jwt"
         file.write_text(token)
@@ -240,6 +249,7 @@ def java_connect(java: JavaProgram, path: pathlib.Path) -> Connect:
             f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={file}",
             f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}",
             f"sasl.login.callback.handler.class={PACKAGE}.OAuthBearerLoginCallbackHandler",
+            *sealed,
         )
 
     return connect
@@ -262,10 +272,11 @@ def connect(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Connect:
 
 @pytest.mark.timeout(300)
 def test_a_client_gets_in_with_a_right_token_only(
-    signing: Broker, authority: Authority, connect: Connect
+    entrance: Entrance, authority: Authority, connect: Connect
 ) -> None:
+    broker, ca = entrance
     now_s = int(time.time())
-    assert connect(signing, authority.token())
+    assert connect(broker, authority.token(), ca)
     wrong = {
         "expired": authority.token(iat=now_s - 200, exp=now_s - 100),
         "another audience": authority.token(aud="others"),
@@ -273,15 +284,34 @@ def test_a_client_gets_in_with_a_right_token_only(
         "another key": signed(new_key("RS256"), claims(), authority.kid, "RS256"),
         "an unknown key": signed(new_key("RS256"), claims(), "nobody's", "RS256"),
     }
+    if ca is not None:
+        # What is behind TLS is the same.
+        wrong = {"expired": wrong["expired"]}
     for reason, token in wrong.items():
-        assert not connect(signing, token), reason
-    assert connect(signing, authority.token(sub="bob"))
+        assert not connect(broker, token, ca), reason
+    assert connect(broker, authority.token(sub="bob"), ca)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("library", ["franz", "sarama-1", "kafkajs"])
+def test_a_client_of_go_or_node_gets_in_with_a_right_token_only(
+    entrance: Entrance, authority: Authority, library: str
+) -> None:
+    broker, ca = entrance
+    now_s = int(time.time())
+    for wrong in (
+        authority.token(iat=now_s - 200, exp=now_s - 100),
+        signed(new_key("RS256"), claims(), authority.kid, "RS256"),
+        unsigned(claims()),
+    ):
+        programs.let_try(library, broker.bootstrap_servers, "OAUTHBEARER", authority.token(), wrong, ca=ca)
 
 
 @pytest.mark.parametrize("name", CONNECTS)
 def test_an_unsigned_token_is_refused_where_there_are_keys(signing: Broker, name: str) -> None:
     """CVE-2026-33557. Kafka's own client does not even send such a token."""
-    assert not CONNECTS[name](signing, unsigned(claims()))
+    assert not CONNECTS[name](signing, unsigned(claims()), None)
 
 
 def test_kafkas_client_for_unsigned_tokens_is_refused_where_there_are_keys(
@@ -295,7 +325,7 @@ def test_unsigned_tokens_are_taken_where_the_listener_says_so(
 ) -> None:
     assert java_asks(java, trusting, 'unsecuredLoginStringClaim_sub="ann"')
     for name, attempt in CONNECTS.items():
-        assert attempt(trusting, unsigned(claims())), name
+        assert attempt(trusting, unsigned(claims()), None), name
     settings = {
         "bootstrap.servers": trusting.bootstrap_servers,
         "security.protocol": LISTENER,

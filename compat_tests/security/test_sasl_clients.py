@@ -1,101 +1,142 @@
 """Client libraries with each mechanism: the right password, a wrong one, a user that does not exist, one that
 has been removed; and sessions that end, with the libraries that authenticate again.
 
-Kafka's own tools change the users. Libraries of Go and Node have programs of their own (`go`, `sasl.js`).
+Kafka's own tools change the users. Libraries of Go and Node have programs of their own (`programs.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiokafka
 import confluent_kafka
 import kafka
 import pytest
+from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests import reference
-from compat_tests.clients import wait_until
 from compat_tests.clients.java import JavaFailure, JavaProgram, compile_java
 from compat_tests.secured import LISTENER, MECHANISMS, PASSWORD
+from compat_tests.security import programs
+from compat_tests.security.certificates import Authority
+from compat_tests.security.refusals import confluent_gets_in, log_of
 from odradek import Broker
-from tools import environment
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 30.0
+MODULES = "org.apache.kafka.common.security"
 SESSION_SECONDS = 6
 """Three times as long as a session."""
 
-Connect = Callable[[Broker, str, str, str], bool]
-"""Broker, mechanism, user, password: whether the client gets in. Any other failure raises."""
+Connect = Callable[..., bool]
+"""Broker, mechanism, user, password, and the authority of a listener with TLS: whether the client gets in.
+Any other failure raises, a time-out, too.
+"""
 
 
-def confluent_settings(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
-    return {
+class Entrance(NamedTuple):
+    """A broker, and of a listener with TLS the file of its authority."""
+
+    broker: Broker
+    ca: pathlib.Path | None
+
+
+@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+def entrance(request: pytest.FixtureRequest) -> Entrance:
+    if request.param == LISTENER:
+        return Entrance(request.getfixturevalue("secured"), None)
+    authority: Authority = request.getfixturevalue("certificates")
+    return Entrance(request.getfixturevalue("sealed"), authority.pem)
+
+
+def confluent_settings(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> dict[str, Any]:
+    settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": LISTENER,
         "sasl.mechanism": mechanism,
         "sasl.username": user,
         "sasl.password": password,
     }
+    if ca is not None:
+        settings |= {"security.protocol": "SASL_SSL", "ssl.ca.location": str(ca)}
+    return settings
 
 
-def with_confluent(broker: Broker, mechanism: str, user: str, password: str) -> bool:
-    """librdkafka tries for ever and tells of each failure."""
-    failures: list[confluent_kafka.KafkaError] = []
-    settings = confluent_settings(broker, mechanism, user, password) | {"error_cb": failures.append}
-    admin = AdminClient(settings)
-    try:
-        admin.list_topics(timeout=3)
-    except confluent_kafka.KafkaException:
-        wait_until(lambda: bool(admin.poll(0.1)) or bool(failures), "a reason", seconds=SECONDS)
-        codes = {error.code() for error in failures}
-        assert codes & {KafkaError._AUTHENTICATION}, failures
-        return False
-    return True
+def with_confluent(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> bool:
+    settings = confluent_settings(broker, mechanism, user, password, ca)
+    return confluent_gets_in(settings, KafkaError._AUTHENTICATION)
 
 
-def kafka_python_settings(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
-    return {
+def kafka_python_settings(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap_servers,
         "security_protocol": LISTENER,
         "sasl_mechanism": mechanism,
         "sasl_plain_username": user,
         "sasl_plain_password": password,
     }
+    if ca is not None:
+        settings |= {"security_protocol": "SASL_SSL", "ssl_context": create_ssl_context(cafile=str(ca))}
+    return settings
 
 
-def with_kafka_python(broker: Broker, mechanism: str, user: str, password: str) -> bool:
-    try:
-        admin = kafka.KafkaAdminClient(**kafka_python_settings(broker, mechanism, user, password))
-    except KafkaPythonError:
-        return False
+def with_kafka_python(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> bool:
+    return kafka_python_gets_in(kafka_python_settings(broker, mechanism, user, password, ca))
+
+
+def kafka_python_gets_in(settings: dict[str, Any]) -> bool:
+    with log_of("kafka") as lines:
+        try:
+            # After a refusal it tries again for so long.
+            admin = kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=3_000)
+        except KafkaPythonError:
+            if any("SaslAuthenticationFailed" in line for line in lines):
+                return False
+            raise
     admin.list_topics()
     admin.close()
     return True
 
 
-def with_aiokafka(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+def with_aiokafka(
+    broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+) -> bool:
+    return aiokafka_gets_in(kafka_python_settings(broker, mechanism, user, password, ca))
+
+
+def aiokafka_gets_in(settings: dict[str, Any], reason: str = "SaslAuthenticationFailed") -> bool:
+    """Words of its log are the reason; its time-out is 40 seconds."""
+    began = time.monotonic()
+
     async def connect() -> bool:
-        producer = aiokafka.AIOKafkaProducer(**kafka_python_settings(broker, mechanism, user, password))
+        producer = aiokafka.AIOKafkaProducer(**settings)
         try:
             await producer.start()
         except aiokafka.errors.KafkaError:
-            return False
+            if any(reason in line for line in lines) and time.monotonic() - began < SECONDS / 2:
+                return False
+            raise
         finally:
             await producer.stop()
         return True
 
-    return asyncio.run(connect())
+    with log_of("aiokafka") as lines:
+        return asyncio.run(connect())
 
 
 @pytest.fixture(scope="module")
@@ -106,25 +147,34 @@ def java(secured: Broker) -> Iterator[JavaProgram]:
     program.close()
 
 
-def attempts_of(connect: Connect, broker: Broker, mechanism: str) -> None:
-    assert connect(broker, mechanism, "ann", PASSWORD)
-    assert not connect(broker, mechanism, "ann", "wrong")
-    assert not connect(broker, mechanism, "nobody", PASSWORD)
-    assert connect(broker, mechanism, "ann", PASSWORD)
+def attempts_of(connect: Connect, entrance: Entrance, mechanism: str) -> None:
+    broker, ca = entrance
+    assert connect(broker, mechanism, "ann", PASSWORD, ca)
+    assert not connect(broker, mechanism, "ann", "wrong", ca)
+    assert not connect(broker, mechanism, "nobody", PASSWORD, ca)
+    assert connect(broker, mechanism, "ann", PASSWORD, ca)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("connect", [with_confluent, with_kafka_python, with_aiokafka])
 def test_a_client_of_python_gets_in_with_the_right_password_only(
-    secured: Broker, connect: Connect, mechanism: str
+    entrance: Entrance, connect: Connect, mechanism: str
 ) -> None:
-    attempts_of(connect, secured, mechanism)
+    attempts_of(connect, entrance, mechanism)
 
 
 def java_connect(java: JavaProgram) -> Connect:
-    def connect(_: Broker, mechanism: str, user: str, password: str) -> bool:
+    def connect(
+        broker: Broker, mechanism: str, user: str, password: str, ca: pathlib.Path | None = None
+    ) -> bool:
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        login = f'{MODULES}.{module} required username="{user}" password="{password}";'
+        properties = [f"bootstrap.servers={broker.bootstrap_servers}"]
+        if ca is not None:
+            properties += ["security.protocol=SASL_SSL", "ssl.truststore.type=PEM"]
+            properties += [f"ssl.truststore.location={ca}"]
         try:
-            java.ask("connect", mechanism, user, password)
+            java.ask("connect-with", f"sasl.mechanism={mechanism}", f"sasl.jaas.config={login}", *properties)
         except JavaFailure as error:
             # Anything else, such as a time-out, is a failure of the test.
             if "SaslAuthenticationException" not in str(error):
@@ -137,9 +187,9 @@ def java_connect(java: JavaProgram) -> Connect:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_kafkas_own_client_gets_in_with_the_right_password_only(
-    secured: Broker, java: JavaProgram, mechanism: str
+    entrance: Entrance, java: JavaProgram, mechanism: str
 ) -> None:
-    attempts_of(java_connect(java), secured, mechanism)
+    attempts_of(java_connect(java), entrance, mechanism)
 
 
 def kafka_configs(broker: Broker, path: pathlib.Path, *arguments: str) -> str:
@@ -263,36 +313,32 @@ def test_aiokafka_connects_anew_when_its_session_has_ended(
 # Go and Node
 
 
-def tell(command: list[str], **variables: str) -> None:
-    finished = subprocess.run(
-        command, capture_output=True, text=True, timeout=200, env={**os.environ, **variables}
-    )
-    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr[-3000:]}"
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafkajs_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
-    modules = environment.node_modules(HERE.parent / "polyglot" / "node")
-    program = str(HERE.parent / "polyglot" / "node" / "sasl.js")
-    tell(["node", program, secured.bootstrap_servers, mechanism, "ann", PASSWORD], NODE_PATH=str(modules))
+@pytest.mark.parametrize("library", [*programs.LIBRARIES, "segmentio"])
+def test_a_client_of_go_or_node_gets_in_with_the_right_password_only(
+    entrance: Entrance, library: str, mechanism: str
+) -> None:
+    broker, ca = entrance
+    programs.let_try(library, broker.bootstrap_servers, mechanism, "ann", PASSWORD, ca=ca)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_franz_go_gets_in_with_the_right_password_only(secured: Broker, mechanism: str) -> None:
-    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "franz_sasl"
-    tell([str(program), secured.bootstrap_servers, mechanism, "ann", PASSWORD])
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(600)
-def test_sarama_gets_in_with_the_right_password_only(secured: Broker) -> None:
-    program = environment.go_programs(HERE.parent / "polyglot" / "go") / "sarama_sasl"
-    for handshake in ("0", "1"):
-        tell([str(program), secured.bootstrap_servers, handshake, "ann", PASSWORD])
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [("franz", "SASL_AUTHENTICATION_FAILED"), ("kafkajs", "uthentication")],
+)
+def test_a_client_of_go_or_node_gets_in_until_its_user_is_removed(
+    secured: Broker, tmp_path: pathlib.Path, library: str, reason: str
+) -> None:
+    words = (library, secured.bootstrap_servers, "SCRAM-SHA-512", "dan", "pw-of-dan")
+    named = ("--entity-name", "dan", "--alter")
+    kafka_configs(secured, tmp_path / "client", *named, "--add-config", "SCRAM-SHA-512=[password=pw-of-dan]")
+    programs.let_try(*words)
+    kafka_configs(secured, tmp_path / "client", *named, "--delete-config", "SCRAM-SHA-512")
+    programs.let_try(*words, refused=reason)
 
 
 def test_guesses_do_not_disturb_a_client_that_is_served(secured: Broker) -> None:

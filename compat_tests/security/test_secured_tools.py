@@ -1,9 +1,10 @@
-"""Kafka's tools of 4.3 over TLS and SCRAM, with ACLs: users, quotas, rules, topics and groups, done and shown
-the same by Kafka and here."""
+"""Kafka's tools of 4.3, and those of 3.9 for users, quotas, rules and tokens, over TLS and SCRAM, with ACLs:
+done and shown the same by Kafka and here."""
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -24,13 +25,15 @@ from odradek.wire.messages.offset_commit import (
 )
 
 pytestmark = pytest.mark.timeout(600)
-ACLS = f"{TOOLS}.AclCommand"
+TOKENS = f"{TOOLS}.DelegationTokenCommand"
 VERSION = reference.CURRENT
 LISTENER = "SASL_SSL"
+HMAC = r"[A-Za-z0-9+/]{86}=="
 IN_ORDER = (
     (r"(SCRAM-SHA-512=\w+=\d+), (SCRAM-SHA-256=\w+=\d+)", r"\2, \1"),
     (r"^ ?\t", ""),
-    (r"(only supports operations) \[.*\]", r"\1 THESE"),
+    (r"(only supports operations) .*", r"\1 THESE"),
+    (r" +$", ""),
 )
 """Some orders are those of a hash table: Kafka's of mechanisms, the tool's of rules and operations."""
 LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -83,6 +86,15 @@ def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 side.close()
 
 
+@pytest.fixture(params=[reference.CURRENT, reference.OLDER])
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def acls(version: str) -> str:
+    return f"{TOOLS}.AclCommand" if version == reference.CURRENT else "kafka.admin.AclCommand"
+
+
 @pytest.fixture
 def admin(users: dict[str, Pair]) -> Pair:
     users["admin"].found.clear()
@@ -95,9 +107,9 @@ def ann(users: dict[str, Pair]) -> Pair:
     return users["ann"]
 
 
-def test_users_of_scram(admin: Pair) -> None:
+def test_users_of_scram(admin: Pair, version: str) -> None:
     def run(words: str, shows: str = "", status: int = 0) -> None:
-        admin.compare(VERSION, CONFIGS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
+        admin.compare(version, CONFIGS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
 
     carol = "--entity-type users --entity-name carol"
     run(f"--describe {carol}")
@@ -123,9 +135,9 @@ def test_users_of_scram(admin: Pair) -> None:
     admin.check()
 
 
-def test_quotas_of_users_clients_and_addresses(admin: Pair) -> None:
+def test_quotas_of_users_clients_and_addresses(admin: Pair, version: str) -> None:
     def run(words: str, shows: str = "", status: int = 0) -> None:
-        admin.compare(VERSION, CONFIGS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
+        admin.compare(version, CONFIGS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
 
     rates = "producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=50"
     entities = (
@@ -171,9 +183,11 @@ def test_quotas_of_users_clients_and_addresses(admin: Pair) -> None:
     admin.check()
 
 
-def test_rules(admin: Pair) -> None:
+def test_rules(admin: Pair, version: str) -> None:
     def run(words: str, shows: str = "", status: int = 0) -> None:
-        admin.compare(VERSION, ACLS, words, shows=shows, status=status, changes=IN_ORDER, unordered=True)
+        admin.compare(
+            version, acls(version), words, shows=shows, status=status, changes=IN_ORDER, unordered=True
+        )
 
     ann = "--allow-principal User:ann"
     run("--list")
@@ -246,6 +260,59 @@ def test_our_client_logs_in_with_a_delegation_token(admin: Pair, authority: Auth
     assert not answers("another")
 
 
+A_TOKEN = (
+    (HMAC, "HMAC"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d", "MINUTE"),
+)
+
+
+def test_tokens(admin: Pair, ann: Pair, version: str) -> None:
+    def run(pair: Pair, words: str, shows: str = "", status: int = 0) -> None:
+        pair.compare(version, TOKENS, words, shows=shows, status=status, changes=A_TOKEN)
+
+    def create(pair: Pair, words: str, shows: str) -> None:
+        """The word TOKEN stands for what each broker has made."""
+        run(pair, f"--create --max-life-time-period 3600000 {words}", shows)
+        for number, side in enumerate(pair.sides):
+            (hmac,) = re.findall(HMAC, side.printed)
+            for one in (admin, ann):
+                one.sides[number].own["TOKEN"] = hmac
+        shown(1)
+
+    def shown(count: int) -> None:
+        """A part of Kafka hears of changes a little later."""
+        describe = [TOKENS, "--bootstrap-server", "BOOTSTRAP", "--describe", "--owner-principal", "User:ann"]
+        for side in ann.sides:
+            wait_until(
+                lambda side=side: f"tokens : {count}" in side.run(version, describe)[1], f"{count} tokens"
+            )
+
+    create(ann, "--renewer-principal User:bob --renewer-principal User:carol", "[User:bob, User:carol]")
+    for pair in (admin, ann):
+        run(pair, "--describe")
+        run(pair, "--describe --owner-principal User:ann", "HMAC")
+    run(ann, "--describe --owner-principal User:admin", "tokens : 0")
+    run(ann, "--renew --renew-time-period 60000 --hmac TOKEN", "Completed renew operation")
+    run(ann, "--renew --renew-time-period -1 --hmac TOKEN", "Completed renew operation")
+    run(admin, "--renew --renew-time-period -1 --hmac TOKEN", "DelegationTokenOwnerMismatchException", 1)
+    run(admin, "--expire --expiry-time-period -1 --hmac TOKEN", "DelegationTokenOwnerMismatchException", 1)
+    run(ann, "--expire --expiry-time-period 600000 --hmac TOKEN", "Completed expire operation")
+    run(ann, "--expire --expiry-time-period -1 --hmac TOKEN", "Completed expire operation")
+    shown(0)
+    run(ann, "--renew --renew-time-period -1 --hmac TOKEN", "DelegationTokenNotFoundException", 1)
+    run(ann, "--expire --expiry-time-period -1 --hmac TOKEN", "DelegationTokenNotFoundException", 1)
+    run(ann, "--renew --renew-time-period -1 --hmac QUJD", "DelegationTokenNotFoundException", 1)
+    create(admin, "--owner-principal User:ann", "User:ann")
+    run(ann, "--describe --owner-principal User:ann", "User:admin")
+    run(ann, "--expire --expiry-time-period -1 --hmac TOKEN", "Completed expire operation")
+    shown(0)
+    run(ann, "--create --max-life-time-period -1 --owner-principal User:bob", status=1)
+    run(ann, "--create --max-life-time-period -1 --renewer-principal Group:bob", status=1)
+    run(ann, "--create", status=1)
+    for pair in (admin, ann):
+        pair.check()
+
+
 def test_topics_and_groups(admin: Pair, authority: Authority) -> None:
     def run(tool: str, words: str, shows: str = "", status: int = 0) -> None:
         admin.compare(VERSION, tool, words, shows=shows, status=status, unordered=True)
@@ -285,8 +352,8 @@ def test_who_may_nothing_is_refused_alike(ann: Pair, admin: Pair, authority: Aut
     run(CONFIGS, "--alter --add-config SCRAM-SHA-256=[password=x] --entity-type users --entity-name ann", 1)
     run(CONFIGS, "--alter --add-config producer_byte_rate=1 --entity-type clients --entity-default", 1)
     run(CONFIGS, "--describe --entity-type ips", 1)
-    run(ACLS, "--list", 1)
-    run(ACLS, "--add --allow-principal User:ann --operation All --topic *", 1)
+    run(acls(VERSION), "--list", 1)
+    run(acls(VERSION), "--add --allow-principal User:ann --operation All --topic *", 1)
     run(GROUPS, "--list")
     run(GROUPS, "--describe --group hidden-readers")
     run(GROUPS, "--delete --group hidden-readers")

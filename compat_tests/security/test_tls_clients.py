@@ -12,16 +12,18 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+import aiokafka
 import kafka
 import pytest
+from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.clients import wait_until
 from compat_tests.clients.java import JavaFailure
-from compat_tests.security import sealed_clients
+from compat_tests.security import programs, refusals, sealed_clients
 from compat_tests.security.certificates import KINDS, PASSWORD, Authority
 from compat_tests.security.sealed_clients import LIBRARIES, VALUES, JavaClients
 from compat_tests.security.served import Served
@@ -174,18 +176,113 @@ def test_java_calls_every_fault_of_certificates_an_authentication_error_and_the_
     assert java.round_trip(broker.address("OPEN"), "after-refusals", trust) == VALUES
 
 
-def test_libraries_without_the_certificate_or_the_authority_get_nothing(
-    authority: Authority, stranger: Authority, broker: Served, alice: pathlib.Path
+@pytest.fixture(scope="module")
+def wrong(authority: Authority, stranger: Authority) -> dict[str, pathlib.Path | None]:
+    past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
+    expired = authority.issue("x.example", common_name="Alice", not_after=past)
+    return {
+        "expired": authority.write_pem("expired-alice", expired),
+        "foreign": stranger.write_pem("foreign-alice", stranger.issue("x.example", common_name="Alice")),
+        "missing": None,
+    }
+
+
+Refuse = Callable[[str, pathlib.Path, pathlib.Path | None, str], None]
+"""Address, authority and certificate of a client; fails where no refusal with these words comes."""
+
+
+def refuse_confluent(address: str, ca: pathlib.Path, client: pathlib.Path | None, words: str) -> None:
+    if words == OPENSSL["authority"]:
+        words = "broker certificate could not be verified"
+    assert not refusals.confluent_gets_in(sealed_clients.confluent_settings(address, ca, client), None, words)
+
+
+def refuse_kafka_python(address: str, ca: pathlib.Path, client: pathlib.Path | None, words: str) -> None:
+    settings = sealed_clients.kafka_python_settings(address, ca, client)
+    with refusals.log_of("kafka") as lines, pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=1_000)
+    assert words in "\n".join(lines)
+
+
+def refuse_aiokafka(address: str, ca: pathlib.Path, client: pathlib.Path | None, words: str) -> None:
+    own = None if client is None else str(client)
+    context = create_ssl_context(cafile=str(ca), certfile=own, keyfile=own)
+
+    async def connect() -> None:
+        settings = {"bootstrap_servers": address, "security_protocol": "SSL", "ssl_context": context}
+        producer = aiokafka.AIOKafkaProducer(**settings)
+        try:
+            await producer.start()
+        finally:
+            await producer.stop()
+
+    with refusals.log_of("aiokafka") as lines, pytest.raises(aiokafka.errors.KafkaError):
+        asyncio.run(connect())
+    # Of the certificate of its own it hears nothing: asyncio hides the alert.
+    assert (words if words == OPENSSL["authority"] else "KafkaConnectionError: Connection at") in "\n".join(
+        lines
+    )
+
+
+def refused_alike(
+    refuse: Refuse,
+    broker: Served,
+    authorities: tuple[Authority, Authority],
+    wrong: Mapping[str, pathlib.Path | None],
+    words: Mapping[str, str],
 ) -> None:
-    foreign = stranger.write_pem("foreign", stranger.issue("x.example", common_name="Alice"))
-    for listener, ca, client in (
-        ("OPEN", stranger.pem, None),
-        ("MUTUAL", authority.pem, None),
-        ("MUTUAL", authority.pem, foreign),
-    ):
-        with pytest.raises((kafka.errors.KafkaError, OSError)):
-            sealed_clients.kafka_python(broker.address(listener), "refused", ca, client)
-    assert sealed_clients.kafka_python(broker.address("MUTUAL"), "taken", authority.pem, alice) == VALUES
+    """Every wrong certificate of a client, and a wrong one of the broker."""
+    authority, stranger = authorities
+    for name, certificate in wrong.items():
+        failed = broker_failures(broker, "MUTUAL")
+        refuse(broker.address("MUTUAL"), authority.pem, certificate, words[name])
+        assert broker_failures(broker, "MUTUAL") > failed, name
+    refuse(broker.address("OPEN"), stranger.pem, None, words["authority"])
+
+
+OPENSSL = {
+    "expired": "alert certificate expired",
+    "foreign": "alert unknown ca",
+    "missing": "alert certificate required",
+    "authority": "self-signed certificate in certificate chain",
+}
+GO = {
+    "expired": "remote error: tls: expired certificate",
+    "foreign": "remote error: tls: unknown certificate authority",
+    "missing": "remote error: tls: certificate required",
+    "authority": "x509: certificate signed by unknown authority",
+}
+
+
+@pytest.mark.parametrize("refuse", [refuse_confluent, refuse_kafka_python, refuse_aiokafka])
+def test_libraries_with_a_wrong_certificate_or_authority_are_refused_and_told_why(
+    refuse: Refuse,
+    authority: Authority,
+    stranger: Authority,
+    broker: Served,
+    wrong: dict[str, pathlib.Path | None],
+) -> None:
+    refused_alike(refuse, broker, (authority, stranger), wrong, OPENSSL)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("library", ["franz", "sarama-1", "kafkajs"])
+def test_clients_of_go_and_node_get_in_with_a_right_certificate_only(
+    library: str,
+    authority: Authority,
+    stranger: Authority,
+    broker: Served,
+    alice: pathlib.Path,
+    wrong: dict[str, pathlib.Path | None],
+) -> None:
+    def let_try(address: str, ca: pathlib.Path, certificate: pathlib.Path | None, words: str) -> None:
+        programs.let_try(library, address, "NONE", "", "", ca=ca, certificate=certificate, refused=words)
+
+    let_try(broker.address("OPEN"), authority.pem, None, "")
+    let_try(broker.address("MUTUAL"), authority.pem, alice, "")
+    words = OPENSSL if library == "kafkajs" else GO
+    refused_alike(let_try, broker, (authority, stranger), wrong, words)
 
 
 def broker_failures(broker: Served, listener: str) -> int:

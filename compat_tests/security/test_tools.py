@@ -2,7 +2,7 @@
 
 Elections, quorums and features are in `compat_tests/test_administration_tools.py`; how tools behave beside
 clients that go on is in `compat_tests/test_java_tools.py`. Tools that log in, and what they do for users,
-quotas and ACLs, are in `test_secured_tools.py`; kafka-delegation-tokens is not compared here.
+quotas, ACLs and tokens, are in `test_secured_tools.py`.
 """
 
 from __future__ import annotations
@@ -52,19 +52,23 @@ class Side:
     ) -> None:
         self.name, self.address, self.data_dir = name, address, data_dir
         self.command_config = command_config
+        self.own = {"BOOTSTRAP": address, "DATA": str(data_dir)}
+        """Words that stand for something of this broker."""
+        self.printed = ""
+        """By the last tool."""
         self._programs: dict[str, JavaProgram] = {}
 
     def run(self, version: str, words: Sequence[str]) -> tuple[int, str]:
-        """The exit status, and what was printed. BOOTSTRAP and DATA stand for address and directory."""
+        """The exit status, and what was printed."""
         if version not in self._programs:
             source = SOURCE.with_name("Tools.java")
             class_path = compile_java(reference.class_path(version), source)
             self._programs[version] = JavaProgram(class_path, source.stem)
-        own = {"BOOTSTRAP": self.address, "DATA": str(self.data_dir)}
         if self.command_config is not None:
             words = [*words, "--command-config", str(self.command_config)]
-        status, *lines = self._programs[version].ask(*(own.get(word, word) for word in words))
-        text = "\n".join(lines).replace(str(self.data_dir), "DATA")
+        status, *lines = self._programs[version].ask(*(self.own.get(word, word) for word in words))
+        self.printed = "\n".join(lines)
+        text = self.printed.replace(str(self.data_dir), "DATA")
         for pattern, stands_for in OWN:
             text = re.sub(pattern, stands_for, text, flags=re.MULTILINE)
         return int(status), text
@@ -486,6 +490,67 @@ def test_elections_and_the_quorum_by_the_older_tools(pair: Pair) -> None:
     run("MetadataQuorumCommand", "describe --replication", "LEADER")
     run("ClusterTool", "cluster-id", "ID")
     run("ClusterTool", "unregister --id 7", status=1)
+    pair.check()
+
+
+def test_what_features_are_there_for_a_version(pair: Pair) -> None:
+    """By the tool of 4.3; that of 3.9 has no such commands."""
+    tool = f"{TOOLS}.FeatureCommand"
+
+    def run(words: str, shows: str = "", status: int = 0) -> None:
+        pair.compare(reference.CURRENT, tool, words, shows=shows, status=status)
+
+    run("version-mapping", "metadata.version=")
+    for version in ("3.9-IV0", "4.0-IV3", "4.3-IV0"):
+        run(f"version-mapping --release-version {version}", "metadata.version=")
+    run("version-mapping --release-version 99.0", status=1)
+    run("feature-dependencies --feature metadata.version=25")
+    run("feature-dependencies --feature transaction.version=2 --feature group.version=1")
+    run("feature-dependencies --feature share.version=1")
+    run("feature-dependencies --feature eligible.leader.replicas.version=1", "requires")
+    run("feature-dependencies --feature nonsense=1", status=1)
+    run("feature-dependencies --feature group.version=99", status=1)
+    pair.check()
+
+
+def test_share_groups() -> None:
+    """As with a Kafka whose share groups are off, which serves their APIs only to refuse them."""
+    refusal = (
+        r"The version of API is not supported\.|The node does not support \w*SHARE\w+",
+        "NOT SUPPORTED",
+    )
+    with (
+        reference.Kafka(formatting=["--feature", "share.version=0"]) as kafka,
+        odradek.Broker(process=True) as ours,
+    ):
+        sides = [
+            Side("Kafka", kafka.bootstrap_servers, kafka.data_dir),
+            Side("Odradek", ours.bootstrap_servers, ours.data_dir),
+        ]
+        pair = Pair(sides)
+        new_topic(pair, "shared", reference.CURRENT)
+
+        def run(tool: str, words: str, shows: str = "", status: int = 0) -> None:
+            full = f"{TOOLS}.{tool}"
+            pair.compare(reference.CURRENT, full, words, shows=shows, status=status, changes=[refusal])
+
+        tool = "consumer.group.ShareGroupCommand"
+        run(tool, "--list")
+        run(tool, "--list --state Stable")
+        for what in ("", " --state", " --members"):
+            run(tool, f"--describe --group nowhere{what}", "UnsupportedVersionException")
+        run(tool, "--describe --all-groups")
+        run(
+            tool,
+            "--reset-offsets --group nowhere --topic shared-4.3.1 --to-earliest --execute",
+            "NOT SUPPORTED",
+            1,
+        )
+        run(tool, "--delete-offsets --group nowhere --topic shared-4.3.1", "NOT SUPPORTED")
+        run(tool, "--delete --group nowhere")
+        run("GroupsCommand", "--list --share")
+        for side in sides:
+            side.close()
     pair.check()
 
 

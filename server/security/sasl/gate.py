@@ -41,6 +41,8 @@ UNREAD_ANSWERS_BYTES_MAX = 65_536
 """Answers that a client does not read, such as those to ApiVersions of unknown versions."""
 COMPUTATIONS_MAX = 1_000
 """Authentications that wait for a worker thread."""
+ANSWER_READ_MS = 50
+"""From the answer of a failure to the end: kafka-python forgets what it reads together with the end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,10 +206,13 @@ class Gate:
         connection.requests.buffer.shrink()
 
         def end() -> None:
-            if not transport.is_closing():
-                if effect.frame is not None:
-                    transport.write(effect.frame)
+            if transport.is_closing():
+                return
+            if effect.frame is None:
                 transport.close()
+            else:
+                transport.write(effect.frame)
+                self._listener.timers.after(ANSWER_READ_MS, transport.close)
 
         if effect.after_ms:
             self._listener.timers.after(effect.after_ms, end)

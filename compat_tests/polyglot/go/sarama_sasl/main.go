@@ -1,6 +1,8 @@
-// sarama: arguments are broker, version of the handshake, user and password; exit status 1 when one gets in that
-// must not. The handshake of version 0 has bare tokens. With CA in the environment, the file of an authority, it speaks
-// TLS.
+// sarama: arguments are broker, version of the handshake, mechanism, user and password; exit status 1 when one gets in
+// that must not. The handshake of version 0 has bare tokens. With the mechanism OAUTHBEARER the user is a token, and the
+// password is a token that is wrong. With the mechanism NONE there is no user.
+// With CA in the environment, the file of an authority, it speaks TLS, and with CLIENT it has a certificate.
+// With REFUSED in the environment, words of an error, what was given must be refused with them.
 package main
 
 import (
@@ -8,6 +10,7 @@ import (
 	"crypto/x509"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/IBM/sarama"
 	"github.com/xdg-go/scram"
@@ -29,10 +32,38 @@ func (c *scramClient) Begin(user, password, authorizationID string) error {
 func (c *scramClient) Step(challenge string) (string, error) { return c.conversation.Step(challenge) }
 func (c *scramClient) Done() bool                            { return c.conversation.Done() }
 
+type bearer string
+
+func (b bearer) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(b)}, nil
+}
+
+// tlsConfig is that of the files in the environment: CA, an authority, and CLIENT, a key and its certificates.
+func tlsConfig() (*tls.Config, error) {
+	path := os.Getenv("CA")
+	if path == "" {
+		return nil, nil
+	}
+	authority, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(authority)
+	if path := os.Getenv("CLIENT"); path != "" {
+		own, err := tls.LoadX509KeyPair(path, path)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
+}
+
 func attempt(bootstrap, handshake, mechanism, user, password string) error {
 	config := sarama.NewConfig()
 	config.Version = sarama.V2_8_0_0
-	config.Net.SASL.Enable = true
+	config.Net.SASL.Enable = mechanism != "NONE"
 	config.Net.SASL.Handshake = true
 	config.Net.SASL.Version = sarama.SASLHandshakeV1
 	if handshake == "0" {
@@ -46,16 +77,12 @@ func attempt(bootstrap, handshake, mechanism, user, password string) error {
 		hash = scram.SHA512
 	}
 	config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: hash} }
-	if path := os.Getenv("CA"); path != "" {
-		authority, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		trusted := x509.NewCertPool()
-		trusted.AppendCertsFromPEM(authority)
-		config.Net.TLS.Enable = true
-		config.Net.TLS.Config = &tls.Config{RootCAs: trusted}
+	config.Net.SASL.TokenProvider = bearer(user)
+	trusted, err := tlsConfig()
+	if err != nil {
+		return err
 	}
+	config.Net.TLS.Enable, config.Net.TLS.Config = trusted != nil, trusted
 	config.Metadata.Retry.Max = 0
 	config.Producer.Return.Successes = true
 	producer, err := sarama.NewSyncProducer([]string{bootstrap}, config)
@@ -68,16 +95,32 @@ func attempt(bootstrap, handshake, mechanism, user, password string) error {
 	return err
 }
 
+func mustBeRefused(err error, words string) {
+	if err == nil || !strings.Contains(err.Error(), words) {
+		log.Fatalf("%q expected, not: %v", words, err)
+	}
+}
+
 func main() {
-	bootstrap, handshake, user, password := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
-	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		if err := attempt(bootstrap, handshake, mechanism, user, password); err != nil {
-			log.Fatalf("%s with the right password: %v", mechanism, err)
-		}
-		for _, wrong := range [][2]string{{user, "wrong"}, {"nobody", password}} {
-			if err := attempt(bootstrap, handshake, mechanism, wrong[0], wrong[1]); err == nil {
-				log.Fatalf("%s: user %s got in with a wrong password", mechanism, wrong[0])
-			}
-		}
+	bootstrap, handshake, mechanism, user, password := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
+	if words := os.Getenv("REFUSED"); words != "" {
+		mustBeRefused(attempt(bootstrap, handshake, mechanism, user, password), words)
+		return
+	}
+	if err := attempt(bootstrap, handshake, mechanism, user, password); err != nil {
+		log.Fatalf("%s with what is right: %v", mechanism, err)
+	}
+	words := "SASL Authentication failed"
+	if handshake == "0" && mechanism != "OAUTHBEARER" {
+		// With OAUTHBEARER it is of version 1 in any case. The connection ends without a word, as with Kafka.
+		words = "EOF"
+	}
+	switch mechanism {
+	case "NONE":
+	case "OAUTHBEARER":
+		mustBeRefused(attempt(bootstrap, handshake, mechanism, password, ""), words)
+	default:
+		mustBeRefused(attempt(bootstrap, handshake, mechanism, user, "wrong"), words)
+		mustBeRefused(attempt(bootstrap, handshake, mechanism, "nobody", password), words)
 	}
 }

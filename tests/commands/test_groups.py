@@ -8,7 +8,9 @@ import pytest
 
 import odradek.client.admin.lag as lag
 from odradek.client import group_offsets
+from odradek.client.admin import groups as admin
 from odradek.client.cluster import coordinator_of
+from odradek.client.connection import Connection
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from tests.client.topics import (
@@ -149,16 +151,13 @@ def test_many_groups_and_partitions_need_few_requests(groups, cluster, monkeypat
     names = {f"{prefix}.{number}" for number in range(100)}
     for name in names:
         committed(cluster, {(topic, partition): 1 for partition in range(30)}, name)
-    sent = []
-    from odradek.client.connection import Connection
+    sent, send = [], Connection.send
 
-    send = Connection._send
-
-    def counted(self, request, *arguments):
+    def counted(self, request, version, **options):
         sent.append(type(request).__name__)
-        return send(self, request, *arguments)
+        return send(self, request, version, **options)
 
-    monkeypatch.setattr(Connection, "_send", counted)
+    monkeypatch.setattr(Connection, "send", counted)
     rows = groups("describe", f"{prefix}.*")
     assert len(rows) == 3000
     assert {row["lag"] for row in rows} == {2}
@@ -357,8 +356,6 @@ def test_a_group_that_moves_to_another_coordinator_is_found_there(groups, cluste
     topic = create_topic(cluster)
     produce(cluster, topic, 0, [b"v"] * 3, timestamp=now_ms())
     group = committed(cluster, {(topic, 0): 1})
-    from odradek.client.admin import groups as admin
-
     list_groups = admin.list_groups
 
     def elsewhere(cluster):

@@ -18,6 +18,11 @@ from compat_tests.reference import kafka_tool
 from compat_tests.stories import topic_name
 from odradek.client.cluster import Cluster, coordinator_of
 from odradek.client.settings import ClientSettings
+from odradek.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -373,30 +378,40 @@ def test_a_share_group_has_where_its_records_begin(
 ) -> None:
     if request.config.getoption("--broker") != "kafka":
         pytest.skip("Odradek has no share groups")
-    group = f"{topic}-group"
+    group, members = f"{topic}-group", ("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB")
+    coordinator = coordinator_of("group", group)
     with Cluster(ClientSettings(bootstrap)) as cluster:
+        epochs = dict.fromkeys(members, 0)
 
-        def has_all() -> bool:
-            for member_id in ("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"):
-                cluster.ask(
-                    coordinator_of("group", group),
-                    ShareGroupHeartbeatRequest(
-                        group_id=group,
-                        member_id=member_id,
-                        member_epoch=0,
-                        subscribed_topic_names=[topic],
-                    ),
-                )
+        def beat(member_id: str, epoch: int) -> None:
+            request = ShareGroupHeartbeatRequest(
+                group_id=group, member_id=member_id, member_epoch=epoch, subscribed_topic_names=[topic]
+            )
+            answer = cluster.ask(coordinator, request)
+            assert answer.error_code == 0, answer
+            epochs[member_id] = answer.member_epoch
+
+        def have_all() -> bool:
+            for member_id in members:
+                beat(member_id, epochs[member_id])
             found = rows("groups", "describe", group)
-            return len(found) == 3 and all(row["committed_offset"] is not None for row in found)
+            return {row["member_id"] for row in found} == {*members} and len(found) == 3
 
-        wait_until(has_all, "the members have their partitions")
-    found = rows("groups", "describe", group)
-    # Share groups begin at the end, unless they are told otherwise.
-    assert [(row["partition"], row["committed_offset"], row["lag"]) for row in found] == [
-        (0, 10, 0),
-        (1, 10, 0),
-        (2, 0, 0),
-    ]
-    assert len(rows("groups", "describe", group, "--members")) == 2
-    assert rows("groups", "list", group)[0]["type"] == "share"
+        wait_until(have_all, "the members have their partitions")
+        # Nobody has fetched yet.
+        assert {row["committed_offset"] for row in rows("groups", "describe", group)} == {None}
+        shown = rows("groups", "describe", group, "--members")
+        assert sorted(name for row in shown for name in row["partitions"]) == [
+            f"{topic}:{n}" for n in range(3)
+        ]
+        assert [row["deleted"] for row in rows("groups", "delete", group, status=1)] == [False]
+        for member_id in members:
+            beat(member_id, -1)
+        places = [AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=4)]
+        wanted = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=places)
+        cluster.ask(coordinator, AlterShareGroupOffsetsRequest(group_id=group, topics=[wanted]))
+    (row, *_) = rows("groups", "describe", group)
+    assert [row[key] for key in ("type", "state", "partition", *OFFSETS)] == ["share", "Empty", 0, 4, 10, 6]
+    assert 56 <= row["lag_seconds"] < 120
+    assert rows("groups", "seek", group, "--to", "end", status=1) == []
+    assert rows("groups", "delete", group) == [{"group": group, "deleted": True}]

@@ -24,11 +24,11 @@ from odradek.client.admin.groups import (
 from odradek.client.admin.lag import Bounds, lag_of, partition_bounds
 from odradek.client.admin.topics import describe_topics
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.cluster import Cluster, TopicPartition, coordinator_of
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.reading_range import Place, parse_range
-from odradek.commands.selecting import matching, named, parse_partition
+from odradek.commands.selecting import is_pattern, matching, named, parse_partition
 
 __all__ = ["delete", "forget", "named_groups", "seek"]
 
@@ -38,6 +38,10 @@ MEMBERS_SHOWN = 5
 def named_groups(cluster: Cluster, patterns: Sequence[str]) -> list[ListedGroup]:
     """The groups that the patterns name; ClientError if one of them names none."""
     listed = {one.group: one for one in list_groups(cluster)}
+    for pattern in patterns:
+        if pattern not in listed and not is_pattern(pattern):
+            # Its coordinator may be away, or the user may not see it: that fails here.
+            cluster.connect(coordinator_of("group", pattern))
     return [listed[group] for group in named(listed, patterns, "group")]
 
 

@@ -6,7 +6,15 @@ from collections.abc import Callable, Collection, Iterable
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import TopicPartition
 
-__all__ = ["matching", "named", "parse_partition", "parse_seconds", "parse_time_ms", "parse_whole"]
+__all__ = [
+    "is_pattern",
+    "matching",
+    "named",
+    "parse_partition",
+    "parse_seconds",
+    "parse_time_ms",
+    "parse_whole",
+]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -28,8 +36,17 @@ def named(names: Collection[str], patterns: Collection[str], what: str) -> list[
     return matching(names, patterns)
 
 
+def is_pattern(text: str) -> bool:
+    """Whether it may match other names than itself."""
+    return "*" in text or _is_expression(text)
+
+
+def _is_expression(text: str) -> bool:
+    return len(text) > 1 and text.startswith("/") and text.endswith("/")
+
+
 def _test_of(pattern: str) -> Callable[[str], object]:
-    if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
+    if _is_expression(pattern):
         try:
             return re.compile(pattern[1:-1]).search
         except re.error as error:

@@ -97,4 +97,6 @@ def ask_in_batches(
     for key in nodes:
         if key not in found:
             found.update(parts_of(cluster.ask(target_of(key), request_of([key]), version_max=version_max)))
+            if key not in found:
+                raise ClientError(f"{target_of(key)} answers without what was asked for")
     return {key: found[key] for key in nodes}

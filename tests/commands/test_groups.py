@@ -6,11 +6,13 @@ import time
 
 import pytest
 
+import odradek
 import odradek.client.admin.lag as lag
 from odradek.client import group_offsets
 from odradek.client.admin import groups as admin
-from odradek.client.cluster import coordinator_of
+from odradek.client.cluster import Cluster, coordinator_of
 from odradek.client.connection import Connection
+from odradek.client.settings import ClientSettings
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from tests.client.topics import (
@@ -402,3 +404,28 @@ def test_names_of_groups_in_every_language(groups, cluster):
         assert [row["group"] for row in groups("describe", name)] == [name]
     listed = cluster.ask(1, ListGroupsRequest()).groups
     assert sorted(one.group_id for one in listed) == [row["group"] for row in groups("list")]
+
+
+def test_lag_is_told_to_a_user_who_may_not_read_the_records(run):
+    options = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:nobody",
+    }
+    with (
+        odradek.Broker(options=options, group_initial_rebalance_delay_ms=0) as broker,
+        Cluster(ClientSettings(broker.bootstrap_servers)) as cluster,
+    ):
+        hidden, open_topic = create_topic(cluster), create_topic(cluster)
+        for topic in (hidden, open_topic):
+            produce(cluster, topic, 0, [b"v"] * 10, timestamp=now_ms() - 60 * SECOND_MS)
+        group = committed(cluster, {(hidden, 0): 4, (open_topic, 0): 4})
+        connection = ("-b", broker.bootstrap_servers)
+        rule = ("--principal", "User:ANONYMOUS", "--operation", "describe", "--topic", hidden)
+        added = run("acls", "add", *rule, *connection)
+        assert added.status == 0, added.err
+        rows = run("groups", "describe", group, *connection, "--output", "json").rows
+        found = {row["topic"]: (row["end_offset"], row["lag"], row["lag_seconds"]) for row in rows}
+        assert found[hidden] == (10, 6, None)
+        assert found[open_topic][:2] == (10, 6)
+        assert 60 <= found[open_topic][2] < 100

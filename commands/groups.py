@@ -1,6 +1,7 @@
 """`odradek groups`: groups, their members and their lag. What changes groups is in `group_changes.py`."""
 
 import argparse
+import io
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -173,10 +174,11 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
         raise ClientError("--watch has no end, so its --output is table or jsonl")
     seconds = parse_seconds(options.watch, "--watch")
     while True:
-        now_ms = _now_ms()
-        if output.is_table and output.out.isatty():
-            output.out.write(_CLEAR)
-        show(cluster, options.groups, output, {"timestamp_ms": now_ms})
+        # The last screen stays until the next one is complete.
+        screen = io.StringIO()
+        shown = Output(output.form, screen, output.width, output.colour)
+        show(cluster, options.groups, shown, {"timestamp_ms": _now_ms()})
+        output.out.write((_CLEAR if output.is_table and output.out.isatty() else "") + screen.getvalue())
         output.line()
         output.out.flush()
         time.sleep(seconds)

@@ -61,6 +61,8 @@ class Reader:
 
     ClientError after `patience_ms` in which nothing came that has to come. `skipped(topic, partition, wanted,
     earliest)` is told when records were deleted before they were read; without it that is `OffsetsGone`.
+    `refused(topic, partition, error)` is told of a partition that the broker refuses, which is left out then;
+    without it that is raised. `partition_bytes` is of one partition in a response, and may be changed.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Reader:
         *,
         read_committed: bool,
         skipped: Callable[[str, int, int, int], None] | None = None,
+        refused: Callable[[str, int, ClientError], None] | None = None,
+        partition_bytes: int = PARTITION_BYTES,
     ) -> None:
         self._cluster = cluster
         self._bounds = {
@@ -77,7 +81,8 @@ class Reader:
         }
         """What is left to read; in the order of the next request."""
         self._read_committed = read_committed
-        self._skipped = skipped
+        self._skipped, self._refuse = skipped, refused
+        self.partition_bytes = partition_bytes
         self._under_way: dict[Connection, _Sent] = {}
         self._patience = Patience(cluster.settings)
         self._failure: tuple[str, ClientError] | None = None
@@ -125,7 +130,7 @@ class Reader:
                     partition=partition,
                     current_leader_epoch=self._cluster.leader_epoch(topic, partition),
                     fetch_offset=self._bounds[topic, partition][0],
-                    partition_max_bytes=FETCH_BYTES if len(keys) == 1 else PARTITION_BYTES,
+                    partition_max_bytes=self._bytes_of_each(len(keys)),
                 )
             )
         request = FetchRequest(
@@ -144,6 +149,10 @@ class Reader:
                 self._failed(key, error)
             return
         self._under_way[connection] = _Sent(connection, pending, keys, names)
+
+    def _bytes_of_each(self, partitions: int) -> int:
+        is_alone = partitions == 1 and self.partition_bytes == PARTITION_BYTES
+        return FETCH_BYTES if is_alone else self.partition_bytes
 
     def _answered(self) -> list[_Sent]:
         waiting = {connection: sent.pending for connection, sent in self._under_way.items()}
@@ -215,9 +224,13 @@ class Reader:
     # Failures
 
     def _refused(self, key: TopicPartition, failure: ClientError) -> None:
-        if failure.code is None or not is_retriable(failure.code):
+        if failure.code is not None and is_retriable(failure.code):
+            self._failed(key, failure)
+        elif self._refuse is None:
             raise failure
-        self._failed(key, failure)
+        else:
+            del self._bounds[key]
+            self._refuse(*key, failure)
 
     def _failed(self, key: TopicPartition, failure: ClientError) -> None:
         self._cluster.failed(leader_of(*key), failure)

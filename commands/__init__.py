@@ -5,4 +5,6 @@ In reading order: `main.py` (finds the command), `command.py` (what a command is
 that no broker uses; `spark.py` leads to the jobs on Spark.
 `produce.py` and `consume.py` have records: `reading_range.py` (where to begin and end), `record_format.py`
 and `record_json.py` (how they look).
+`groups.py` looks at groups, `group_changes.py` changes them; `transactions.py` and `producers.py` show who
+writes.
 """

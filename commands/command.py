@@ -57,6 +57,11 @@ COMMANDS = {
         Command("serve", "start a broker", "serve"),
         Command("users", "users for SCRAM: list, add, remove", "users", asks_brokers=True),
         Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
+        Command("groups", "lag and members of groups; seek, delete", "groups", asks_brokers=True),
+        Command(
+            "transactions", "list, describe, abort, find hanging ones", "transactions", asks_brokers=True
+        ),
+        Command("producers", "who writes to a topic", "producers", asks_brokers=True),
         Command(
             "configs",
             "options of topics, brokers, groups: get, diff, set, unset",

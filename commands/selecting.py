@@ -6,7 +6,15 @@ from collections.abc import Callable, Collection, Iterable
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import TopicPartition
 
-__all__ = ["matching", "parse_partition", "parse_time_ms", "parse_whole"]
+__all__ = [
+    "is_pattern",
+    "matching",
+    "named",
+    "parse_partition",
+    "parse_seconds",
+    "parse_time_ms",
+    "parse_whole",
+]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -20,8 +28,25 @@ def matching(names: Iterable[str], patterns: Collection[str]) -> list[str]:
     return sorted(name for name in names if any(test(name) for test in tests))
 
 
+def named(names: Collection[str], patterns: Collection[str], what: str) -> list[str]:
+    """As `matching`; ClientError for a pattern that names none: "there is no WHAT PATTERN"."""
+    for pattern in patterns:
+        if not matching(names, [pattern]):
+            raise ClientError(f"there is no {what} {pattern}")
+    return matching(names, patterns)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether it may match other names than itself."""
+    return "*" in text or _is_expression(text)
+
+
+def _is_expression(text: str) -> bool:
+    return len(text) > 1 and text.startswith("/") and text.endswith("/")
+
+
 def _test_of(pattern: str) -> Callable[[str], object]:
-    if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
+    if _is_expression(pattern):
         try:
             return re.compile(pattern[1:-1]).search
         except re.error as error:
@@ -42,6 +67,13 @@ def parse_whole(text: str, what: str, least: int = 0, most: int = 2**63 - 1) -> 
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not least <= int(text) <= most:
         raise ClientError(f"{what} is {text!r}: it has to be a whole number from {least} to {most}")
     return int(text)
+
+
+def parse_seconds(text: str, what: str) -> float:
+    """Seconds above 0, of a year at most; `what` begins the sentence of a ClientError."""
+    if not re.fullmatch(r"[0-9]{1,8}(\.[0-9]{1,6})?", text) or not 0 < float(text) <= 366 * 86_400:
+        raise ClientError(f"{what} is {text!r}: it has to be a number of seconds above 0")
+    return float(text)
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:

@@ -1,19 +1,30 @@
 """Which broker is asked, and refusals of single things."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from odradek.client.client_error import ClientError, error_of, refusal
-from odradek.client.cluster import ANY_NODE, Cluster
-from odradek.wire.errors import ErrorCode
+from odradek.client.client_error import ClientError, Disconnected, error_codes, error_of, refusal
+from odradek.client.cluster import ANY_NODE, Cluster, Target
+from odradek.wire.errors import ErrorCode, is_retriable
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.schema import Message
 
-__all__ = ["TIMEOUT_MS", "Outcome", "Refused", "all_brokers", "ask_controller", "controller_of", "outcome"]
+__all__ = [
+    "TIMEOUT_MS",
+    "Outcome",
+    "Refused",
+    "all_brokers",
+    "ask_controller",
+    "ask_in_batches",
+    "controller_of",
+    "outcome",
+]
 
 TIMEOUT_MS = 30_000
 """For requests that a broker answers when its change has been made."""
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +64,39 @@ def all_brokers(cluster: Cluster) -> list[int]:
     """The ids of the brokers that are there, sorted."""
     answer = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
     return sorted(broker.node_id for broker in answer.brokers)
+
+
+def ask_in_batches(
+    cluster: Cluster,
+    nodes: Mapping[Key, int],
+    target_of: Callable[[Key], Target],
+    request_of: Callable[[list[Key]], Message],
+    parts_of: Callable[[Any], Iterable[tuple[Key, Any]]],
+    version_max: int | None = None,
+) -> dict[Key, Any]:
+    """The part of each key in the answers, one request to each node for all its keys.
+
+    `nodes` has where each key was last seen. A key that is not served there any more is asked alone, at its
+    `target_of`, with retries. ClientError for what fails so, too; other codes are in the parts.
+    """
+    by_node: dict[int, list[Key]] = {}
+    for key, node in nodes.items():
+        by_node.setdefault(node, []).append(key)
+    found: dict[Key, Any] = {}
+    for node, keys in by_node.items():
+        try:
+            connection = cluster.connect(node)
+            request = request_of(keys)
+            answer = connection.ask(request, connection.version_of(type(request), version_max))
+        except Disconnected as error:
+            cluster.failed(node, error)
+            continue
+        found.update(
+            (key, part) for key, part in parts_of(answer) if not any(map(is_retriable, error_codes(part)))
+        )
+    for key in nodes:
+        if key not in found:
+            found.update(parts_of(cluster.ask(target_of(key), request_of([key]), version_max=version_max)))
+            if key not in found:
+                raise ClientError(f"{target_of(key)} answers without what was asked for")
+    return {key: found[key] for key in nodes}

@@ -19,12 +19,15 @@ _shtab_odradek_commands() {
     consume:'print the records of topics'
     doctor:'why does my client not connect'
     dump:'show what files of a broker hold'
+    groups:'lag and members of groups; seek, delete'
     import-log:'take a topic of Apache Kafka into a data directory'
     produce:'write lines, or lines of JSON, into a topic'
+    producers:'who writes to a topic'
     quotas:'limits of users, clients and addresses: list, set, remove'
     serve:'start a broker'
     spark:'jobs on Spark (pip install '"'"'odradek[spark]'"'"')'
     topics:'list, describe, create, change, trim, delete topics'
+    transactions:'list, describe, abort, find hanging ones'
     users:'users for SCRAM: list, add, remove'
   )
   _describe 'odradek commands' _commands
@@ -71,6 +74,17 @@ _shtab_odradek_configs_commands() {
   _describe 'odradek configs commands' _commands
 }
 
+_shtab_odradek_groups_commands() {
+  local _commands=(
+    delete:'delete groups without members, with their commits'
+    delete-offsets:'delete the commits of a group for some topics'
+    describe:'commits, lag and members of each partition'
+    list:'names, types, states; with --lagging also lag'
+    seek:'move the commits of a group without members'
+  )
+  _describe 'odradek groups commands' _commands
+}
+
 _shtab_odradek_quotas_commands() {
   local _commands=(
     list:'quotas, all or those of an entity'
@@ -103,6 +117,16 @@ _shtab_odradek_topics_commands() {
     trim:'delete the records before an offset or a time'
   )
   _describe 'odradek topics commands' _commands
+}
+
+_shtab_odradek_transactions_commands() {
+  local _commands=(
+    abort:'end a transaction in one partition'
+    describe:'state, age and partitions of transactions'
+    find-hanging:'open transactions that nobody will end'
+    list:'transactional ids and their transactions'
+  )
+  _describe 'odradek transactions commands' _commands
 }
 
 _shtab_odradek_users_commands() {
@@ -487,6 +511,100 @@ _shtab_odradek_dump_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_dump_defaults_added=0
 
+_shtab_odradek_groups_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_groups_defaults_added=0
+
+_shtab_odradek_groups_delete_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--dry-run[show what would be done, and do nothing]"
+  "(*):GROUP:_odradek_groups"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_groups_delete_defaults_added=0
+
+_shtab_odradek_groups_delete_offsets_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--dry-run[show what would be done, and do nothing]"
+  ":GROUP:_odradek_groups"
+  "(*):TOPIC\[\:PARTITION\]:_odradek_topics"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_groups_delete_offsets_defaults_added=0
+
+_shtab_odradek_groups_describe_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--members[the members and what each of them has]"
+  "--watch[again and again (default\: every 2 s), until Ctrl-C]:SECONDS:"
+  "(*):GROUP:_odradek_groups"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_groups_describe_defaults_added=0
+
+_shtab_odradek_groups_list_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--lag[also the lag of each, the largest first]"
+  "--lagging[only those that are N offsets behind, or more]:N:"
+  "*--state[only these\: Stable, Empty, PreparingRebalance, CompletingRebalance, Assigning, Reconciling, NotReady, Dead]:STATE:"
+  "*--type[only these]:type:(classic consumer share streams)"
+  "(*)::only these:_odradek_groups"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_groups_list_defaults_added=0
+
+_shtab_odradek_groups_seek_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--to[start, end, OFFSET, TIME, \+N or -N]:WHERE:"
+  "--topics[only these\; also what has no commit yet (default\: all that has one)]:TOPIC[:PARTITION]:_odradek_topics"
+  "--dry-run[show what would be done, and do nothing]"
+  ":GROUP:_odradek_groups"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_groups_seek_defaults_added=0
+
 _shtab_odradek_import_log_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--topic[what the topic is called, and is to be called here]:TOPIC:_odradek_topics"
@@ -528,6 +646,22 @@ _shtab_odradek_produce_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_produce_defaults_added=0
+
+_shtab_odradek_producers_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--open[only producers with an open transaction]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "(*):TOPIC\[\:PARTITION\]:_odradek_topics"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_producers_defaults_added=0
 
 _shtab_odradek_quotas_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -902,6 +1036,79 @@ _shtab_odradek_topics_trim_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_topics_trim_defaults_added=0
 
+_shtab_odradek_transactions_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_transactions_defaults_added=0
+
+_shtab_odradek_transactions_abort_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--producer-id[as find-hanging or producers show it]:N:"
+  "--force[also a transaction that its coordinator knows]"
+  "--dry-run[show what would be done, and do nothing]"
+  ":TOPIC\:PARTITION:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_transactions_abort_defaults_added=0
+
+_shtab_odradek_transactions_describe_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "(*):ID:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_transactions_describe_defaults_added=0
+
+_shtab_odradek_transactions_find_hanging_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--older[without a record for so long (default 900)]:SECONDS:"
+  "(*)::only there (default\: all topics):_odradek_topics"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_transactions_find_hanging_defaults_added=0
+
+_shtab_odradek_transactions_list_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--older[only transactions that have been open for so long]:SECONDS:"
+  "--producer[only the one with this producer id]:ID:"
+  "(*)::only these:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_transactions_list_defaults_added=0
+
 _shtab_odradek_users_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
 )
@@ -992,12 +1199,15 @@ _shtab_odradek() {
         consume) _arguments -C -s $_shtab_odradek_consume_options ;;
         doctor) _arguments -C -s $_shtab_odradek_doctor_options ;;
         dump) _arguments -C -s $_shtab_odradek_dump_options ;;
+        groups) _shtab_odradek_groups ;;
         import-log) _arguments -C -s $_shtab_odradek_import_log_options ;;
         produce) _arguments -C -s $_shtab_odradek_produce_options ;;
+        producers) _arguments -C -s $_shtab_odradek_producers_options ;;
         quotas) _shtab_odradek_quotas ;;
         serve) _arguments -C -s $_shtab_odradek_serve_options ;;
         spark) _shtab_odradek_spark ;;
         topics) _shtab_odradek_topics ;;
+        transactions) _shtab_odradek_transactions ;;
         users) _shtab_odradek_users ;;
       esac
   esac
@@ -1108,6 +1318,33 @@ _shtab_odradek_configs() {
   esac
 }
 
+_shtab_odradek_groups() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->groups'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_odradek_groups_defaults_added )); then
+    if (( ${_shtab_odradek_groups_options[(I)${(q)one_or_more}*]} +          ${_shtab_odradek_groups_options[(I)${(q)remainder}*]} +          ${_shtab_odradek_groups_options[(I)${(q)default}]} == 0 )); then
+      _shtab_odradek_groups_options+=(': :_shtab_odradek_groups_commands' '*::: :->groups')
+    fi
+    _shtab_odradek_groups_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_odradek_groups_options
+
+  case $state in
+    groups)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_odradek_groups-$line[1]:"
+      case $line[1] in
+        delete) _arguments -C -s $_shtab_odradek_groups_delete_options ;;
+        delete-offsets) _arguments -C -s $_shtab_odradek_groups_delete_offsets_options ;;
+        describe) _arguments -C -s $_shtab_odradek_groups_describe_options ;;
+        list) _arguments -C -s $_shtab_odradek_groups_list_options ;;
+        seek) _arguments -C -s $_shtab_odradek_groups_seek_options ;;
+      esac
+  esac
+}
+
 _shtab_odradek_quotas() {
   local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->quotas'
 
@@ -1186,6 +1423,32 @@ _shtab_odradek_topics() {
         list) _arguments -C -s $_shtab_odradek_topics_list_options ;;
         offsets) _arguments -C -s $_shtab_odradek_topics_offsets_options ;;
         trim) _arguments -C -s $_shtab_odradek_topics_trim_options ;;
+      esac
+  esac
+}
+
+_shtab_odradek_transactions() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->transactions'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_odradek_transactions_defaults_added )); then
+    if (( ${_shtab_odradek_transactions_options[(I)${(q)one_or_more}*]} +          ${_shtab_odradek_transactions_options[(I)${(q)remainder}*]} +          ${_shtab_odradek_transactions_options[(I)${(q)default}]} == 0 )); then
+      _shtab_odradek_transactions_options+=(': :_shtab_odradek_transactions_commands' '*::: :->transactions')
+    fi
+    _shtab_odradek_transactions_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_odradek_transactions_options
+
+  case $state in
+    transactions)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_odradek_transactions-$line[1]:"
+      case $line[1] in
+        abort) _arguments -C -s $_shtab_odradek_transactions_abort_options ;;
+        describe) _arguments -C -s $_shtab_odradek_transactions_describe_options ;;
+        find-hanging) _arguments -C -s $_shtab_odradek_transactions_find_hanging_options ;;
+        list) _arguments -C -s $_shtab_odradek_transactions_list_options ;;
       esac
   esac
 }

@@ -19,7 +19,7 @@ Rows = list[dict[str, Any]]
 def rows(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Rows]:
-    """Runs a command with `--output json`; returns what it prints."""
+    """Runs a command with `--output json`; returns what it prints, which may be nothing if it fails."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
 
     def ended(*arguments: str, bootstrap: str = bootstrap, status: int = 0) -> Rows:
@@ -27,7 +27,7 @@ def rows(
         got = main([*arguments, "-b", bootstrap, "--output", "json"])
         out, err = capsys.readouterr()
         assert got == status, err
-        found: Rows = json.loads(out)
+        found: Rows = json.loads(out) if out or not status else []
         return found
 
     return ended

@@ -8,7 +8,18 @@ import pytest
 from odradek.commands.command import COMMANDS, joined, parser_of
 from odradek.commands.page import page
 
-ADMINISTRATION = ("configs", "acls", "users", "quotas", "cluster", "config", "completion")
+ADMINISTRATION = (
+    "configs",
+    "acls",
+    "users",
+    "quotas",
+    "cluster",
+    "config",
+    "completion",
+    "groups",
+    "transactions",
+    "producers",
+)
 
 
 def examples(name):

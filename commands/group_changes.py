@@ -1,0 +1,261 @@
+"""What `odradek groups` changes: commits are moved or deleted, groups are deleted.
+
+Nothing of this is done to a group that has members: they would go on from where they are, and commit that.
+"""
+
+import argparse
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from odradek.client import group_offsets
+from odradek.client.admin.asking import Outcome, Refused
+from odradek.client.admin.groups import (
+    GroupDescription,
+    ListedGroup,
+    Offsets,
+    delete_groups,
+    delete_offsets,
+    describe_groups,
+    list_groups,
+    offsets_of_groups,
+)
+from odradek.client.admin.lag import Bounds, lag_of, partition_bounds
+from odradek.client.admin.topics import describe_topics
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster, TopicPartition, coordinator_of
+from odradek.commands.asking import failed
+from odradek.commands.output import Column, Output, quantity
+from odradek.commands.reading_range import Place, parse_range
+from odradek.commands.selecting import is_pattern, matching, named, parse_partition
+
+__all__ = ["delete", "forget", "named_groups", "seek"]
+
+MEMBERS_SHOWN = 5
+
+
+def named_groups(cluster: Cluster, patterns: Sequence[str]) -> list[ListedGroup]:
+    """The groups that the patterns name; ClientError if one of them names none."""
+    listed = {one.group: one for one in list_groups(cluster)}
+    for pattern in patterns:
+        if pattern not in listed and not is_pattern(pattern):
+            # Its coordinator may be away, or the user may not see it: that fails here.
+            cluster.connect(coordinator_of("group", pattern))
+    return [listed[group] for group in named(listed, patterns, "group")]
+
+
+# Moving -----------------------------------------------------------------------------------------------
+
+
+def seek(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    """Moves the commits of a group, and shows them before and after."""
+    place = _destination(options.to)
+    before = _offsets_at_rest(cluster, options.group, options.topics)
+    chosen = _chosen(cluster, options.topics, before)
+    bounds = partition_bounds(cluster, chosen)
+    after, refused = _moved(cluster, options.group, place, chosen, before, bounds)
+    if after and not options.dry_run:
+        group_offsets.commit(cluster, options.group, {key: (offset, "") for key, offset in after.items()})
+    rows = [
+        {
+            "group": options.group,
+            "topic": key[0],
+            "partition": key[1],
+            "committed_offset_before": before.get(key),
+            "committed_offset": offset,
+            "start_offset": bounds[key][0],
+            "end_offset": bounds[key][1],
+            "lag": lag_of(offset, bounds[key]),
+        }
+        for key, offset in sorted(after.items())
+    ]
+    columns = [
+        Column("topic"),
+        Column("partition", right=True),
+        Column("committed_offset_before", "before", True),
+        Column("committed_offset", "then" if options.dry_run else "now", True),
+        Column("start_offset", "start", True),
+        Column("end_offset", "end", True),
+        Column("lag", right=True),
+    ]
+    output.rows(columns, rows, f"group {options.group} has no commits")
+    return failed(refused)
+
+
+def _destination(text: str) -> Place:
+    """ "after_start" and "before_end" mean from the present commit on here."""
+    try:
+        found = parse_range([text], None, time.time_ns() // 1_000_000)
+    except ClientError:
+        found = None
+    if found is None or found.end is not None or found.start.kind == "stored":
+        raise ClientError(
+            f"--to {text} is not understood: start, end, an offset, +10 or -10 from the present commit, "
+            "-1h, 2026-11-27T09:00 or @1764230400000"
+        )
+    return found.start
+
+
+def _offsets_at_rest(cluster: Cluster, group: str, topics: Sequence[str] | None) -> Offsets:
+    """The commits; ClientError for a group that has members. One that is not there yet can be given commits
+    for topics that are named."""
+    found = [one for one in list_groups(cluster) if one.group == group]
+    if not found:
+        if topics is None:
+            raise ClientError(f"there is no group {group}; with --topics it would be made")
+        return {}
+    if found[0].type == "share":
+        raise ClientError(f"group {group} is a share group, which has no commits to move")
+    for described in _described(cluster, found):
+        if described.members:
+            raise _active(described)
+    offsets, refused = offsets_of_groups(cluster, found)
+    for one in refused:
+        raise one.error
+    return offsets[group]
+
+
+def _described(cluster: Cluster, groups: Sequence[ListedGroup]) -> list[GroupDescription]:
+    found, refused = describe_groups(cluster, groups)
+    for one in refused:
+        raise one.error
+    return found
+
+
+def _active(group: GroupDescription) -> ClientError:
+    shown = [one.name for one in group.members[:MEMBERS_SHOWN]]
+    if len(group.members) > MEMBERS_SHOWN:
+        shown.append(f"{len(group.members) - MEMBERS_SHOWN:,} more")
+    return ClientError(
+        f"group {group.group} is in use, so it stays as it is; stop its "
+        f"{quantity(len(group.members), 'member')} first: {', '.join(shown)}"
+    )
+
+
+def _chosen(
+    cluster: Cluster, texts: Sequence[str] | None, before: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """All with a commit; or what is named, of a topic all its partitions."""
+    if texts is None:
+        return sorted(before)
+    found = {parse_partition(text) for text in texts if ":" in text}
+    whole = [text for text in texts if ":" not in text]
+    if whole:
+        topics, _ = describe_topics(cluster)
+        names = {topic.name for topic in topics}
+        matched = set(named(names, whole, "topic"))
+        found |= {
+            (topic.name, one.partition)
+            for topic in topics
+            if topic.name in matched
+            for one in topic.partitions
+        }
+    return sorted(found)
+
+
+def _moved(
+    cluster: Cluster,
+    group: str,
+    place: Place,
+    chosen: Sequence[TopicPartition],
+    before: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+) -> tuple[Offsets, Outcome]:
+    """The new commits; those that cannot be moved are refused."""
+    times = cluster.list_offsets(dict.fromkeys(bounds, place.number)) if place.kind == "time" else {}
+    after: Offsets = {}
+    refused = []
+    for key in chosen:
+        name = f"{key[0]}-{key[1]}"
+        if key not in bounds:
+            refused.append(Refused(name, ClientError(f"{name} is not there, or has no leader at the moment")))
+        elif place.kind in ("after_start", "before_end") and key not in before:
+            sentence = f"group {group} has no commit for {name} from which to count"
+            refused.append(Refused(name, ClientError(sentence)))
+        else:
+            start, end = bounds[key]
+            wanted = _offset(place, start, end, before.get(key, start), times.get(key, -1))
+            after[key] = min(max(wanted, start), end)
+    return after, refused
+
+
+def _offset(place: Place, start: int, end: int, present: int, at_time: int) -> int:
+    if place.kind == "time":
+        return at_time if at_time >= 0 else end
+    return {
+        "earliest": start,
+        "latest": end,
+        "offset": place.number,
+        "after_start": present + place.number,
+        "before_end": present - place.number,
+    }[place.kind]
+
+
+# Deleting ---------------------------------------------------------------------------------------------
+
+
+def delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    """Deletes the groups that nobody uses; the others are refused."""
+    listed = named_groups(cluster, options.groups)
+    described, refused = describe_groups(cluster, listed)
+    refused += [Refused(one.group, _active(one)) for one in described if one.members]
+    kept = {one.name for one in refused}
+    unused = [one for one in listed if one.group not in kept]
+    if options.dry_run:
+        kept.update(one.group for one in unused)
+    else:
+        not_deleted = delete_groups(cluster, unused)
+        refused += not_deleted
+        kept.update(one.name for one in not_deleted)
+    rows = [{"group": one.group, "deleted": one.group not in kept} for one in listed]
+    output.rows([Column("group"), Column("deleted")], rows)
+    return failed(refused)
+
+
+def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    """Deletes commits of a group; the broker refuses those of topics that members read."""
+    listed = named_groups(cluster, [options.group])
+    if len(listed) != 1 or listed[0].type == "share":
+        raise ClientError(f"{options.group} has to be one group with commits")
+    offsets, refused = offsets_of_groups(cluster, listed)
+    group = listed[0].group
+    committed = offsets[group]
+    chosen = _committed(committed, group, options.topics)
+    if not options.dry_run and not refused:
+        refused += delete_offsets(cluster, group, chosen)
+    kept = {one.name for one in refused}
+    rows: list[dict[str, Any]] = [
+        {
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+            "committed_offset_before": committed[topic, partition],
+            "deleted": not options.dry_run and f"{topic}-{partition}" not in kept,
+        }
+        for topic, partition in chosen
+    ]
+    columns = [
+        Column("topic"),
+        Column("partition", right=True),
+        Column("committed_offset_before", "before", True),
+        Column("deleted"),
+    ]
+    output.rows(columns, rows)
+    return failed(refused)
+
+
+def _committed(committed: Iterable[TopicPartition], group: str, texts: Sequence[str]) -> list[TopicPartition]:
+    """The commits that are named; ClientError for a name that names none."""
+    there = sorted(committed)
+    found: set[TopicPartition] = set()
+    for text in texts:
+        if re.search(r":[0-9]+$", text):
+            matched = {parse_partition(text)}.intersection(there)
+        else:
+            names = set(matching({topic for topic, _ in there}, [text]))
+            matched = {key for key in there if key[0] in names}
+        if not matched:
+            raise ClientError(f"group {group} has no commit for {text}")
+        found |= matched
+    return sorted(found)

@@ -300,7 +300,9 @@ def is_of_start(name: str) -> bool:
     runs, for new listeners, of which there are none here. One that was taken and not used would be taken for
     granted: a password that is revoked, for example. And a client that may change settings could have the
     broker read files and addresses (CVE-2025-27817), or take unsigned tokens."""
-    option = option_of_listener(name)
+    option = option_of_listener(name) or BROKER_OPTIONS.get(name)
+    if option is not None and option.standing == ACCEPTED:
+        return False  # nothing reads it, at the start either
     own = name if option is None else option.name
     return own.startswith("sasl.") or own == "connections.max.reauth.ms"
 

@@ -120,8 +120,8 @@ class Worker:
         """A new producer; when it is there, whatever the old one had begun is over."""
         if old is not None:
             old.abandon()
-        # Long: brokers are killed all the time, and a busy machine has few moments with a coordinator. Whether
-        # clients get on at all is asked at the end.
+        # Long: brokers are killed all the time, and a busy machine has few moments with a coordinator.
+        # Whether clients get on at all is asked at the end.
         deadline = time.monotonic() + 6 * PATIENCE_SECONDS
         while True:
             self._producer = self._kind(self._bootstrap, self.name)

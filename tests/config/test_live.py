@@ -97,7 +97,6 @@ def test_every_honoured_option_that_may_change_is_followed():
 SASL = {
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.jaas.config": "org.example.Login required;",
-    "sasl.kerberos.kinit.cmd": "other",
     "sasl.server.max.receive.size": "5000",
     "listener.name.x.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.x.plain.sasl.jaas.config": "org.example.Login required;",

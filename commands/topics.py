@@ -3,17 +3,17 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from odradek.client.admin import topics as admin
 from odradek.client.admin.asking import Outcome
+from odradek.client.admin.lag import offset_bounds
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from odradek.client.cluster import Cluster, TopicPartition
+from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
-from odradek.commands.connecting import add_connection_arguments, cluster_of
-from odradek.commands.layout import Layout
-from odradek.commands.output import Column, Output, add_output_arguments, quantity, size_text, time_text
+from odradek.commands.output import Column, Output, quantity, size_text, time_text
 from odradek.commands.selecting import matching, parse_partition, parse_time_ms, parse_whole
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
@@ -35,61 +35,47 @@ examples:
 
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
-Action = Callable[[Cluster, argparse.Namespace, Output], int]
 _SIZE = Column("size_bytes", "size", True, size_text)
 _RECORDS = Column("records", right=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions and their options."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    one = _action(actions, "list", "names and sizes", _list)
+    actions = new_actions(parser)
+    one = add_action(actions, "list", "names and sizes", _list)
     one.add_argument("topics", nargs="*", metavar="TOPIC", help="only these")
     one.add_argument("--internal", action="store_true", help="also __consumer_offsets and its like")
     one.add_argument("--sizes", action="store_true", help="also records and bytes on disk")
-    one = _action(actions, "describe", "partitions, leaders, replicas, offsets and sizes", _describe)
+    one = add_action(actions, "describe", "partitions, leaders, replicas, offsets and sizes", _describe)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
-    one = _action(actions, "create", "make topics", _create)
+    one = add_action(actions, "create", "make topics", _create)
     one.add_argument("topics", nargs="+", metavar="NAME")
     one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
     one.add_argument("-r", "--replicas", default="-1", metavar="N", help="default: as the brokers are set")
     _add_configs(one)
     one.add_argument("--if-not-exists", action="store_true", help="a topic that is there is no failure")
-    _add_dry_run(one)
-    one = _action(actions, "delete", "delete topics with all their records", _delete)
+    add_dry_run(one)
+    one = add_action(actions, "delete", "delete topics with all their records", _delete)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
-    _add_dry_run(one)
-    one = _action(actions, "add-partitions", "give a topic more partitions", _add_partitions)
+    add_dry_run(one)
+    one = add_action(actions, "add-partitions", "give a topic more partitions", _add_partitions)
     one.add_argument("topic", metavar="TOPIC")
     one.add_argument("partitions", metavar="N", help="how many it has then")
-    _add_dry_run(one)
-    one = _action(actions, "trim", "delete the records before an offset or a time", _trim)
+    add_dry_run(one)
+    one = add_action(actions, "trim", "delete the records before an offset or a time", _trim)
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
     one.add_argument(
         "--before", required=True, metavar="WHERE", help="an offset, 'end', or a time as -7d or in ISO 8601"
     )
-    _add_dry_run(one)
-    one = _action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
+    add_dry_run(one)
+    one = add_action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
     one.add_argument("--at", metavar="TIME", help="the first record of this time or later: -1h, or ISO 8601")
 
 
 def run(options: argparse.Namespace) -> int:
     """Does the action; returns the exit status."""
-    action: Action = options.act
-    with cluster_of(options) as cluster:
-        return action(cluster, options, Output.of(options))
-
-
-def _action(actions: Any, name: str, about: str, act: Action) -> argparse.ArgumentParser:
-    layout: Any = Layout
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=about, formatter_class=layout, allow_abbrev=False
-    )
-    parser.set_defaults(act=act)
-    add_connection_arguments(parser)
-    add_output_arguments(parser)
-    return parser
+    return act_on_cluster(options)
 
 
 def _add_configs(parser: argparse.ArgumentParser) -> None:
@@ -102,10 +88,6 @@ def _add_configs(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an option of the topic; may be given many times",
     )
-
-
-def _add_dry_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
 
 
 # Looking ----------------------------------------------------------------------------------------------
@@ -129,7 +111,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
     if options.sizes:
         partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
-        bounds = _bounds(cluster, partitions)
+        bounds = offset_bounds(cluster, partitions)
         sizes = admin.log_sizes(cluster)
         for row, topic in zip(rows, found, strict=True):
             keys = [(topic.name, one.partition) for one in topic.partitions]
@@ -144,7 +126,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     names = _existing(cluster, options.topics)
     found, refused = admin.describe_topics(cluster, names)
     partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
-    bounds = _bounds(cluster, partitions)
+    bounds = offset_bounds(cluster, partitions)
     sizes = admin.log_sizes(cluster, partitions)
     columns = [
         Column("partition", right=True),
@@ -187,7 +169,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
 
 def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     partitions = _partitions(cluster, options.topics)
-    bounds = _bounds(cluster, partitions)
+    bounds = offset_bounds(cluster, partitions)
     rows: list[dict[str, Any]] = [
         {
             "topic": topic,
@@ -213,16 +195,6 @@ def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> i
         columns.insert(2, Column("offset", f"from {time_text(at_ms)}", True))
     output.rows(columns, rows)
     return 0
-
-
-def _bounds(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-    """The first offset and the one after the last of each partition that has a leader."""
-    if not partitions:
-        return {}
-    starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
-    # Records may be deleted between the two answers.
-    return {key: (starts[key], max(starts[key], ends[key])) for key in partitions}
 
 
 # Changing ---------------------------------------------------------------------------------------------
@@ -277,7 +249,7 @@ def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Outpu
 
 def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     partitions = _partitions(cluster, options.topics)
-    bounds = _bounds(cluster, partitions)
+    bounds = offset_bounds(cluster, partitions)
     before = _trim_offsets(cluster, options.before, bounds)
     starts: dict[TopicPartition, int] = {}
     refused: Outcome = []

@@ -107,8 +107,11 @@ class Gathering(logging.Handler):
         self._handler.flush()
 
     def _tell_due(self, now_s: float) -> None:
-        due = [key for key, one in self._known.items() if now_s - one.since_s >= REPEATS_AFTER_S]
-        for key in due:
+        # The oldest come first: an event looks at no more than are due.
+        while self._known:
+            key = next(iter(self._known))
+            if now_s - self._known[key].since_s < REPEATS_AFTER_S:
+                return
             repeats = self._known.pop(key)
             if repeats.last is not None:
                 self._handler.handle(_with_number(repeats.last, repeats.count))

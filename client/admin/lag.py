@@ -14,7 +14,7 @@ from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from odradek.client.reading import PARTITION_BYTES, PartitionRecords, Reader
 from odradek.client.stored_records import batches_of
 
-__all__ = ["Bounds", "lag_of", "partition_bounds", "seconds_behind"]
+__all__ = ["Bounds", "lag_of", "offset_bounds", "partition_bounds", "seconds_behind"]
 
 FIRST_BYTES = 16 << 10
 """Of each partition at first: most batches are smaller, and only one is looked at."""
@@ -37,13 +37,17 @@ def partition_bounds(
         return {}
     found, _ = describe_topics(cluster, topics)
     led = {(topic.name, one.partition) for topic in found for one in topic.partitions if one.leader >= 0}
-    there = sorted(led.intersection(partitions))
-    if not there:
+    return offset_bounds(cluster, sorted(led.intersection(partitions)))
+
+
+def offset_bounds(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    """Of partitions that all have to be there; ClientError else."""
+    if not partitions:
         return {}
-    starts = cluster.list_offsets(dict.fromkeys(there, EARLIEST))
-    ends = cluster.list_offsets(dict.fromkeys(there, LATEST))
+    starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
     # Records may be deleted between the two answers.
-    return {key: (starts[key], max(starts[key], ends[key])) for key in there}
+    return {key: (starts[key], max(starts[key], ends[key])) for key in partitions}
 
 
 def lag_of(offset: int | None, bounds: Bounds | None) -> int | None:

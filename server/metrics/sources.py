@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odradek import __version__
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sources"]
 
+STEP = 500
+"""Partitions that are looked at without a pause."""
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
@@ -79,10 +81,11 @@ class Sources:
         self._ages.begin()
         omitted: list[tuple[str, int]] = []
         yield from self._requests()
-        yield from self._traffic()
+        # Partitions come and go while this pauses.
+        logs = list(self._server.store.partitions())
+        yield from self._traffic(logs)
         yield from self._connections()
-        yield from self._cluster()
-        yield from self._replicas()
+        yield from self._cluster(logs)
         yield from self._partitions(omitted)
         yield from self._groups(now_ms, omitted)
         yield from self._transactions(now_ms)
@@ -127,15 +130,15 @@ class Sources:
                 size_bytes = sum(getattr(route, attribute) for route in of_name)
                 yield family, label_text(request=name), size_bytes
 
-    def _traffic(self) -> Samples:
+    def _traffic(self, logs: Sequence[Partition]) -> Samples:
         sums: dict[str, list[int]] = {}
-        for number, log in enumerate(self._server.store.partitions()):
+        for number, log in enumerate(logs):
             traffic = log.traffic
             if traffic.produce_requests or traffic.fetch_requests:
                 of_topic = sums.setdefault(log.topic, [0] * len(_TRAFFIC))
                 for place, (_, value) in enumerate(_TRAFFIC):
                     of_topic[place] += value(log)
-            if number % 500 == 499:
+            if number % STEP == STEP - 1:
                 yield None
         for place, (family, _) in enumerate(_TRAFFIC):
             for topic in sorted(sums):
@@ -150,7 +153,7 @@ class Sources:
 
     # The cluster
 
-    def _cluster(self) -> Samples:
+    def _cluster(self, logs: Sequence[Partition]) -> Samples:
         view = self._server.cluster_view
         yield "kafka_brokers", _NO_LABELS, len(view.brokers)
         for node_id, broker in sorted(view.brokers.items()):
@@ -158,38 +161,41 @@ class Sources:
             # Without a host the broker tells each client the address at which it came.
             address = "" if endpoint is None else f"{endpoint.host or 'localhost'}:{endpoint.port}"
             yield "kafka_broker_info", label_text(address=address, id=node_id), 1
-        partitions = [one for topic in view.topics.values() for one in topic.partitions]
-        controller = "kafka_controller_kafkacontroller_"
-        yield f"{controller}activecontrollercount", _NO_LABELS, int(self._server.config.cluster is None)
-        yield f"{controller}globaltopiccount", _NO_LABELS, len(view.topics)
-        yield f"{controller}globalpartitioncount", _NO_LABELS, len(partitions)
-        yield f"{controller}offlinepartitionscount", _NO_LABELS, sum(one.leader < 0 for one in partitions)
-        fenced = len(view.registrations.keys() - view.brokers.keys())
-        yield f"{controller}fencedbrokercount", _NO_LABELS, fenced
-        yield f"{controller}activebrokercount", _NO_LABELS, len(view.brokers)
-
-    def _replicas(self) -> Samples:
-        node_id, view = self._server.node_id, self._server.cluster_view
-        store = self._server.store
-        led = under = under_min = 0
-        for topic in view.topics.values():
-            for one in topic.partitions:
-                if one.leader != node_id:
-                    continue
+        controller, manager = "kafka_controller_kafkacontroller_", "kafka_server_replicamanager_"
+        total = leaderless = led = under = under_min = offline = 0
+        placed = ((topic.name, one) for topic in view.topics.values() for one in topic.partitions)
+        for name, one in placed:
+            total += 1
+            leaderless += one.leader < 0
+            if one.leader == self._server.node_id:
                 led += 1
                 if len(one.isr) < len(one.replicas):
                     under += 1
-                    log = store.get(topic.name, one.index)
-                    if log is not None and len(one.isr) < log.config.min_insync_replicas:
-                        under_min += 1
-            yield None
-        logs = list(store.partitions())
-        manager = "kafka_server_replicamanager_"
-        yield f"{manager}partitioncount", _NO_LABELS, len(logs)
-        yield f"{manager}leadercount", _NO_LABELS, led
-        yield f"{manager}underreplicatedpartitions", _NO_LABELS, under
-        yield f"{manager}underminisrpartitioncount", _NO_LABELS, under_min
-        yield f"{manager}offlinereplicacount", _NO_LABELS, sum(not log.is_available for log in logs)
+                    under_min += self._is_under_minimum(name, one)
+            if total % STEP == 0:
+                yield None
+        for number, log in enumerate(logs):
+            offline += not log.is_available
+            if number % STEP == STEP - 1:
+                yield None
+        for name, value in (
+            (f"{controller}activecontrollercount", int(self._server.config.cluster is None)),
+            (f"{controller}globaltopiccount", len(view.topics)),
+            (f"{controller}globalpartitioncount", total),
+            (f"{controller}offlinepartitionscount", leaderless),
+            (f"{controller}fencedbrokercount", len(view.registrations.keys() - view.brokers.keys())),
+            (f"{controller}activebrokercount", len(view.brokers)),
+            (f"{manager}partitioncount", len(logs)),
+            (f"{manager}leadercount", led),
+            (f"{manager}underreplicatedpartitions", under),
+            (f"{manager}underminisrpartitioncount", under_min),
+            (f"{manager}offlinereplicacount", offline),
+        ):
+            yield name, _NO_LABELS, value
+
+    def _is_under_minimum(self, topic: str, one: PartitionView) -> bool:
+        log = self._server.store.get(topic, one.index)
+        return log is not None and len(one.isr) < log.config.min_insync_replicas
 
     def _partitions(self, omitted: list[tuple[str, int]]) -> Samples:
         view = self._server.cluster_view

@@ -255,15 +255,16 @@ def main(names: list[str]) -> int:
         except subprocess.SubprocessError as failure:
             print(f"set-up of {name} failed: {failure}", file=sys.stderr)
             outcomes[name] = (False, 0.0, 0.0)
+    failed = [name for name, (passed, _, _) in outcomes.items() if not passed]
+    for name in failed:
+        for text in failures(name):
+            print(f"\n-- {name}: {text}")
+    # Last: the end of a long output is what everybody sees.
     print(f"\n{'suite':<18}{'outcome':<10}{'set-up':>9}{'tests':>9}")
     for name, (passed, set_up, tests) in outcomes.items():
         print(f"{name:<18}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
     for line in overdue({name: tests for name, (_, _, tests) in outcomes.items()}):
         print(line)
-    failed = [name for name, (passed, _, _) in outcomes.items() if not passed]
-    for name in failed:
-        for text in failures(name):
-            print(f"\n-- {name}: {text}")
     return 1 if failed else 0
 
 

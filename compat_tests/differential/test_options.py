@@ -28,7 +28,17 @@ from compat_tests.differential.test_settings import (
 )
 from compat_tests.differential.topics import new_topic
 from odradek.config.changes import DELETE, SET
-from odradek.config.option import BOOLEAN, CLASS, DOUBLE, LIST, PASSWORD, PER_BROKER, STRING, Option
+from odradek.config.option import (
+    ACCEPTED,
+    BOOLEAN,
+    CLASS,
+    DOUBLE,
+    LIST,
+    PASSWORD,
+    PER_BROKER,
+    STRING,
+    Option,
+)
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from odradek.server.embedded import Broker
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -89,22 +99,23 @@ JAVA_CLASSES = (
     "There are no Java classes that make or check TLS here, and trust would be another than asked for."
 )
 OF_THE_START = "How clients authenticate is read at the start: a change that is not used would be relied on."
+READ_AT_THE_START = [
+    name
+    for name, option in BROKER_OPTIONS.items()
+    if name.startswith("sasl.") and option.standing != ACCEPTED
+]
 OF_TLS_OTHERWISE = {
     "ssl.engine.factory.class": JAVA_CLASSES,
     "ssl.trustmanager.algorithm": JAVA_CLASSES,
 }
 OF_LISTENERS_OTHERWISE = {
     **OF_TLS_OTHERWISE,
-    **{name: OF_THE_START for name in BROKER_OPTIONS if name.startswith("sasl.")},
+    **dict.fromkeys(READ_AT_THE_START, OF_THE_START),
 }
 OTHERWISE = {
     "listener.security.protocol.map": LISTENERS,
     **OF_TLS_OTHERWISE,
-    **{
-        name: OF_THE_START
-        for name, option in BROKER_OPTIONS.items()
-        if name.startswith("sasl.") and option.dynamic == PER_BROKER
-    },
+    **{name: OF_THE_START for name in READ_AT_THE_START if BROKER_OPTIONS[name].dynamic == PER_BROKER},
 }
 """Options that Kafka takes and Odradek refuses, for one broker or for all, and why."""
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.client.client_error import ClientError
-from odradek.client.profiles import read_profiles
+from odradek.client.profiles import Profiles, profiles_of, read_profiles
 
 __all__ = ["change_default", "change_profile", "remove_profile", "written"]
 
@@ -136,11 +136,7 @@ def _printed(character: str) -> str:
 
 
 def _read(path: str) -> tuple[Content, list[str]]:
-    found = read_profiles(path)
-    content = {
-        "profile": found.default,
-        "profiles": {name: dict(profile.options) for name, profile in found.by_name.items()},
-    }
+    content = _content(read_profiles(path))
     try:
         with open(path, encoding="utf-8", newline="") as file:
             lines = file.read().splitlines(keepends=True)
@@ -180,17 +176,13 @@ def _replace(path: str, content: Content, lines: list[str]) -> None:
 def _says(text: str, content: Content) -> bool:
     """Whether the text, read again, is the content."""
     parsed = _parsed(text)
-    if parsed is None or set(parsed) - {"profile", "profiles"}:
+    try:
+        found = None if parsed is None else profiles_of("", parsed)
+    except ClientError:
         return False
-    profiles = {name: dict(_flat(table)) for name, table in parsed.get("profiles", {}).items()}
-    return bool(parsed.get("profile") == content["profile"] and profiles == content["profiles"])
+    return found is not None and _content(found) == content
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for key, value in table.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{before}{key}.")
-        else:
-            found.append((before + key, str(value).lower() if isinstance(value, bool) else str(value)))
-    return found
+def _content(found: Profiles) -> Content:
+    by_name = {name: dict(profile.options) for name, profile in found.by_name.items()}
+    return {"profile": found.default, "profiles": by_name}

@@ -24,7 +24,7 @@ from typing import Any
 from odradek.client.client_error import ClientError
 from odradek.client.librdkafka_names import SECRETS
 
-__all__ = ["Profile", "Profiles", "config_path", "read_profiles"]
+__all__ = ["Profile", "Profiles", "config_path", "profiles_of", "read_profiles"]
 
 PASSWORD_SECONDS_MAX = 60
 PASSWORD_BYTES_MAX = 64 * 1024
@@ -101,10 +101,11 @@ def read_profiles(path: str) -> Profiles:
         raise ClientError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise ClientError(f"{path} is no TOML file: {error}") from None
-    return _profiles_of(path, content, is_open)
+    return profiles_of(path, content, is_open)
 
 
-def _profiles_of(path: str, content: Mapping[str, Any], is_open: bool) -> Profiles:
+def profiles_of(path: str, content: Mapping[str, Any], is_open: bool = False) -> Profiles:
+    """Of the parsed content of a file; ClientError for a content that is no profiles."""
     unknown = sorted(set(content) - {"profile", "profiles"})
     if unknown:
         raise ClientError(f"{path} has {unknown[0]!r}: it may have 'profile' and tables [profiles.NAME]")

@@ -44,7 +44,7 @@ class Command(NamedTuple):
     reads_arguments: bool = False
     """Whether the module has `main(arguments)` instead, with a parser of its own."""
 
-    asks_brokers: bool = False
+    tells_failures: bool = False
     """Whether it is run by `asking.run`, which tells its failures."""
 
     def load(self) -> Any:
@@ -55,34 +55,41 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("serve", "start a broker", "serve"),
-        Command("users", "users for SCRAM: list, add, remove", "users", asks_brokers=True),
-        Command("topics", "list, describe, create, change, trim, delete topics", "topics", asks_brokers=True),
-        Command("groups", "lag and members of groups; seek, delete", "groups", asks_brokers=True),
+        Command("users", "users for SCRAM: list, add, remove", "users", tells_failures=True),
         Command(
-            "transactions", "list, describe, abort, find hanging ones", "transactions", asks_brokers=True
+            "topics", "list, describe, create, change, trim, delete topics", "topics", tells_failures=True
         ),
-        Command("producers", "who writes to a topic", "producers", asks_brokers=True),
+        Command("groups", "lag and members of groups; seek, delete", "groups", tells_failures=True),
+        Command(
+            "transactions", "list, describe, abort, find hanging ones", "transactions", tells_failures=True
+        ),
+        Command("producers", "who writes to a topic", "producers", tells_failures=True),
         Command(
             "configs",
             "options of topics, brokers, groups: get, diff, set, unset",
             "configs",
-            asks_brokers=True,
+            tells_failures=True,
         ),
-        Command("acls", "who may do what: list, add, remove", "acls", asks_brokers=True),
+        Command("acls", "who may do what: list, add, remove", "acls", tells_failures=True),
         Command(
-            "quotas", "limits of users, clients and addresses: list, set, remove", "quotas", asks_brokers=True
+            "quotas",
+            "limits of users, clients and addresses: list, set, remove",
+            "quotas",
+            tells_failures=True,
         ),
-        Command("cluster", "brokers, health, features, log directories", "cluster", asks_brokers=True),
-        Command("config", "profiles: how brokers are reached, and who logs in", "config", asks_brokers=True),
+        Command("cluster", "brokers, health, features, log directories", "cluster", tells_failures=True),
+        Command(
+            "config", "profiles: how brokers are reached, and who logs in", "config", tells_failures=True
+        ),
         Command(
             "completion",
             "scripts that complete commands and names in a shell",
             "completion",
-            asks_brokers=True,
+            tells_failures=True,
         ),
-        Command("doctor", "why does my client not connect", "doctor", asks_brokers=True),
-        Command("produce", "write lines, or lines of JSON, into a topic", "produce", asks_brokers=True),
-        Command("consume", "print the records of topics", "consume", asks_brokers=True),
+        Command("doctor", "why does my client not connect", "doctor", tells_failures=True),
+        Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
+        Command("consume", "print the records of topics", "consume", tells_failures=True),
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command.reads_arguments:
             return int(module.main(arguments[1:]))
         options = parser_of(command, module).parse_args(joined(arguments[1:]))
-        if command.asks_brokers:
+        if command.tells_failures:
             from odradek.commands.asking import run
 
             return run(module, options)

@@ -85,6 +85,9 @@ def _name_certificate(named: dict[str, str]) -> None:
 def _name_user(named: dict[str, str]) -> None:
     user, password = named.pop("sasl.username", None), named.pop("sasl.password", None)
     if user is None and password is None:
+        if named.get("sasl.mechanism", "").upper() == "OAUTHBEARER":
+            # The token says who it is: librdkafka has no JAAS, and there is one module only.
+            named.setdefault("sasl.jaas.config", f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required;")
         return
     if user is None or password is None:
         raise ClientError("sasl.username and sasl.password are needed both")

@@ -61,11 +61,15 @@ def options_of(options: argparse.Namespace, environ: Mapping[str, str] = os.envi
         print(f"odradek: {warning}", file=sys.stderr)
     named = profile.resolved()
     _lay(named, {"bootstrap.servers": environ.get("ODRADEK_BOOTSTRAP_SERVERS")})
-    _lay(named, {"sasl.password": environ.get("ODRADEK_SASL_PASSWORD")})
+    password = environ.get("ODRADEK_SASL_PASSWORD")
+    _lay(named, {"sasl.password": password})
     if options.command_config is not None:
         _lay(named, _of_file(options.command_config))
     _lay(named, dict(_property(text) for text in options.properties))
     _lay(named, {"bootstrap.servers": options.bootstrap_server})
+    if "sasl.username" not in named and named.get("sasl.password") == password:
+        # A token or a certificate has no user's name: the password in the environment is for others.
+        named.pop("sasl.password", None)
     named.setdefault("bootstrap.servers", named.pop("metadata.broker.list", DEFAULT_BOOTSTRAP))
     return java_names(named)
 

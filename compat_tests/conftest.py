@@ -32,13 +32,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="odradek",
         help="what the clients talk to; kafka is Apache Kafka from its jars",
     )
+    parser.addoption(
+        "--kafka-version",
+        choices=[reference.CURRENT, reference.OLDER],
+        default=reference.CURRENT,
+        help="of the broker of --broker=kafka",
+    )
 
 
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
     """One broker for the whole session; tests use topics of their own."""
     if request.config.getoption("--broker") == "kafka":
-        with reference.Kafka() as kafka:
+        with reference.Kafka(request.config.getoption("--kafka-version")) as kafka:
             yield ApacheBroker(kafka)
     else:
         yield OdradekBroker(request.getfixturevalue("odradek_broker"))

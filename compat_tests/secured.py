@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from compat_tests import reference
 from odradek import Broker
@@ -42,28 +42,52 @@ def sasl_options(listener: str = LISTENER, **more: str) -> dict[str, str]:
 
 
 class SecuredKafka(reference.Kafka):
-    """Its listener for clients has SASL, and with SASL_SSL the TLS of `options`."""
+    """Its listener for clients has SASL, and with SASL_SSL the TLS of `options`. `others` are listeners
+    beside it. Each is at `address(name)`."""
 
     def __init__(
-        self, options: Mapping[str, str] | None = None, *, listener: str = LISTENER, **more: str
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        listener: str = LISTENER,
+        others: Sequence[str] = (),
+        version: str = reference.CURRENT,
+        **more: str,
     ) -> None:
         formatting = [word for user in SCRAM_USERS for word in ("--add-scram", user)]
         properties = {**sasl_options(listener, **more), **(options or {})}
-        super().__init__(properties=properties, formatting=formatting)
+        super().__init__(version, properties, formatting=formatting)
         self._listener = listener
+        self._ports = {listener: self.port, **{name: free_port() for name in others}}
+
+    def address(self, listener: str) -> str:
+        return f"127.0.0.1:{self._ports[listener]}"
 
     def _format(self, config: pathlib.Path) -> None:
         super()._format(config)
-        name = self._listener
-        both = f"{name}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
+        ports = {**self._ports, "CONTROLLER": self.controller_port}
+        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+        for_clients = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items())
+        protocols = ",".join(f"{name}:{name}" for name in self._ports)
         lines = {
-            "listeners": both,
-            "advertised.listeners": both,
-            "inter.broker.listener.name": name,
-            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{name}:{name}",
+            "listeners": listeners,
+            "advertised.listeners": listeners if self.version == reference.CURRENT else for_clients,
+            "inter.broker.listener.name": self._listener,
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
         }
         kept = [line for line in config.read_text().splitlines() if line.partition("=")[0] not in lines]
         config.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in lines.items())]) + "\n")
+
+
+class SecuredOdradek(Broker):
+    """A broker in a thread, at the addresses `address(listener)`."""
+
+    def __init__(self, ports: Mapping[str, int], options: Mapping[str, str], directory: pathlib.Path) -> None:
+        super().__init__(options=options, data_dir=directory)
+        self._ports = dict(ports)
+
+    def address(self, listener: str) -> str:
+        return f"127.0.0.1:{self._ports[listener]}"
 
 
 @contextlib.contextmanager
@@ -72,8 +96,9 @@ def secured_odradek(
     options: Mapping[str, str] | None = None,
     *,
     listener: str = LISTENER,
+    others: Sequence[str] = (),
     **more: str,
-) -> Iterator[Broker]:
+) -> Iterator[SecuredOdradek]:
     """A broker in a thread, with the users of `SCRAM_USERS`."""
     from odradek.config.broker_config import load
     from odradek.config.first_users import parse
@@ -81,12 +106,12 @@ def secured_odradek(
 
     for user in parse(" ".join(SCRAM_USERS)):
         add(load(data_dir=directory), user)
-    port = free_port()
+    ports = {name: free_port() for name in (listener, *others)}
     settings = {
         **sasl_options(listener, **more),
         **(options or {}),
-        "listeners": f"{listener}://127.0.0.1:{port}",
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
         "inter.broker.listener.name": listener,
     }
-    with Broker(options=settings, data_dir=directory) as broker:
+    with SecuredOdradek(ports, settings, directory) as broker:
         yield broker

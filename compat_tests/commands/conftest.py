@@ -41,7 +41,7 @@ def authorizing(request: pytest.FixtureRequest) -> Iterator[str]:
         "super.users": "User:ANONYMOUS",
     }
     if request.config.getoption("--broker") == "kafka":
-        with reference.Kafka(properties=options) as kafka:
+        with reference.Kafka(request.config.getoption("--kafka-version"), options) as kafka:
             yield kafka.bootstrap_servers
     else:
         with odradek.Broker(process=True, options=options) as ours:

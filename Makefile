@@ -36,7 +36,7 @@ check-transactions: tools-present links ## histories of clients under crashes, j
 
 nightly: export ODRADEK_NIGHTLY = 1
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@$(SUITES) check coverage log dist compat compat-on-kafka reference kafka-python \
+	@$(SUITES) check coverage log dist compat compat-on-kafka commands-on-kafka-3.9 reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
 		cluster security benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 

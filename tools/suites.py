@@ -121,6 +121,9 @@ SUITES = {
     "compat-on-kafka": Suite(
         [pytest("-n", "2", "--dist", "loadfile", *CLIENTS, "--broker=kafka")], jars=CLIENT_JARS
     ),
+    "commands-on-kafka-3.9": Suite(
+        [pytest("compat_tests/commands", "--broker=kafka", "--kafka-version=3.9.2")], jars=CLIENT_JARS
+    ),
     "reference": Suite(
         # Three processes: half of the time is waiting, and each pair of brokers is started once.
         [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/differential")],
@@ -260,9 +263,9 @@ def main(names: list[str]) -> int:
         for text in failures(name):
             print(f"\n-- {name}: {text}")
     # Last: the end of a long output is what everybody sees.
-    print(f"\n{'suite':<18}{'outcome':<10}{'set-up':>9}{'tests':>9}")
+    print(f"\n{'suite':<24}{'outcome':<10}{'set-up':>9}{'tests':>9}")
     for name, (passed, set_up, tests) in outcomes.items():
-        print(f"{name:<18}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
+        print(f"{name:<24}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
     for line in overdue({name: tests for name, (_, _, tests) in outcomes.items()}):
         print(line)
     return 1 if failed else 0

@@ -46,3 +46,16 @@ def authorizing(request: pytest.FixtureRequest) -> Iterator[str]:
     else:
         with odradek.Broker(process=True, options=options) as ours:
             yield ours.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def is_older(request: pytest.FixtureRequest) -> bool:
+    """Whether the broker is Kafka 3.9, which has no groups of the newer kinds without being told so."""
+    version: str = request.config.getoption("--kafka-version")
+    return version == reference.OLDER
+
+
+@pytest.fixture
+def newer(is_older: bool) -> None:
+    if is_older:
+        pytest.skip("Kafka 3.9 does not serve it")

@@ -36,6 +36,13 @@ PROTOCOLS = ("classic", "consumer")
 OFFSETS = ("committed_offset", "end_offset", "lag")
 
 
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    if request.param == "consumer":
+        request.getfixturevalue("newer")
+    return str(request.param)
+
+
 @pytest.fixture
 def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap})
@@ -112,16 +119,18 @@ def test_groups_are_those_of_the_admin_clients(
     client: KafkaPythonClient,
     topic: str,
     bootstrap: str,
+    is_older: bool,
 ) -> None:
     names = [f"{topic}-{number}" for number in range(5)]
     for number, name in enumerate(names):
         client.commit(name, topic, {0: number, 1: 9})
-    with member(bootstrap, f"{topic}-new", topic, "consumer"):
+    kind = "classic" if is_older else "consumer"
+    with member(bootstrap, f"{topic}-new", topic, kind):
         mine = rows("groups", "list", f"{topic}-*")
         assert [row["group"] for row in mine] == [*names, f"{topic}-new"]
         told = {(row["group"], row["type"], row["state"].lower()) for row in mine}
         assert told == {one for one in listed(admin) if one[0].startswith(topic)}
-        assert [row["type"] for row in mine] == ["classic"] * 5 + ["consumer"]
+        assert [row["type"] for row in mine] == ["classic"] * 5 + [kind]
         theirs = python_admin.list_groups()
         assert {(one["group_id"], one["group_state"]) for one in theirs if one["group_id"] in names} == {
             (row["group"], row["state"]) for row in mine[:5]
@@ -136,7 +145,6 @@ def test_groups_are_those_of_the_admin_clients(
         ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_members_and_commits_are_those_of_the_admin_client(
     rows: Command, admin: AdminClient, topic: str, bootstrap: str, protocol: str
 ) -> None:
@@ -256,7 +264,6 @@ def test_commits_go_with_their_topic(
     assert committed(admin, group) == {(kept, 0): 0}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_seek_does_what_it_shows_and_not_in_a_dry_run(
     rows: Command, admin: AdminClient, topic: str, bootstrap: str, protocol: str
 ) -> None:
@@ -319,6 +326,7 @@ def test_groups_and_commits_are_deleted_unless_in_use(
         assert len(committed(admin, names[2])) == 3
 
 
+@pytest.mark.usefixtures("newer")
 def test_a_member_of_a_streams_group_has_the_partitions_of_its_tasks(
     rows: Command, topic: str, bootstrap: str, client: KafkaPythonClient
 ) -> None:
@@ -373,6 +381,7 @@ def test_a_member_of_a_streams_group_has_the_partitions_of_its_tasks(
     assert [row["end_offset"] for row in found] == [10, 10, 0]
 
 
+@pytest.mark.usefixtures("newer")
 def test_a_share_group_has_where_its_records_begin(
     request: pytest.FixtureRequest, rows: Command, topic: str, bootstrap: str
 ) -> None:

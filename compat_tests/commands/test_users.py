@@ -20,7 +20,9 @@ Rows = list[dict[str, Any]]
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         if request.config.getoption("--broker") == "kafka":
-            yield stack.enter_context(SecuredKafka()).bootstrap_servers
+            yield stack.enter_context(
+                SecuredKafka(version=request.config.getoption("--kafka-version"))
+            ).bootstrap_servers
         else:
             directory = tmp_path_factory.mktemp("secured")
             yield stack.enter_context(secured_odradek(directory)).bootstrap_servers

@@ -31,6 +31,12 @@ def test_each_link_to_a_file_leads_to_one(page):
     assert not missing, f"{name(page)} links to {missing}"
 
 
+def test_the_first_page_leads_to_each_how_to():
+    text = (ROOT / "README.md").read_text()
+    assert len(HOW_TO) >= 5
+    assert not [name(page) for page in HOW_TO if f"]({name(page)})" not in text]
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *HOW_TO], ids=name)
 def test_what_is_not_run_cannot_be(page):
     text = page.read_text()

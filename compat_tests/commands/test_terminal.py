@@ -212,7 +212,7 @@ def test_nothing_is_wider_than_the_terminal(terminal: Terminal, names: dict[str,
     assert max(map(display_width, lines)) <= terminal.columns, lines
     long = names.get(TABLES[command])
     if long is not None:
-        cut = re.search(rf"{LONG[:10]}\S*…", "\n".join(lines))
+        cut = re.search(rf"{LONG[:6]}\S*…", "\n".join(lines))
         assert cut or long in "".join(lines), "what has no room is cut visibly, or goes on in the next line"
 
 

@@ -165,7 +165,7 @@ class Reader:
             "XDG_CONFIG_HOME": str(folder / "config"),
             "ODRADEK_BOOTSTRAP_SERVERS": f"localhost:{self.ports.free('9092')}",
             "PYTHONUNBUFFERED": "1",
-            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
         }
         self._folder = folder
@@ -180,21 +180,20 @@ class Reader:
     def type(self, one: Typed, shows_status: bool) -> None:
         """Types a command; fails if it prints something else than the page, or ends with another status than
         0 where the page does not show one."""
-        if one.command == INTERRUPT:
-            self._interrupt(one)
-            return
         command = self.ports.of_command(one.command)
-        if command.startswith("odradek serve") and not command.endswith("&"):
+        if command == INTERRUPT:
+            self._interrupt(one)
+        elif command.startswith("odradek serve") and not command.endswith("&"):
             self._serve(command, one)
-            return
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            printed = self._run(command)
-            if is_shown(one.shown, printed):
-                break
-            again = SHOWS.fullmatch(command) and time.monotonic() < deadline
-            assert again, told(one, printed)
+        else:
+            self._ask(command, one)
         assert shows_status or self._status == 0, f"{one.command!r} ended with {self._status}"
+
+    def _ask(self, command: str, one: Typed) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_shown(one.shown, printed := self._run(command)):
+            may_change = SHOWS.fullmatch(command) and time.monotonic() < deadline
+            assert may_change, told(one, printed)
 
     def _run(self, command: str) -> str:
         # What a program prints has no such character; the command before is seen by `echo $?`.

@@ -100,7 +100,7 @@ def environ(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "PATH": f"{folder}:{os.environ['PATH']}",
         "ODRADEK_BOOTSTRAP_SERVERS": bootstrap,
         "XDG_CONFIG_HOME": "/nowhere",
-        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
     }
 
 

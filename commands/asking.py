@@ -11,8 +11,6 @@ from odradek.client.client_error import ClientError
 
 __all__ = ["failed", "run"]
 
-INTERRUPTED = 130
-
 
 def run(module: Any, options: argparse.Namespace) -> int:
     """Runs a command; returns its exit status. A closed pipe is no failure: the reader has seen enough."""
@@ -23,8 +21,6 @@ def run(module: Any, options: argparse.Namespace) -> int:
     except ClientError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         # Python would complain once more while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -142,14 +142,13 @@ def _tell(output: Output, check: Check) -> None:
         names = ", ".join(check.found[:_NAMES_SHOWN])
         rest = len(check.found) - _NAMES_SHOWN
         names += f" and {rest:,} more" if rest > 0 else ""
-        mark = output.styled("FAIL", "1;31")
+        mark, codes = "FAIL", "1;31"
         text = f"{what}: {len(check.found):,} of {check.of:,}: {check.sentence}: {names}"
     elif check.unknown:
-        mark, text = " ?? ", f"{what}: not known: {check.unknown}"
+        mark, codes, text = " ?? ", "", f"{what}: not known: {check.unknown}"
     else:
-        mark, text = output.styled(" ok ", "32"), f"{what}: none of {check.of:,}"
-    output.out.write(f"{mark}  ")
-    output.line(text)
+        mark, codes, text = " ok ", "32", f"{what}: none of {check.of:,}"
+    output.line(f"  {text}", mark=mark, codes=codes, hanging=6)
     output.out.flush()
 
 

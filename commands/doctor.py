@@ -35,6 +35,8 @@ _COLUMNS = [
     Column("fault"),
     Column("remedy"),
 ]
+_INDENT = 28
+"""Where the sentences stand."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,12 +65,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(output: Output, finding: Finding) -> None:
-    mark = output.styled(" ok ", "32") if finding.is_well else output.styled("FAIL", "1;31")
+    mark, codes = (" ok ", "32") if finding.is_well else ("FAIL", "1;31")
     ms = f"{finding.seconds * 1000:,.0f} ms"
-    output.out.write(f"{mark}  {finding.step:<10}  {ms:>8}  ")
-    output.line(f"{finding.subject}: {finding.fault or finding.detail}")
+    told = f"{finding.subject}: {finding.fault or finding.detail}"
+    output.line(f"  {finding.step:<10}  {ms:>8}  {told}", mark=mark, codes=codes, hanging=_INDENT)
     if finding.remedy:
-        output.line(f"{'':28}-> {finding.remedy}")
+        output.line(f"{'':{_INDENT}}-> {finding.remedy}", hanging=_INDENT + 3)
     output.out.flush()
 
 

@@ -15,9 +15,18 @@ from odradek.commands.command import COMMANDS, joined, main_parser, parser_of
 __all__ = ["main"]
 
 
+INTERRUPTED = 130
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _main(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _main(arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # Names of files may be bytes that are no text at all.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 FORMS = ("table", "json", "jsonl", "tsv")
+COLUMN_LEAST = 12
+"""So wide a column of texts stays where the table is wider than the terminal; others are cut before it."""
 Row = Mapping[str, Any]
 
 
@@ -62,7 +64,7 @@ class Output:
     """Where a command prints, and how."""
 
     def __init__(self, form: str, out: TextIO, width: int | None = None, colour: bool = False) -> None:
-        """`width`: of the terminal, in columns; None: what is printed is not cut."""
+        """`width`: of the terminal, in columns; None: what is printed is neither cut nor wrapped."""
         assert form in FORMS
         self.form, self.out, self.width, self.colour = form, out, width, colour
 
@@ -88,19 +90,29 @@ class Output:
         else:
             self._json(rows)
 
-    def line(self, text: str = "") -> None:
-        """A line for a person; programs do not get it."""
+    def line(self, text: str = "", *, mark: str = "", codes: str = "", hanging: int = 0) -> None:
+        """A line for a person; programs do not get it.
+
+        `mark` stands before it, styled with `codes`. What the terminal has no room for goes on in more lines,
+        which begin with `hanging` spaces.
+        """
         if self.is_table:
-            self._write(printable(text))
+            first, *others = self._wrapped(mark + printable(text), hanging)
+            styled = self.styled(mark, codes) if codes else mark
+            self._write("\n".join([styled + first[len(mark) :], *others]))
 
     def heading(self, text: str) -> None:
         """A line above a table."""
         if self.is_table:
-            self._write(self.styled(printable(text), "1"))
+            for line in self._wrapped(printable(text), 0):
+                self._write(self.styled(line, "1"))
 
     def styled(self, text: str, codes: str) -> str:
         """With the codes of ANSI, if colours are on; a text has to say it all without them."""
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colour else text
+
+    def _wrapped(self, text: str, hanging: int) -> list[str]:
+        return [text] if self.width is None else wrapped(text, self.width, hanging)
 
     def _write(self, text: str) -> None:
         self.out.write(f"{text}\n")
@@ -120,14 +132,16 @@ class Output:
     def _table(self, columns: Sequence[Column], rows: Sequence[Row], nothing: str) -> None:
         if not rows:
             if nothing:
-                self._write(printable(nothing))
+                self.line(nothing)
             return
         lines = [[column.heading or column.key.replace("_", " ") for column in columns]]
         lines += [[_cell(column, row.get(column.key)) for column in columns] for row in rows]
         widths = [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
+        if self.width is not None:
+            widths = fitted(widths, lines[0], columns, self.width)
         for number, cells in enumerate(lines):
             line = "  ".join(
-                padded(cell, width, column.right)
+                padded(cut(cell, width), width, column.right)
                 for cell, width, column in zip(cells, widths, columns, strict=True)
             ).rstrip()
             line = line if self.width is None else cut(line, self.width)
@@ -215,15 +229,49 @@ def padded(text: str, width: int, right: bool) -> str:
 
 def cut(text: str, width: int) -> str:
     """At most `width` columns, with an ellipsis where something is left out."""
-    if display_width(text) <= width:
-        return text
-    kept, left = [], width - 1
-    for character in text:
-        left -= _width_of(character)
-        if left < 0:
-            break
-        kept.append(character)
-    return "".join(kept) + "…"
+    return text if display_width(text) <= width else text[: _fitting(text, width - 1)] + "…"
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many of its characters fit into so many columns."""
+    for number, character in enumerate(text):
+        width -= _width_of(character)
+        if width < 0:
+            return number
+    return len(text)
+
+
+def fitted(widths: Sequence[int], headings: Sequence[str], columns: Sequence[Column], most: int) -> list[int]:
+    """Widths of columns that fit `most`, if that is possible: the widest texts are made narrower. Numbers are
+    not, as a part of one is another number."""
+    from bisect import bisect_right
+
+    least = [max(COLUMN_LEAST, display_width(heading)) for heading in headings]
+
+    def at(level: int) -> list[int]:
+        """With texts as wide as `level` at most, or as their least."""
+        return [
+            width if column.right else min(width, max(level, low))
+            for width, low, column in zip(widths, least, columns, strict=True)
+        ]
+
+    room = most - 2 * (len(columns) - 1)
+    return at(bisect_right(range(max(widths) + 1), room, key=lambda level: sum(at(level))) - 1)
+
+
+def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
+    """Lines of at most `width` columns, broken at spaces where there are some; all but the first begin with
+    `hanging` spaces, or with fewer if they would take more than a half of the width."""
+    indent = " " * min(hanging, width // 2)
+    lines = []
+    while display_width(text) > width:
+        end = _fitting(text, width)
+        space = text.rfind(" ", 0, end + 1)
+        if not text[: max(space, 0)].strip():
+            space = end
+        lines.append(text[:space].rstrip())
+        text = indent + text[space:].lstrip()
+    return [*lines, text]
 
 
 # Values for people ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ checked, but its partition is not repaired.
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -81,18 +81,20 @@ def check(
     as_json: bool = False,
     out: TextIO,
     terminal: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Check the data directories of one broker and partition directories; returns the exit status.
 
-    `terminal` shows the progress of a long check. Raises CannotCheck, and OSError only for `out`.
+    `terminal` shows the progress of a long check, by `clock`. Raises CannotCheck, and OSError only for `out`.
     """
     disk = OsDisk() if repair else ReadingDisk()
     locks: list[Lock | None] = []
+    progress = Progress(terminal, clock)
     try:
         directories = directories_of(disk, paths)
         for directory in directories:
             locks.append(lock_directory(directory.path, repair=repair))
-        run = _Check(disk, directories, repair, Report(out, as_json), Progress(terminal))
+        run = _Check(disk, directories, repair, Report(out, as_json), progress)
         run.do()
         return 1 if run.report.damage_count else 0
     except CannotTell as failure:
@@ -102,6 +104,7 @@ def check(
             f"{error.filename or 'The disk'} does not answer: {error.strerror or error}."
         ) from error
     finally:
+        progress.clear()
         for lock in locks:
             if lock is not None:
                 lock.release()
@@ -398,6 +401,8 @@ class _Check:
             return
         self.report.findings(findings, is_repaired=True)
         repairs = [*self._lost_at_end(directory, name, checked), *repair_log(self._disk, checked)]
+        for _ in range(2):
+            self._progress.expect(_log_bytes(self._disk, path))
         # The new recovery point is the log's end: files that a recovery would rebuild have to exist.
         checked = self._checked(directory, name, is_flushed=True)
         repairs += repair_caches(self._disk, checked)

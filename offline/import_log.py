@@ -21,7 +21,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -114,11 +114,13 @@ def import_log(
     move: bool = False,
     out: TextIO,
     terminal: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Import partition directories, or those of `topic` in a log directory, into `data_dir` as a new topic.
 
-    `partitions` are the numbers of the directories in their order, by default from their names. Raises
-    CannotImport; then nothing is visible in `data_dir`. An OSError is an error of `out`.
+    `partitions` are the numbers of the directories in their order, by default from their names. `terminal`
+    shows the progress of a long import, by `clock`. Raises CannotImport; then nothing is visible in
+    `data_dir`. An OSError is an error of `out`.
     """
     if topic is None:
         raise _which_topic(paths)
@@ -136,8 +138,9 @@ def import_log(
         known = _known_to_kafka(paths, sources)
         if isinstance(known, KafkaTopic) and not partitions:
             _check_whole(sources, known)
+        data_dir = data_dir.rstrip("/") or "/"
         run = _Import(
-            sources, topic, known, data_dir.rstrip("/") or "/", dict(configs or {}), move, out, terminal
+            sources, topic, known, data_dir, dict(configs or {}), move, out, Progress(terminal, clock)
         )
         for directory in sorted(
             {os.path.realpath(data_dir), *(os.path.realpath(one.parent) for one in sources)}
@@ -331,7 +334,7 @@ class _Import:
         configs: dict[str, str],
         move: bool,
         out: TextIO,
-        terminal: TextIO | None,
+        progress: Progress,
     ) -> None:
         self._sources = sources
         self._topic = topic
@@ -341,7 +344,7 @@ class _Import:
         self._move = move
         self._out = out
         self._disk: Disk = OsDisk()
-        self._progress = Progress(terminal)
+        self._progress = progress
         self._attentions: list[str] = []
         """Messages are kept until the end, so that an earlier OSError is never one of `out`."""
 
@@ -566,7 +569,7 @@ class _Import:
         is_log = source.endswith((LOG, LOG + SWAP))
         if self._move and _link(source, target):
             if is_log:
-                self._progress.advance(os.path.getsize(source), source)
+                self._progress.advance(os.path.getsize(source), os.path.dirname(source))
             return
         status = os.stat(source)
         reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
@@ -576,7 +579,7 @@ class _Import:
                 with _naming(target):
                     write_all(writer, position, [piece], len(piece))
                 if is_log:
-                    self._progress.advance(len(piece), source)
+                    self._progress.advance(len(piece), os.path.dirname(source))
             with _naming(target):
                 writer.sync()
         finally:

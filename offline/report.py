@@ -1,8 +1,9 @@
 """The output of `odradek check`: a line for each finding and repair, a summary, and the progress."""
 
 import json
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from odradek.offline.check_partition import NOTE, Finding
@@ -10,7 +11,10 @@ from odradek.offline.repair_partition import Repair
 
 __all__ = ["CannotTell", "Progress", "Report"]
 
+PROGRESS_AFTER_S = 1.0
 PROGRESS_INTERVAL_S = 0.2
+COLUMNS = 80
+"""Of a terminal that does not tell them."""
 
 
 class CannotTell(Exception):
@@ -95,27 +99,69 @@ def _sentence(text: str) -> str:
 
 
 class Progress:
-    """The progress, in one line that is overwritten; nothing without a terminal."""
+    """The progress of a long check or import, in one line that is overwritten; nothing without a terminal.
 
-    def __init__(self, terminal: TextIO | None) -> None:
+    `clock` gives seconds that only grow. What is done within a second shows nothing.
+    """
+
+    def __init__(self, terminal: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._terminal = terminal
+        self._clock = clock
         self._total_bytes = 0
         self._done_bytes = 0
-        self._next_s = 0.0
+        self._next_s = clock() + PROGRESS_AFTER_S
+        self._is_shown = False
 
     def expect(self, size_bytes: int) -> None:
+        """So many bytes more are to be read or written."""
         self._total_bytes += size_bytes
 
     def advance(self, size_bytes: int, path: str) -> None:
+        """So many more are done; `path` is the directory of the partition."""
         self._done_bytes += size_bytes
-        if self._terminal is None or time.monotonic() < self._next_s:
+        if self._terminal is None or self._clock() < self._next_s:
             return
-        self._next_s = time.monotonic() + PROGRESS_INTERVAL_S
-        share = min(100 * self._done_bytes // max(self._total_bytes, 1), 100)
-        self._terminal.write(f"\r\x1b[K{share} % of {self._total_bytes / 1e6:.0f} MB, {path}")
-        self._terminal.flush()
+        self._next_s = self._clock() + PROGRESS_INTERVAL_S
+        # A file may have grown since it was expected.
+        total_bytes = max(self._total_bytes, self._done_bytes, 1)
+        share = 100 * self._done_bytes // total_bytes
+        figures = f"{share} %, {_part(self._done_bytes, total_bytes)}, "
+        self._write(f"\r\x1b[K{figures}{_end_of(path, _columns(self._terminal) - 1 - len(figures))}")
+        self._is_shown = True
 
     def clear(self) -> None:
-        if self._terminal is not None and self._next_s:
-            self._terminal.write("\r\x1b[K")
+        """Removes the line; something else is printed next."""
+        if self._is_shown:
+            self._write("\r\x1b[K")
+            self._is_shown = False
+
+    def _write(self, text: str) -> None:
+        """A terminal that has gone is no failure of what is done."""
+        if self._terminal is None:
+            return
+        try:
+            self._terminal.write(text)
             self._terminal.flush()
+        except OSError:
+            self._terminal = None
+
+
+def _part(done_bytes: int, total_bytes: int) -> str:
+    """`120 of 4,500 MB`: in the unit of the whole."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if total_bytes >= 10 * size:
+            return f"{done_bytes // size:,} of {total_bytes // size:,} {unit}"
+    return f"{done_bytes:,} of {total_bytes:,} bytes"
+
+
+def _columns(terminal: TextIO) -> int:
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or COLUMNS
+    except (OSError, ValueError):
+        return COLUMNS
+
+
+def _end_of(path: str, length: int) -> str:
+    """The end of a path, where the name of the partition is; a longer line could not be overwritten."""
+    text = path if path.isascii() and path.isprintable() else ascii(path)[1:-1]
+    return text if len(text) <= length else f"…{text[len(text) - max(length - 1, 0) :]}"

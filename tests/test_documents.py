@@ -6,11 +6,17 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *HOW_TO]
 LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|md|toml))`")
 NAMED_TEST = re.compile(r"`((?:compat_)?tests/[\w/]+\.py)::(test_\w+)`")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCES_OF_HOW_TO = {"console", "sh", "yaml", "json", "text"}
+"""`console` is run by compat_tests/commands/test_console_blocks.py."""
+NOT_RUN = {"docker", "systemctl", "journalctl", "pip", "kafka-features.sh"}
+"""Programs that no test can run as a page shows them: these alone are in blocks of `sh`."""
 STEP = re.compile(r"^\| `([\w./]+\.pyx?)` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
@@ -23,6 +29,32 @@ def test_each_link_to_a_file_leads_to_one(page):
     targets = [match[1] for match in LINK.finditer(page.read_text()) if match[1]]
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert not missing, f"{name(page)} links to {missing}"
+
+
+def test_the_first_page_leads_to_each_how_to():
+    text = (ROOT / "README.md").read_text()
+    assert len(HOW_TO) >= 5
+    assert not [name(page) for page in HOW_TO if f"]({name(page)})" not in text]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *HOW_TO], ids=name)
+def test_what_is_not_run_cannot_be(page):
+    text = page.read_text()
+    fences = FENCE.findall(text)
+    if page in HOW_TO:
+        assert {kind for kind, _ in fences} <= FENCES_OF_HOW_TO
+        assert "console" in {kind for kind, _ in fences}
+    commands = [line for kind, block in fences if kind == "sh" for line in joined(block)]
+    others = [line for line in commands if line.split()[0] not in NOT_RUN]
+    assert not others, "what a test can run belongs into a block of `console`, with what it prints"
+    assert not [block for kind, block in fences if kind != "console" and "\n$ " in f"\n{block}"]
+    indented = re.findall(r"^    \$? ?odradek .*", FENCE.sub("", text), re.MULTILINE)
+    assert not indented, "an indented block is not run: write a block of `console`"
+
+
+def joined(block):
+    """The lines, with those that a backslash continues in one."""
+    return [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize(("page", "lines_max"), LINES_MAX.items())

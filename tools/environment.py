@@ -86,6 +86,7 @@ SYSTEM_TOOLS = [
     ("Python.h", "the headers of Python", "python3-dev"),
     ("taskset", "taskset", "util-linux"),
     ("openssl", "the command of OpenSSL", "openssl"),
+    ("curl", "curl, for the pages of docs/howto", "curl"),
 ]
 """Program, what it is, Debian package."""
 NIGHTLY_TOOLS = [
@@ -100,6 +101,7 @@ NIGHTLY_TOOLS = [
     ("cargo", "Rust", "cargo"),
     ("zsh", "zsh, for the completion of commands", "zsh"),
     ("fish", "fish, for the completion of commands", "fish"),
+    ("tmux", "tmux, for the commands in a terminal", "tmux"),
 ]
 """What `make nightly` needs besides."""
 

@@ -17,6 +17,7 @@ from odradek.commands.output import (
     quantity,
     size_text,
     time_text,
+    wrapped,
 )
 
 ROWS = [
@@ -45,6 +46,36 @@ def test_a_table_is_cut_to_the_terminal_and_not_in_a_pipe():
     lines = printed("table", width=20).splitlines()
     assert all(display_width(line) <= 20 for line in lines)
     assert lines[1] == "orders      1,234,5…"
+
+
+def test_the_longest_texts_are_cut_first_and_numbers_never():
+    rows = [{"topic": "t" * 200, "records": 1234567, "leader": "l" * 30, "replicas": [1, 2]}]
+    columns = [Column("topic"), Column("records", right=True), Column("leader"), Column("replicas")]
+    lines = printed("table", rows=rows, columns=columns, width=60).splitlines()
+    assert lines == [
+        f"{'topic':18}    records  {'leader':18}  replicas",
+        f"{'t' * 17}…  1,234,567  {'l' * 17}…  1,2",
+    ]
+    assert printed("table", rows=rows).splitlines()[1].split() == ["t" * 200, "1,234,567", "l" * 30, "1,2"]
+
+
+def test_sentences_are_wrapped_to_the_terminal_and_not_in_a_pipe():
+    def told(width):
+        out = io.StringIO()
+        output = Output("table", out, width)
+        output.line("  a step that takes long", mark="FAIL", codes="31", hanging=6)
+        output.heading("a name: " + "x" * 25)
+        return out.getvalue()
+
+    assert told(20) == "FAIL  a step that\n      takes long\na name:\nxxxxxxxxxxxxxxxxxxxx\nxxxxx\n"
+    assert told(None) == "FAIL  a step that takes long\na name: xxxxxxxxxxxxxxxxxxxxxxxxx\n"
+
+
+@given(st.text(), st.integers(20, 90), st.integers(0, 40))
+def test_nothing_is_lost_where_a_text_is_wrapped(text, width, hanging):
+    lines = wrapped(text, width, hanging)
+    assert all(display_width(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
 
 
 def test_json_has_all_keys_and_needs_no_rows_at_once():

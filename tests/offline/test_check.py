@@ -849,10 +849,3 @@ def test_a_name_that_the_output_cannot_spell_is_told_all_the_same(data, encoding
     )
     assert done.returncode == 0, done.stderr
     assert b".log: is not named like a segment." in done.stdout
-
-
-def test_a_long_check_shows_how_far_it_is(data):
-    terminal = io.StringIO()
-    check([str(data)], out=io.StringIO(), terminal=terminal)
-    assert " % of 0 MB, " in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K")

@@ -13,6 +13,7 @@ TOLD = {
     "mvn": "missing: Maven (Debian: apt-get install maven)",
     "taskset": "missing: taskset (Debian: apt-get install util-linux)",
     "openssl": "missing: the command of OpenSSL (Debian: apt-get install openssl)",
+    "curl": "missing: curl, for the pages of docs/howto (Debian: apt-get install curl)",
 }
 TOLD_BY_NIGHT = {
     "krb5-config": "missing: the headers of Kerberos (Debian: apt-get install libkrb5-dev)",
@@ -29,6 +30,7 @@ TOLD_BY_NIGHT = {
     "cargo": "missing: Rust (Debian: apt-get install cargo)",
     "zsh": "missing: zsh, for the completion of commands (Debian: apt-get install zsh)",
     "fish": "missing: fish, for the completion of commands (Debian: apt-get install fish)",
+    "tmux": "missing: tmux, for the commands in a terminal (Debian: apt-get install tmux)",
 }
 OTHERS = {name: "" for name in TOLD if name != "javac"}
 
@@ -56,7 +58,7 @@ def run(tmp_path):
 
 def test_everything_that_is_missing_is_named_with_its_package(run):
     assert run("check") == (1, "", list(TOLD.values()))
-    assert run("missing-packages") == (0, "openjdk-17-jdk-headless maven util-linux openssl\n", [])
+    assert run("missing-packages") == (0, "openjdk-17-jdk-headless maven util-linux openssl curl\n", [])
 
 
 def test_the_night_needs_more(run):

@@ -100,6 +100,7 @@ NIGHTLY_TOOLS = [
     ("cargo", "Rust", "cargo"),
     ("zsh", "zsh, for the completion of commands", "zsh"),
     ("fish", "fish, for the completion of commands", "fish"),
+    ("prometheus", "Prometheus, for boards and alerts", "prometheus"),
 ]
 """What `make nightly` needs besides."""
 

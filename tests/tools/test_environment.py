@@ -29,6 +29,7 @@ TOLD_BY_NIGHT = {
     "cargo": "missing: Rust (Debian: apt-get install cargo)",
     "zsh": "missing: zsh, for the completion of commands (Debian: apt-get install zsh)",
     "fish": "missing: fish, for the completion of commands (Debian: apt-get install fish)",
+    "prometheus": "missing: Prometheus, for boards and alerts (Debian: apt-get install prometheus)",
 }
 OTHERS = {name: "" for name in TOLD if name != "javac"}
 

@@ -451,7 +451,7 @@ def made_panel(family: Family) -> Panel:
     """The panel that follows from the table."""
     unit = next((unit for pattern, unit in UNITS if re.search(pattern, family.name)), "short")
     title = TITLES.get(family.name) or re.split(r"[:;,.(]", family.help)[0].strip()
-    by = [label for label in ("consumergroup", "topic") if label in family.labels]
+    by: list[str] = [label for label in ("consumergroup", "topic") if label in family.labels]
     by = by or ["instance", *family.labels]
     legend = " ".join(f"{{{{{label}}}}}" for label in by)
     if family.name.endswith("_info"):

@@ -155,7 +155,7 @@ ALERTS = (
             ),
             Condition(_ERRORS, ">", "0.1"),
         ),
-        "{{ $labels.request }} at {{ $labels.instance }}: {{ $value | humanize }} errors for a request",
+        '{{ $labels.request }} at {{ $labels.instance }}: {{ $value | printf "%.2f" }} errors for a request',
         "More than 5 errors for 100 requests of an API, without those that belong to rebalances and "
         "restarts.",
         "See which errors they are (board overview, Requests: Errors per second), and ask the owner of the "
@@ -163,8 +163,8 @@ ALERTS = (
     ),
     Alert(
         "OdradekTransactionOpenTooLong", "warning", "1m",
-        (Condition(_ours(_TRANSACTION), ">", "300000"),),
-        "A transaction at {{ $labels.instance }} is open for {{ $value }} ms",
+        (Condition(f"{_ours(_TRANSACTION)} / 1000", ">", "300"),),
+        "A transaction at {{ $labels.instance }} is open for {{ $value | humanizeDuration }}",
         "Consumers with read_committed do not get past a transaction that is open for more than 5 minutes.",
         "Find it with `odradek transactions list`, and end the producer, or the transaction with "
         "`odradek transactions abort`.",

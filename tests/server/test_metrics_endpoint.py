@@ -92,6 +92,14 @@ def test_topics_count_what_clients_write_and_read(port, cluster):
     assert after["odradek_ready", None] == 1
 
 
+def test_a_topic_with_fewer_replicas_than_its_minimum_is_at_it_and_not_under_it(port, cluster):
+    create_topic(cluster, "small", 1, {"min.insync.replicas": "2"})
+    samples = scraped(port)
+    labels = label_text(topic="small", partition=0)
+    assert samples["kafka_cluster_partition_atminisr", labels] == 1
+    assert samples["kafka_cluster_partition_underminisr", labels] == 0
+
+
 def test_what_consumers_read_is_counted_once(port, cluster, broker):
     from odradek.client.fetching import Fetcher
 

@@ -105,10 +105,16 @@ TITLES = {
     "kafka_cluster_partition_underminisr": "Partitions under the minimum of replicas in sync",
     "kafka_topic_partition_under_replicated_partition": "Under-replicated partitions",
     "kafka_consumergroup_members": "Members",
+    "kafka_server_brokertopicmetrics_bytesin_total": "Bytes in",
+    "kafka_server_brokertopicmetrics_bytesout_total": "Bytes out",
+    "kafka_server_brokertopicmetrics_messagesin_total": "Records in",
+    "kafka_server_brokertopicmetrics_totalproducerequests_total": "Appends to partitions",
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total": "Fetches with records, by partition",
     "odradek_log_dir_online": "Data directories that work",
     "process_cpu_seconds_total": "Processors in use",
 }
-"""Of families whose help does not begin with a title."""
+"""Of families whose help does not begin with a short title. Without one a title is the help up to a colon,
+semicolon or full stop."""
 
 UNITS = (
     (r"_bytes(_total)?$|bytes(in|out)_total$|_log_size$", "bytes"),
@@ -450,7 +456,7 @@ def place_of(family: Family) -> tuple[str, str]:
 def made_panel(family: Family) -> Panel:
     """The panel that follows from the table."""
     unit = next((unit for pattern, unit in UNITS if re.search(pattern, family.name)), "short")
-    title = TITLES.get(family.name) or re.split(r"[:;,.(]", family.help)[0].strip()
+    title = TITLES.get(family.name) or re.split(r"[:;.(]", family.help)[0].strip()
     by: list[str] = [label for label in ("consumergroup", "topic") if label in family.labels]
     by = by or ["instance", *family.labels]
     legend = " ".join(f"{{{{{label}}}}}" for label in by)

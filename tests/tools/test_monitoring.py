@@ -57,7 +57,7 @@ def test_each_place_is_one_of_a_board_and_of_a_metric():
     ("family", "place", "title", "expression", "unit"),
     [
         (
-            Family("kafka_new_bytes_total", COUNTER, ("topic",), "Bytes that are new, and more."),
+            Family("kafka_new_bytes_total", COUNTER, ("topic",), "Bytes that are new; and more."),
             ("topics", "More"),
             "Bytes that are new, per second",
             "sum by (topic) (rate(<kafka_new_bytes_total>[$__rate_interval]))",

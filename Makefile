@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check coverage check-transactions test-reference nightly bench bench-spark completions dist clean links tools-present
+.PHONY: help serve test check coverage check-transactions test-reference nightly bench bench-spark completions monitoring dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,7 +38,7 @@ nightly: export ODRADEK_NIGHTLY = 1
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@$(SUITES) check coverage log dist compat compat-on-kafka commands-on-kafka-3.9 reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
-		cluster security benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
+		cluster security monitoring benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \
@@ -49,6 +49,9 @@ bench-spark: tools-present links ## of these only Spark: its own connector with 
 
 completions: links ## the scripts of `odradek completion`, made anew from the parsers of the commands
 	@PYTHONPATH=build/links $(TEST_PYTHON) -m tools.completions
+
+monitoring: links ## boards for Grafana and rules for Prometheus, made anew from the table of metrics
+	@PYTHONPATH=build/links $(TEST_PYTHON) -m tools.monitoring
 
 dist: ## the sdist and the wheel, in dist/
 	@$(TEST_PYTHON) -m tools.build_dists dist

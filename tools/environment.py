@@ -102,6 +102,7 @@ NIGHTLY_TOOLS = [
     ("zsh", "zsh, for the completion of commands", "zsh"),
     ("fish", "fish, for the completion of commands", "fish"),
     ("tmux", "tmux, for the commands in a terminal", "tmux"),
+    ("prometheus", "Prometheus, for boards and alerts", "prometheus"),
 ]
 """What `make nightly` needs besides."""
 

@@ -50,7 +50,7 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            *("transactions", "groups", "benchmarks", "cluster", "security"),
+            *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
         )
     ),
 ]
@@ -152,6 +152,8 @@ SUITES = {
         [pytest("-n", "5", "--dist", "loadfile", "compat_tests/security")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
+    # Prometheus reads brokers, then answers what boards and alerts ask.
+    "monitoring": Suite([pytest("compat_tests/monitoring")]),
     "check-transactions": Suite(
         [
             pytest(

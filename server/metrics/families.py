@@ -54,7 +54,7 @@ FAMILIES: Final = (
     # Traffic of topics
     Family(
         "kafka_server_brokertopicmetrics_messagesin_total", COUNTER, ("topic",),
-        "Records that clients have written.", _TOPICS,
+        "Records that were appended: those of clients, and the ends of transactions.", _TOPICS,
     ),
     Family(
         "kafka_server_brokertopicmetrics_bytesin_total", COUNTER, ("topic",),
@@ -127,6 +127,14 @@ FAMILIES: Final = (
     Family(
         "kafka_topic_partition_under_replicated_partition", GAUGE, PER_PARTITION,
         "1 if not all replicas are in sync.", _PARTITIONS,
+    ),
+    Family(
+        "kafka_cluster_partition_atminisr", GAUGE, PER_PARTITION,
+        "1 if just as many replicas are in sync as acks=all needs; of partitions led here.", _PARTITIONS,
+    ),
+    Family(
+        "kafka_cluster_partition_underminisr", GAUGE, PER_PARTITION,
+        "1 if fewer replicas are in sync than acks=all needs; of partitions led here.", _PARTITIONS,
     ),
     Family("kafka_log_log_size", GAUGE, PER_PARTITION, "Bytes of the log on disk.", _PARTITIONS),
     Family("kafka_log_log_logstartoffset", GAUGE, PER_PARTITION, "The first offset.", _PARTITIONS),
@@ -205,6 +213,7 @@ FAMILIES: Final = (
         "odradek_log_dir_online", GAUGE, ("dir",), "0 for a directory that has failed.", "data directories"
     ),
     # The process
+    Family("odradek_ready", GAUGE, (), "1 if /health/ready would say that clients are served, else 0."),
     Family(
         "odradek_loop_late_seconds", GAUGE, (),
         "How late the event loop was at worst, of looks twice a second in the last minute.",

@@ -10,6 +10,7 @@ _HEAD = """\
 # Metrics
 
 This page is made from `server/metrics/families.py` by `python -m odradek.server.metrics.page`.
+[monitoring.md](monitoring.md) says how to use them: Prometheus, boards for Grafana, alerts, health checks.
 
 `odradek serve --metrics [HOST:]PORT` serves them at `/metrics`, in the text format of Prometheus; without a
 host at 127.0.0.1. In a file of options it is `odradek.metrics.listen`. At the same port are:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odradek import __version__
+from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
@@ -57,6 +59,11 @@ _VIEW_VALUES: tuple[tuple[str, ViewValue], ...] = (
     ("kafka_topic_partition_in_sync_replica", lambda one: len(one.isr)),
     ("kafka_topic_partition_under_replicated_partition", lambda one: int(len(one.isr) < len(one.replicas))),
 )
+_MINIMUM_VALUES: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
+    ("kafka_cluster_partition_atminisr", operator.eq),
+    ("kafka_cluster_partition_underminisr", operator.lt),
+)
+"""Of replicas in sync and the number that acks=all needs."""
 _TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
     (f"{_JMX}messagesin_total", lambda log: log.traffic.records_in),
     (f"{_JMX}bytesin_total", lambda log: log.traffic.bytes_in),
@@ -205,9 +212,9 @@ class Sources:
         for topic in topics:
             yield "kafka_topic_partitions", label_text(topic=topic.name), len(topic.partitions)
         number = sum(len(topic.partitions) for topic in topics)
-        families = len(_LOG_VALUES) + len(_VIEW_VALUES)
-        if number * families > self._series_max:
-            omitted += [(family, number) for family, _ in (*_LOG_VALUES, *_VIEW_VALUES)]
+        families = [family for family, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_MINIMUM_VALUES)]
+        if number * len(families) > self._series_max:
+            omitted += [(family, number) for family in families]
             return
         store = self._server.store
         known = [
@@ -226,6 +233,11 @@ class Sources:
             for labels, _, log in known:
                 if log is not None:
                     yield family, labels, of_log(log)
+        for family, compare in _MINIMUM_VALUES:
+            for labels, one, log in known:
+                if log is not None and one.leader == self._server.node_id:
+                    needed = min(log.config.min_insync_replicas, len(one.replicas))
+                    yield family, labels, int(compare(len(one.isr), needed))
 
     # Coordinators
 
@@ -306,6 +318,7 @@ class Sources:
             yield "odradek_log_dir_online", label_text(dir=path), int(path not in failures)
 
     def _process(self) -> Samples:
+        yield "odradek_ready", _NO_LABELS, int(not reasons_not_ready(self._server))
         yield "odradek_loop_late_seconds", _NO_LABELS, self._watch.worst_s
         times = os.times()
         yield "process_cpu_seconds_total", _NO_LABELS, round(times.user + times.system, 2)
@@ -400,4 +413,4 @@ def _process_of_linux() -> Samples:
     yield "process_start_time_seconds", _NO_LABELS, booted + int(fields[19]) / ticks
 
 
-assert all(name in FAMILY for name, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_TRAFFIC))
+assert all(name in FAMILY for name, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_MINIMUM_VALUES, *_TRAFFIC))

@@ -87,6 +87,17 @@ def test_topics_count_what_clients_write_and_read(port, cluster):
     assert grown("odradek_request_seconds_bucket", request="Produce", le="+Inf") == 2
     assert after["kafka_topic_partition_current_offset", label_text(topic="counted", partition=1)] == 7
     assert after["kafka_topic_partitions", label_text(topic="counted")] == 2
+    assert after["kafka_cluster_partition_atminisr", label_text(topic="counted", partition=0)] == 1
+    assert after["kafka_cluster_partition_underminisr", label_text(topic="counted", partition=0)] == 0
+    assert after["odradek_ready", None] == 1
+
+
+def test_a_topic_with_fewer_replicas_than_its_minimum_is_at_it_and_not_under_it(port, cluster):
+    create_topic(cluster, "small", 1, {"min.insync.replicas": "2"})
+    samples = scraped(port)
+    labels = label_text(topic="small", partition=0)
+    assert samples["kafka_cluster_partition_atminisr", labels] == 1
+    assert samples["kafka_cluster_partition_underminisr", labels] == 0
 
 
 def test_what_consumers_read_is_counted_once(port, cluster, broker):
@@ -161,7 +172,7 @@ def test_a_metric_that_is_not_in_the_table_is_not_told():
 
 def test_too_many_series_are_left_out_and_told(tmp_path):
     port = free_port()
-    options = {"odradek.metrics.listen": f"127.0.0.1:{port}", "odradek.metrics.series.max": "50"}
+    options = {"odradek.metrics.listen": f"127.0.0.1:{port}", "odradek.metrics.series.max": "60"}
     with (
         odradek.Broker(options=options, data_dir=str(tmp_path)) as running,
         Cluster(ClientSettings(running.bootstrap_servers)) as cluster,

@@ -31,6 +31,7 @@ TOLD_BY_NIGHT = {
     "zsh": "missing: zsh, for the completion of commands (Debian: apt-get install zsh)",
     "fish": "missing: fish, for the completion of commands (Debian: apt-get install fish)",
     "tmux": "missing: tmux, for the commands in a terminal (Debian: apt-get install tmux)",
+    "prometheus": "missing: Prometheus, for boards and alerts (Debian: apt-get install prometheus)",
 }
 OTHERS = {name: "" for name in TOLD if name != "javac"}
 

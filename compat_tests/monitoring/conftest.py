@@ -1,0 +1,112 @@
+"""Brokers with traffic, and a Prometheus that reads them."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import confluent_kafka
+import pytest
+
+import odradek
+from compat_tests.clients import wait_until
+from compat_tests.monitoring.prometheus import Prometheus, missing
+from odradek.client.admin.topics import create_topic
+from odradek.client.cluster import Cluster
+from odradek.client.group_offsets import commit
+from odradek.client.settings import ClientSettings
+from odradek.server.free_port import free_port
+from tests.client.topics import produce
+
+TOPIC, GROUP, SLOW, AHEAD = "orders", "readers", "slow", "ahead"
+MINUTE_MS = 60_000
+
+
+@dataclass
+class Watched:
+    """What the tests ask."""
+
+    prometheus: Prometheus
+    targets: list[str]
+    cluster: Cluster
+    consumer: confluent_kafka.Consumer
+
+    def traffic(self) -> None:
+        """Some of each kind."""
+        now_ms = time.time_ns() // 1_000_000
+        produce(self.cluster, TOPIC, 0, [b"v" * 100] * 10, timestamp=now_ms)
+        self.consumer.consume(10, timeout=0.1)
+        self.cluster.partitions_of(["there-is-no-such-topic"])
+
+    def scrape(self, target: str) -> bytes:
+        with urllib.request.urlopen(f"http://{target}/metrics", timeout=30) as answer:
+            text: bytes = answer.read()
+        return text
+
+    def wait_for_data(self, expression: str) -> None:
+        """Until there is a number; fails when there is none in time."""
+
+        def has_data() -> bool:
+            if self.prometheus.query(expression):
+                return True
+            self.traffic()
+            return False
+
+        wait_until(has_data, f"{expression} gives data")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs() -> None:
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def watched(_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """A broker with topics, groups, errors and an open transaction, one that leaves series out, and their
+    Prometheus."""
+    ports = [free_port(), free_port()]
+    options = [{"odradek.metrics.listen": str(port)} for port in ports]
+    options[1]["odradek.metrics.series.max"] = "0"
+    targets = [f"127.0.0.1:{port}" for port in ports]
+    with (
+        odradek.Broker(process=True, options=options[0], group_initial_rebalance_delay_ms=0) as broker,
+        odradek.Broker(process=True, options=options[1]) as other,
+        Cluster(ClientSettings(broker.bootstrap_servers)) as cluster,
+        Cluster(ClientSettings(other.bootstrap_servers)) as of_other,
+        Prometheus(tmp_path_factory.mktemp("prometheus"), targets) as prometheus,
+    ):
+        create_topic(of_other, TOPIC, 1, {})
+        create_topic(cluster, TOPIC, 2, {})
+        create_topic(cluster, "payments", 1, {})
+        produce(cluster, TOPIC, 1, [b"v"] * 10, timestamp=time.time_ns() // 1_000_000 - 5 * MINUTE_MS)
+        commit(cluster, SLOW, {(TOPIC, 1): (4, "")})
+        commit(cluster, AHEAD, {(TOPIC, 1): (99, "")})
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "transactional.id": "payer",
+                "transaction.timeout.ms": 10 * MINUTE_MS,
+            }
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("payments", b"v")
+        producer.flush(30)
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 500,
+            }
+        )
+        consumer.subscribe([TOPIC])
+        try:
+            yield Watched(prometheus, targets, cluster, consumer)
+        finally:
+            consumer.close()
+            producer.abort_transaction(30)

@@ -1,0 +1,178 @@
+"""What watches a broker: the files are made by the script, and each metric has a place on a board."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from odradek.config import option_list
+from odradek.server.metrics.families import COUNTER, FAMILIES, GAUGE, HISTOGRAM, Family
+from tools.monitoring import files
+from tools.monitoring_boards import (
+    BOARDS,
+    PANELS,
+    PLACES,
+    families_in,
+    family_of,
+    made_panel,
+    panels_of,
+    place_of,
+)
+from tools.monitoring_rules import ALERTS, ALIASES
+
+ROOT = pathlib.Path(__file__).parents[2]
+MADE = files()
+JSON = {path: json.loads(text) for path, text in MADE.items() if path.endswith(".json")}
+METRIC = re.compile(r"\b((?:kafka|odradek|process)_[a-z_]+)\b(\{[^}]*\})?")
+
+
+@pytest.mark.parametrize("path", MADE)
+def test_each_file_is_what_the_script_makes(path):
+    assert (ROOT / path).read_text() == MADE[path], "make monitoring"
+
+
+def test_nothing_else_is_in_the_folder():
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "monitoring").rglob("*") if path.is_file()}
+    assert there == {path for path in MADE if path.startswith("monitoring/")}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_each_metric_has_a_panel_on_the_board_of_its_place(family):
+    board, row = place_of(family)
+    of_board = [
+        panel for one in BOARDS if one.name == board for _, panels in panels_of(one) for panel in panels
+    ]
+    assert any(family in families_in(panel) for panel in of_board), f"{family.name}: no panel on {board}"
+    assert any(row in one.rows for one in BOARDS if one.name == board)
+
+
+def test_each_place_is_one_of_a_board_and_of_a_metric():
+    rows = {(board.name, row) for board in BOARDS for row in board.rows}
+    assert {(board, row) for _, board, row in PLACES} <= rows
+    assert set(PANELS) <= rows
+
+
+@pytest.mark.parametrize(
+    ("family", "place", "title", "expression", "unit"),
+    [
+        (
+            Family("kafka_new_bytes_total", COUNTER, ("topic",), "Bytes that are new; and more."),
+            ("topics", "More"),
+            "Bytes that are new, per second",
+            "sum by (topic) (rate(<kafka_new_bytes_total>[$__rate_interval]))",
+            "Bps",
+        ),
+        (
+            Family("odradek_flush_seconds", HISTOGRAM, (), "Seconds of a flush."),
+            ("overview", "Disks"),
+            "Seconds of a flush",
+            "histogram_quantile(0.5, sum by (le, instance) (rate(<odradek_flush_seconds_bucket>"
+            "[$__rate_interval])))",
+            "s",
+        ),
+        (
+            Family("kafka_server_replicafetchermanager_maxlag", GAUGE, ("clientid",), "Lag: at most."),
+            ("overview", "Cluster"),
+            "Lag",
+            "<kafka_server_replicafetchermanager_maxlag>",
+            "short",
+        ),
+        (
+            Family("odradek_seen", GAUGE, ("consumergroup", "topic", "partition"), "Seen."),
+            ("groups", "More"),
+            "Seen",
+            "sum by (consumergroup, topic) (max by (consumergroup, topic, partition) (<odradek_seen>))",
+            "short",
+        ),
+    ],
+)
+def test_a_metric_that_is_new_finds_its_place_and_gets_a_panel(family, place, title, expression, unit):
+    panel = made_panel(family)
+    assert (place_of(family), panel.title, panel.unit) == (place, title, unit)
+    assert panel.expressions[0][0] == expression
+
+
+@pytest.mark.parametrize("path", JSON)
+def test_a_board_has_its_variables_and_panels_that_do_not_overlap(path):
+    board = JSON[path]
+    names = [variable["name"] for variable in board["templating"]["list"]]
+    assert names[:3] == ["datasource", "job", "instance"]
+    assert (
+        set(names[3:])
+        == {"overview": set(), "topics": {"topic"}, "groups": {"topic", "group"}}[
+            path.split("/")[-1].removesuffix(".json")
+        ]
+    )
+    numbers = [panel["id"] for panel in board["panels"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    taken = set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["type"] == "row" or panel["description"]
+
+
+@pytest.mark.parametrize("path", JSON)
+def test_a_board_filters_each_metric_by_the_variables_that_it_has_labels_for(path):
+    variables = {"job": "job", "instance": "instance", "topic": "topic", "group": "consumergroup"}
+    there = {variable["name"] for variable in JSON[path]["templating"]["list"]}
+    for panel in JSON[path]["panels"]:
+        for target in panel.get("targets", ()):
+            assert "<" not in target["expr"]
+            found = METRIC.findall(target["expr"])
+            assert found, target["expr"]
+            for name, filters in found:
+                labels = {"job", "instance", *family_of(name).labels}
+                for variable in there - {"datasource"}:
+                    is_filtered = f'{variables[variable]}=~"${variable}"' in filters
+                    assert is_filtered == (variables[variable] in labels), (name, filters)
+
+
+def test_alerts_are_of_metrics_that_are_there_and_say_what_to_do():
+    assert len(ALERTS) >= 12
+    assert len({alert.name for alert in ALERTS}) == len(ALERTS)
+    for alert in ALERTS:
+        names = {name for name, _ in METRIC.findall(alert.expression())}
+        assert names, alert.name
+        assert all(family_of(name) for name in names)
+        assert alert.severity in ("critical", "warning")
+        assert all(text.endswith(".") for text in (alert.when, alert.remedy))
+        assert not alert.summary.endswith(".")
+        assert f"`{alert.name}`" in MADE["docs/monitoring.md"]
+
+
+def test_each_command_option_and_board_that_a_remedy_names_is_there():
+    commands = (ROOT / "docs/commands.md").read_text()
+    options = {option.name for option in (*option_list.BROKER, *option_list.TOPIC)}
+    for alert in ALERTS:
+        for named in re.findall(r"`(odradek [a-z -]+)`", alert.remedy):
+            assert f"### {named}\n" in commands, named
+        for named in re.findall(r"`([a-z.]+\.[a-z]+)`", alert.remedy):
+            assert named in options, named
+        for board, row in re.findall(r"board (\w+), (\w+)", alert.remedy):
+            assert row in next(one for one in BOARDS if one.name == board).rows
+
+
+def test_aliases_are_made_of_metrics_that_are_there():
+    for rules in ALIASES.values():
+        for rule in rules:
+            names = {name for name, _ in METRIC.findall(rule.expression)}
+            assert names
+            assert all(family_of(name) for name in names)
+            assert rule.name not in names
+    jmx = {rule.name for rule in ALIASES["jmx"]}
+    topics = "kafka_server_brokertopicmetrics_"
+    assert {f"{topics}{one}" for one in ("messagesinpersec", "bytesinpersec", "bytesoutpersec")} <= jmx
+
+
+def test_no_rule_overwrites_a_metric_of_the_broker():
+    names = {rule.name for rules in ALIASES.values() for rule in rules}
+    assert not names & {family.name for family in FAMILIES}

@@ -8,7 +8,7 @@ from odradek.wire.schema import Struct, fields_of
 
 __all__ = ["ClientError", "Disconnected", "error_codes", "error_of", "refusal"]
 
-_KNOWN_CODES = frozenset(ErrorCode)
+_BY_CODE = {int(code): code for code in ErrorCode}
 
 
 class ClientError(Exception):
@@ -29,7 +29,7 @@ class Disconnected(ClientError):
 
 def error_of(code: int) -> ErrorCode:
     """The error of a code; UNKNOWN_SERVER_ERROR for one that is newer than this client."""
-    return ErrorCode(code) if code in _KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+    return _BY_CODE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_codes(answer: Struct) -> Iterator[ErrorCode]:

@@ -14,7 +14,8 @@ from odradek.client.cluster import Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
-from odradek.commands.selecting import matching, parse_partition, parse_time_ms, parse_whole
+from odradek.commands.selecting import is_pattern, matching, parse_partition, parse_time_ms, parse_whole
+from odradek.wire.errors import ErrorCode
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
 
@@ -295,6 +296,14 @@ def _trim_offsets(
 
 def _existing(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
     """The topics that the patterns name; ClientError if one of them names none."""
+    if not any(map(is_pattern, patterns)):
+        # A cluster may have 100,000 others.
+        _, refused = admin.describe_topics(cluster, patterns)
+        for one in refused:
+            if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise one.error
+            raise ClientError(f"there is no topic {one.name}")
+        return list(dict.fromkeys(patterns))
     found, _ = admin.describe_topics(cluster)
     names: dict[str, None] = {}
     for pattern in patterns:

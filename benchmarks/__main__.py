@@ -24,6 +24,7 @@ from benchmarks import (
     groups,
     log_growth,
     machine,
+    metrics,
     partitions,
     results,
     retention,
@@ -76,6 +77,7 @@ PARTS = {
     "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "security": Part("what ACLs, quotas and SASL cost a request", 4, alone(security.measure)),
+    "metrics": Part("what metrics cost a request, and a scrape of 20,000 series", 3, alone(metrics.measure)),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)
     ),

@@ -463,7 +463,7 @@ _shtab_odradek_consume_options=(
   {-n,-c,--count}"[how many records to print at most]:N:"
   "--follow[go on at the end with what is written then]"
   {-e,--exit}"[end at the end, also with -o end]"
-  {-g,--group}"[go on where this group is, and commit what was printed]:GROUP:_odradek_groups"
+  {-g,-G,--group}"[as a member of this group\: read what it assigns, and commit what was printed]:GROUP:_odradek_groups"
   "--isolation[whether records of open and aborted transactions are left out (default) or printed]:isolation:(read_committed read_uncommitted)"
   "--control-records[print also the markers that end transactions]"
   "--key[only records with this key]:KEY:"

@@ -15,6 +15,7 @@ from odradek.client.progress import Progress
 from odradek.client.reading import Reader
 from odradek.client.stored_records import StoredBatch
 from odradek.commands.connecting import add_connection_arguments, options_of, settings_of
+from odradek.commands.decoding import DECODE_HELP, FORMS, Decoders
 from odradek.commands.group_reading import GroupReading, tell_skipped
 from odradek.commands.output import quantity
 from odradek.commands.reading_range import Place, Range, parse_range
@@ -33,6 +34,8 @@ Records of several partitions come as they arrive; those of one partition are in
 
 EXAMPLES = f"""\
 {FORMAT_HELP}
+
+{DECODE_HELP}
 
 where to begin (-o):
   start, end        or kcat's beginning; in every partition
@@ -57,6 +60,8 @@ examples:
   odradek consume orders:2 payments -o -15m --follow
   odradek consume orders -o 2026-11-27T09:00 --until 2026-11-27T10:00 --json
   odradek consume orders --grep refund -n 5
+  odradek consume __consumer_offsets --decode auto -f '%k %s\\n'
+  odradek consume metrics -s key=q -s 'value=<hhs' -f '%k: %s\\n'
   odradek consume orders --key 'o-991' --json
   odradek consume orders --json | odradek produce orders.copy --json --create
   odradek consume orders -g billing -n 100
@@ -109,6 +114,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = printing.add_mutually_exclusive_group()
     form.add_argument("-f", "--format", metavar="FORMAT", help="as said below (default: the value, a line)")
     form.add_argument("--json", action="store_true", help="one object a line, which produce --json takes")
+    printing.add_argument(
+        "--decode", choices=FORMS, metavar="FORM", help="keys and values as auto or a form says, see below"
+    )
+    printing.add_argument(
+        "-s",
+        action="append",
+        default=[],
+        dest="packs",
+        metavar="[PART=]PACK",
+        help="the numbers in keys or values, by kcat's letters",
+    )
     printing.add_argument("-Z", "--nulls", action="store_true", help="show null keys and values as NULL")
     printing.add_argument("-u", "--unbuffered", action="store_true", help="write each record at once")
     printing.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
@@ -237,16 +253,24 @@ def _names_partition(text: str) -> bool:
 
 def _lines(options: argparse.Namespace) -> Lines:
     is_terminal = sys.stdout.isatty()
+    decoders = None
+    if options.decode is not None or options.packs:
+        decoders = Decoders(options.decode, options.packs)
     if options.json:
-        return _terminal_json_lines if is_terminal else json_lines
+        lines = json_lines if decoders is None else decoders.json_lines
+        return _for_terminal(lines) if is_terminal else lines
     text = "%s\\n" if options.format is None else options.format
-    return RecordFormat(text, nulls=options.nulls, is_terminal=is_terminal).lines
+    return RecordFormat(text, nulls=options.nulls, is_terminal=is_terminal, decoders=decoders).lines
 
 
-def _terminal_json_lines(topic: str, partition: int, batch: StoredBatch) -> list[bytes]:
+def _for_terminal(lines: Lines) -> Lines:
     """JSON has no control characters, but for those from U+007F to U+009F."""
     controls = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-    return [line.decode().translate(controls).encode() for line in json_lines(topic, partition, batch)]
+
+    def shown(topic: str, partition: int, batch: StoredBatch) -> list[bytes]:
+        return [line.decode().translate(controls).encode() for line in lines(topic, partition, batch)]
+
+    return shown
 
 
 def _tests(options: argparse.Namespace) -> list[Test]:

@@ -470,6 +470,8 @@ _shtab_odradek_consume_options=(
   "--grep[only records with this in key, value or headers\; \/RE2\/ is a pattern]:TEXT:"
   {-f,--format}"[as said below (default\: the value, a line)]:FORMAT:"
   "--json[one object a line, which produce --json takes]"
+  "--decode[keys and values as auto or a form says, see below]:FORM:(auto json msgpack utf-8 hex internal avro)"
+  "*-s[the numbers in keys or values, by kcat\'s letters]:[PART=]PACK:"
   {-Z,--nulls}"[show null keys and values as NULL]"
   {-u,--unbuffered}"[write each record at once]"
   {-q,--quiet}"[no notes on stderr]"

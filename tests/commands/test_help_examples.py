@@ -21,6 +21,7 @@ ADMINISTRATION = (
     "producers",
     "produce",
     "consume",
+    "bench",
 )
 
 

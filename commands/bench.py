@@ -9,7 +9,7 @@ from typing import Any
 
 from odradek.client.admin.topics import create_topic, delete_topics
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import LATEST, Cluster
 from odradek.client.patience import Patience
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER
 from odradek.client.progress import Progress
@@ -185,12 +185,14 @@ def _topic(
         count = cluster.partitions_of([name]).get(name)
         if not count:
             raise ClientError(f"there is no topic {name}")
+        _await_leaders(cluster, name, count)
         yield name, count
         return
     topic = f"odradek-bench-{secrets.token_hex(4)}"
     try:
         create_topic(cluster, topic, partitions, {})
         _await(cluster, topic, partitions)
+        _await_leaders(cluster, topic, partitions)
         yield topic, partitions
     finally:
         if isinstance(sys.exc_info()[1], KeyboardInterrupt):
@@ -202,6 +204,11 @@ def _await(cluster: Cluster, topic: str, partitions: int) -> None:
     patience = Patience(cluster.settings)
     while cluster.partitions_of([topic]).get(topic, 0) < partitions:
         patience.pause(f"waiting for topic {topic}", ClientError("the brokers do not know it yet"))
+
+
+def _await_leaders(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Of a new topic a broker may be the leader in the metadata before it knows that itself."""
+    cluster.list_offsets({(topic, number): LATEST for number in range(partitions)})
 
 
 # What is printed --------------------------------------------------------------------------------------

@@ -434,3 +434,19 @@ def test_topics_that_are_not_there(odradek: Odradek) -> None:
     assert (status, err.startswith(f"odradek: there is no topic {name}: ")) == (1, True)
     odradek("produce", name, "--create", content=b"x")
     assert odradek("consume", name) == b"x\n"
+
+
+def test_internal_topics_are_decoded(odradek: Odradek, bootstrap: str, topic: str) -> None:
+    group = topic_name("group")
+    odradek("produce", topic, "-p", "2", "--transaction", f"{topic}-id", content=b"a\nb\n")
+    assert odradek("consume", topic, "-g", group) == b"a\nb\n"
+    rows = odradek.rows("__consumer_offsets", "--decode", "auto")
+    commits = [
+        row["value_decoded"]["offset"]
+        for row in rows
+        if row["key_decoded"].items() >= {"type": "OffsetCommit", "group": group, "partition": 2}.items()
+    ]
+    assert commits[-1] == 3, "behind the marker"
+    states = odradek.rows("__transaction_state", "--decode", "internal")
+    assert {row["value_form"] for row in states} <= {"internal", "null"}
+    assert f"{topic}-id" in {row["key_decoded"]["transactional_id"] for row in states}

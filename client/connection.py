@@ -274,9 +274,11 @@ class Connection:
         )
 
 
-def answered(waiting: Mapping[Connection, Pending], timeout_s: float) -> list[Connection]:
+def answered(
+    waiting: Mapping[Connection, Pending], timeout_s: float, *, in_time: bool = False
+) -> list[Connection]:
     """The connections that have something to read for their pending response, or are lost. Empty after the
-    time."""
+    time; one that is alone is returned at once without `in_time`, as its `receive` waits as well."""
     found = [
         one
         for one, pending in waiting.items()
@@ -284,8 +286,8 @@ def answered(waiting: Mapping[Connection, Pending], timeout_s: float) -> list[Co
     ]
     if found or not waiting:
         return found
-    if len(waiting) == 1:
-        return [*waiting]  # its `receive` waits as well
+    if len(waiting) == 1 and not in_time:
+        return [*waiting]
     with selectors.DefaultSelector() as selector:
         for one in waiting:
             selector.register(one, selectors.EVENT_READ, one)

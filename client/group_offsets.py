@@ -1,8 +1,9 @@
-"""The committed offsets of groups, read and written without membership."""
+"""The committed offsets of groups, read without membership, and written with it or without."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from odradek.client.client_error import ClientError, error_of, refusal
 from odradek.client.cluster import Cluster, coordinator_of
@@ -18,7 +19,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-__all__ = ["GroupHasMembers", "commit", "committed"]
+__all__ = ["Committer", "GroupHasMembers", "commit", "committed"]
 
 _OFFSET_FETCH_VERSION_MAX = 9
 """From 10 on requests name topics by their ids."""
@@ -29,9 +30,11 @@ _HAS_MEMBERS = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""The errors of a commit without a member id for a group that has members."""
+"""The errors of a commit without a member id for a group that has members, and of one by a member that the
+group does not know any more, or not in this generation."""
 
 TopicPartition = tuple[str, int]
 Committed = tuple[int, str]
@@ -39,7 +42,19 @@ Committed = tuple[int, str]
 
 
 class GroupHasMembers(ClientError):
-    """The group has members, and only they may commit."""
+    """The group has members, and only they may commit: who has asked is none of them, or not any more."""
+
+
+class Committer(NamedTuple):
+    """Who commits as a member of the group."""
+
+    member_id: str
+    epoch: int
+    """The generation, or the member epoch (KIP-848)."""
+    instance_id: str | None
+
+
+_NOBODY = Committer("", -1, None)
 
 
 def committed(
@@ -84,9 +99,14 @@ def committed(
 
 
 def commit(
-    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed], *, doing: str | None = None
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, Committed],
+    *,
+    doing: str | None = None,
+    by: Committer | None = None,
 ) -> None:
-    """Commits for a group without members; GroupHasMembers if it has some.
+    """Commits for a group without members, or `by` one of them; else GroupHasMembers.
 
     `doing` begins the sentence of a refusal.
     """
@@ -98,13 +118,19 @@ def commit(
         topics.setdefault(topic, []).append(one)
     request = OffsetCommitRequest(
         group_id=group,
-        member_id="",
+        member_id=(by or _NOBODY).member_id,
+        generation_id_or_member_epoch=(by or _NOBODY).epoch,
+        group_instance_id=(by or _NOBODY).instance_id,
         topics=[OffsetCommitRequestTopic(name=name, partitions=of) for name, of in topics.items()],
     )
     answer = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_COMMIT_VERSION_MAX)
     for of in answer.topics:
         for result in of.partitions:
             code = error_of(result.error_code)
+            if code in _HAS_MEMBERS and by is not None:
+                is_early = code == ErrorCode.REBALANCE_IN_PROGRESS
+                what = "is in a rebalance" if is_early else "has gone on without this member"
+                raise GroupHasMembers(f"group {group} {what} ({code.name})", code)
             if code in _HAS_MEMBERS:
                 raise GroupHasMembers(f"group {group} has members, and only they may commit for it", code)
             if code != ErrorCode.NONE:

@@ -10,8 +10,9 @@ turns: those that gave records are asked last in the next request.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
@@ -54,6 +55,10 @@ class _Sent:
     keys: list[TopicPartition]
     names: dict[bytes, str]
     """By topic id, of which newer responses speak."""
+    began: float = field(default_factory=time.monotonic)
+
+    def is_overdue(self, timeout_ms: int) -> bool:
+        return time.monotonic() > self.began + timeout_ms / 1000
 
 
 class Reader:
@@ -91,13 +96,30 @@ class Reader:
         while self._bounds:
             self._send_all()
             self._pause_after_failure()
-            for sent in self._answered():
-                del self._under_way[sent.connection]
-                found = self._receive(sent)
-                self._send_all()
-                yield from found
-                if found:
-                    self._patience.renew()
+            yield from self._received(self._answered())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether each partition has come to its end."""
+        return not self._bounds
+
+    def poll(self, timeout_s: float) -> Iterator[PartitionRecords]:
+        """What comes within the time, maybe nothing; for a caller that has other things to do meanwhile."""
+        self._send_all()
+        self._pause_after_failure()
+        waiting = {connection: sent.pending for connection, sent in self._under_way.items()}
+        found = answered(waiting, timeout_s, in_time=True)
+        yield from self._received([self._under_way[connection] for connection in found])
+        self._check_overdue()
+
+    def _received(self, answers: list[_Sent]) -> Iterator[PartitionRecords]:
+        for sent in answers:
+            del self._under_way[sent.connection]
+            found = self._receive(sent)
+            self._send_all()
+            yield from found
+            if found:
+                self._patience.renew()
 
     # Asking
 
@@ -158,6 +180,15 @@ class Reader:
         waiting = {connection: sent.pending for connection, sent in self._under_way.items()}
         timeout_s = self._cluster.settings.request_timeout_ms / 1000
         return [self._under_way[connection] for connection in answered(waiting, timeout_s)]
+
+    def _check_overdue(self) -> None:
+        """`receive`, which would find out, is not called before there is something to read."""
+        for connection, sent in [*self._under_way.items()]:
+            if sent.is_overdue(self._cluster.settings.request_timeout_ms):
+                connection.close()
+                del self._under_way[connection]
+                for key in sent.keys:
+                    self._failed(key, Disconnected(f"{connection.address} does not answer"))
 
     # Answers
 

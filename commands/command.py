@@ -90,6 +90,7 @@ COMMANDS = {
         Command("doctor", "why does my client not connect", "doctor", tells_failures=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
         Command("consume", "print the records of topics", "consume", tells_failures=True),
+        Command("bench", "a load for a broker, and its latencies", "bench", tells_failures=True),
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),

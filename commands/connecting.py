@@ -7,7 +7,7 @@ Each source rules over the one before: the profile, ODRADEK_BOOTSTRAP_SERVERS, t
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from odradek.client.client_error import ClientError
@@ -16,7 +16,7 @@ from odradek.client.librdkafka_names import SECRETS, java_names
 from odradek.client.profiles import config_path, read_profiles
 from odradek.client.settings import ClientSettings, is_client_option
 
-__all__ = ["add_connection_arguments", "client_settings", "cluster_of", "options_of"]
+__all__ = ["add_connection_arguments", "client_settings", "cluster_of", "options_of", "settings_of"]
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 PATIENCE_MS = 15_000
@@ -76,8 +76,14 @@ def options_of(options: argparse.Namespace, environ: Mapping[str, str] = os.envi
 
 def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ClientSettings:
     """The settings of the client. ClientError for options that are wrong, or unknown to it."""
-    named = options_of(options, environ)
-    unknown = sorted(name for name in named if not is_client_option(name))
+    return settings_of(options, options_of(options, environ))
+
+
+def settings_of(
+    options: argparse.Namespace, named: Mapping[str, str], used_elsewhere: Collection[str] = ()
+) -> ClientSettings:
+    """As `client_settings`, of the properties of `options_of`, of which the caller uses some itself."""
+    unknown = sorted(name for name in named if not is_client_option(name) and name not in used_elsewhere)
     for name in unknown:
         # A file for Java's tools may have options of producers and consumers.
         print(f"odradek: the property {name} is not used here", file=sys.stderr)

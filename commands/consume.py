@@ -2,24 +2,26 @@
 
 import argparse
 import contextlib
-import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from odradek.client.admin.topics import describe_topics
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
-from odradek.client.group_offsets import commit, committed
+from odradek.client.member_settings import MEMBER_OPTIONS, MemberSettings
 from odradek.client.progress import Progress
-from odradek.client.reading import PartitionRecords, Reader
-from odradek.client.stored_records import StoredBatch, batches_of
-from odradek.commands.connecting import add_connection_arguments, cluster_of
+from odradek.client.reading import Reader
+from odradek.client.stored_records import StoredBatch
+from odradek.commands.connecting import add_connection_arguments, options_of, settings_of
+from odradek.commands.decoding import DECODE_HELP, FORMS, Decoders
+from odradek.commands.group_reading import GroupReading, tell_nothing, tell_skipped
 from odradek.commands.output import quantity
-from odradek.commands.reading_range import Range, parse_range
+from odradek.commands.reading_range import Place, Range, parse_range
 from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
+from odradek.commands.record_printer import Lines, RecordPrinter, Test
 from odradek.commands.selecting import matching, parse_partition, parse_whole
 from odradek.wire.records import Record
 
@@ -33,6 +35,8 @@ Records of several partitions come as they arrive; those of one partition are in
 EXAMPLES = f"""\
 {FORMAT_HELP}
 
+{DECODE_HELP}
+
 where to begin (-o):
   start, end        or kcat's beginning; in every partition
   42, -10, +10      an offset; ten before the end; ten after the start
@@ -41,23 +45,33 @@ where to begin (-o):
                     records of this time or later (e@: before it)
   stored            what the group has committed (the default with -g)
 
+with -g the command is a member of the group, which gives it a part of the partitions. It goes on at
+the commits of the group; where there is none, at -o beginning (default) or -o end. What was written
+is committed every five seconds, before partitions are given up, and at the end; then it leaves.
+Without --follow it ends when its own partitions are read. Options of the member are Java's, with -X
+or in the file: group.protocol=consumer (KIP-848), session.timeout.ms, heartbeat.interval.ms,
+max.poll.interval.ms, auto.offset.reset, group.instance.id, group.remote.assignor; the strategy of
+the classic protocol is range. Patterns of topics are looked up once, at the start. Heartbeats go out
+between two responses: who holds up the output longer than session.timeout.ms loses the partitions.
+
 examples:
   odradek consume orders
   odradek consume orders -o -10 -f '%p %o %d %k %s\\n'
   odradek consume orders:2 payments -o -15m --follow
   odradek consume orders -o 2026-11-27T09:00 --until 2026-11-27T10:00 --json
   odradek consume orders --grep refund -n 5
+  odradek consume __consumer_offsets --decode auto -f '%k %s\\n'
+  odradek consume metrics -s key=q -s 'value=<hhs' -f '%k: %s\\n'
   odradek consume orders --key 'o-991' --json
   odradek consume orders --json | odradek produce orders.copy --json --create
   odradek consume orders -g billing -n 100
+  odradek consume orders payments -g billing --follow -X group.protocol=consumer
 
-exit status: 0 (also when the reader of a pipe has gone), 1 when something could not be read,
-130 after Ctrl-C."""
+exit status: 0 (also when the reader of a pipe has gone), 1 when something could not be read or
+committed, 2 for options that do not go together, 130 after Ctrl-C."""
 
-Lines = Callable[[str, int, StoredBatch], list[bytes]]
-Test = Callable[[Record], object]
-COMMIT_S = 5.0
-"""How often the offsets of a group are committed meanwhile."""
+
+_RESETS = ("earliest", "latest")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ending.add_argument("--follow", action="store_true", help="go on at the end with what is written then")
     ending.add_argument("-e", "--exit", action="store_true", help="end at the end, also with -o end")
     reading.add_argument(
-        "-g", "--group", metavar="GROUP", help="go on where this group is, and commit what was printed"
+        "-g",
+        "-G",
+        "--group",
+        metavar="GROUP",
+        help="as a member of this group: read what it assigns, and commit what was printed",
     )
     reading.add_argument(
         "--isolation",
@@ -96,182 +114,162 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = printing.add_mutually_exclusive_group()
     form.add_argument("-f", "--format", metavar="FORMAT", help="as said below (default: the value, a line)")
     form.add_argument("--json", action="store_true", help="one object a line, which produce --json takes")
+    printing.add_argument(
+        "--decode", choices=FORMS, metavar="FORM", help="keys and values as auto or a form says, see below"
+    )
+    printing.add_argument(
+        "-s",
+        action="append",
+        default=[],
+        dest="packs",
+        metavar="[PART=]PACK",
+        help="the numbers in keys or values, by kcat's letters",
+    )
     printing.add_argument("-Z", "--nulls", action="store_true", help="show null keys and values as NULL")
     printing.add_argument("-u", "--unbuffered", action="store_true", help="write each record at once")
     printing.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
     add_connection_arguments(parser)
+    parser.set_defaults(usage_error=parser.error)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints; returns the exit status."""
     count = None if options.count is None else parse_whole(options.count, "--count")
     wanted = _range(options)
-    lines, tests = _lines(options), _tests(options)
-    with cluster_of(options) as cluster:
-        partitions = _partitions(cluster, options)
-        stored = _stored(cluster, options, partitions)
-        is_tail = wanted.start.kind == "latest" and wanted.end is None
-        bounds = wanted.bounds(
-            cluster,
-            partitions,
-            stored,
-            read_committed=options.isolation == "read_committed",
-            follows=options.follow or (is_tail and not options.exit),
+    printer = RecordPrinter(
+        *(_lines(options), _tests(options), count),
+        control=options.control_records,
+        unbuffered=options.unbuffered,
+    )
+    is_tail = wanted.start.kind == "latest" and wanted.end is None
+    follows = options.follow or (is_tail and not options.exit)
+    named = options_of(options)
+    used = () if options.group is None else MEMBER_OPTIONS
+    with Cluster(settings_of(options, named, used)) as cluster, _progress(options) as progress:
+        if options.group is None:
+            _read(cluster, options, wanted, follows, printer, progress)
+        else:
+            member = _member_settings(options, wanted, named)
+            _read_as_member(cluster, options, wanted, follows, member, printer, progress)
+    if (options.key is not None or options.grep is not None) and not options.quiet:
+        print(
+            f"odradek: {quantity(printer.seen, 'record')} searched, {printer.printed:,} printed",
+            file=sys.stderr,
         )
-        reader = Reader(
-            cluster,
-            bounds,
-            read_committed=options.isolation == "read_committed",
-            skipped=None if options.quiet else _skipped,
-        )
-        printer = _Printer(
-            lines, tests, count, control=options.control_records, unbuffered=options.unbuffered
-        )
-        group = _Group(cluster, options.group, printer)
-        with _progress(options) as progress:
-            _print(cluster, reader, printer, group, progress)
-        if tests and not options.quiet:
-            print(
-                f"odradek: {quantity(printer.seen, 'record')} searched, {printer.printed:,} printed",
-                file=sys.stderr,
-            )
     return 0
 
 
-def _print(
-    cluster: Cluster, reader: Reader, printer: "_Printer", group: "_Group", progress: Progress
+def _read(
+    cluster: Cluster,
+    options: argparse.Namespace,
+    wanted: Range,
+    follows: bool,
+    printer: RecordPrinter,
+    progress: Progress,
 ) -> None:
-    try:
+    read_committed = options.isolation == "read_committed"
+    bounds = wanted.bounds(
+        cluster, _partitions(cluster, options), {}, read_committed=read_committed, follows=follows
+    )
+    skipped = tell_nothing if options.quiet else tell_skipped
+    reader = Reader(cluster, bounds, read_committed=read_committed, skipped=skipped)
+    if printer.is_full:
+        return
+    for fetched in reader:
+        printer.take(fetched)
+        progress.update(printer.seen, printer.seen_bytes)
         if printer.is_full:
-            return
-        for fetched in reader:
-            printer.take(fetched)
-            group.commit_if_due()
-            progress.update(printer.seen, printer.seen_bytes)
-            if printer.is_full:
-                break
-    except KeyboardInterrupt:
-        # Half of a response may have been read: the commit needs another connection.
-        cluster.close()
-        group.commit()
-        raise
-    group.commit()
+            break
 
 
-class _Printer:
-    """Writes records, as many as are wanted."""
-
-    def __init__(
-        self, lines: Lines, tests: Sequence[Test], count: int | None, *, control: bool, unbuffered: bool
-    ) -> None:
-        self._lines, self._tests, self._control, self._unbuffered = lines, tests, control, unbuffered
-        self._left = count
-        self._out = _buffered(sys.stdout.buffer)
-        self.seen = self.printed = self.seen_bytes = 0
-        self.positions: dict[TopicPartition, int] = {}
-        """The offset after the last record that was printed, or that was searched in vain."""
-
-    @property
-    def is_full(self) -> bool:
-        return self._left == 0
-
-    def take(self, fetched: PartitionRecords) -> None:
-        """Prints what came of one partition, and flushes it."""
-        key = fetched.topic, fetched.partition
-        self.seen_bytes += len(fetched.buffer)
-        for batch in batches_of(fetched, control=self._control):
-            last = self._print(fetched, batch)
-            self.positions[key] = last + 1
-            if self._left == 0:
-                break
-        else:
-            self.positions[key] = max(self.positions.get(key, 0), _end_of(fetched))
-        self._out.flush()
-
-    def _print(self, fetched: PartitionRecords, batch: StoredBatch) -> int:
-        """Returns the last offset that was looked at."""
-        records = batch.records
-        last, seen = records[-1].offset, len(records)
-        if self._tests:
-            records = [one for one in records if all(test(one) for test in self._tests)]
-        if self._left is not None:
-            if len(records) >= self._left:
-                records = records[: self._left]
-                last = records[-1].offset
-                seen = sum(one.offset <= last for one in batch.records)
-            self._left -= len(records)
-        self.seen += seen
-        self.printed += len(records)
-        if records:
-            self._write(self._lines(fetched.topic, fetched.partition, batch._replace(records=records)))
-        return last
-
-    def _write(self, lines: list[bytes]) -> None:
-        if not self._unbuffered:
-            self._out.write(b"".join(lines))
-            return
-        for line in lines:
-            self._out.write(line)
-            self._out.flush()
-
-
-def _buffered(out: BinaryIO) -> BinaryIO:
-    """With PYTHONUNBUFFERED, which images of containers often set, stdout is a file whose `write` may write
-    less than it is given."""
-    return open(out.fileno(), "wb", closefd=False) if isinstance(out, io.RawIOBase) else out
-
-
-def _end_of(fetched: PartitionRecords) -> int:
-    return fetched.next_offset if fetched.end is None else min(fetched.next_offset, fetched.end)
-
-
-class _Group:
-    """Commits for a group what was printed; does nothing without a group."""
-
-    def __init__(self, cluster: Cluster, name: str | None, printer: _Printer) -> None:
-        self._cluster, self._name, self._printer = cluster, name, printer
-        self._committed: dict[TopicPartition, int] = {}
-        self._next = time.monotonic() + COMMIT_S
-
-    def commit_if_due(self) -> None:
-        if time.monotonic() >= self._next:
-            self.commit()
-
-    def commit(self) -> None:
-        self._next = time.monotonic() + COMMIT_S
-        new = {
-            key: (offset, "")
-            for key, offset in self._printer.positions.items()
-            if self._committed.get(key) != offset
-        }
-        if self._name is not None and new:
-            commit(self._cluster, self._name, new)
-            self._committed.update({key: offset for key, (offset, _) in new.items()})
+def _read_as_member(
+    cluster: Cluster,
+    options: argparse.Namespace,
+    wanted: Range,
+    follows: bool,
+    member: MemberSettings,
+    printer: RecordPrinter,
+    progress: Progress,
+) -> None:
+    names = [name for text in options.topics for name in _names(cluster, text)]
+    known = cluster.partitions_of(names)
+    for name in names:
+        if name not in known:
+            raise ClientError(f"there is no topic {name}")
+    reading = GroupReading(
+        cluster,
+        options.group,
+        [*known],
+        member,
+        wanted._replace(start=Place("stored")),
+        printer,
+        read_committed=options.isolation == "read_committed",
+        follows=follows,
+        is_quiet=options.quiet,
+    )
+    reading.run(lambda: progress.update(printer.seen, printer.seen_bytes))
 
 
 # What was typed ---------------------------------------------------------------------------------------
 
 
 def _range(options: argparse.Namespace) -> Range:
+    """A group goes on at its commits, and -o is for partitions without one."""
     default = "stored" if options.group is not None else "earliest"
     found = parse_range(options.offset, options.until, time.time_ns() // 1_000_000, default)
     if found.start.kind == "stored" and options.group is None:
         raise ClientError("-o stored needs a group: -g GROUP")
+    if options.group is not None:
+        _check_group(options, found)
     return found
+
+
+def _check_group(options: argparse.Namespace, wanted: Range) -> None:
+    """Ends with a usage error for what is the business of the group."""
+    if wanted.start.kind not in ("stored", *_RESETS) or wanted.start.number:
+        options.usage_error(
+            "-g goes on where the group is, so -o may be beginning or end (where the group has no commit) or "
+            "stored; odradek groups seek moves a group"
+        )
+    if options.partition is not None:
+        options.usage_error("-p is not for -g: the group gives each member its partitions")
+    for text in options.topics:
+        if _names_partition(text):
+            options.usage_error(f"{text} names a partition, and with -g the group gives each member its own")
+
+
+def _member_settings(options: argparse.Namespace, wanted: Range, named: Mapping[str, str]) -> MemberSettings:
+    """Unlike Java's consumer it reads all that the group has not read yet, if nothing else is said."""
+    given = {"auto.offset.reset": "earliest"} | dict(named)
+    if options.offset and wanted.start.kind in _RESETS:
+        given["auto.offset.reset"] = wanted.start.kind
+    return MemberSettings.from_options(given)
+
+
+def _names_partition(text: str) -> bool:
+    return ":" in text and not text.startswith("/")
 
 
 def _lines(options: argparse.Namespace) -> Lines:
     is_terminal = sys.stdout.isatty()
+    decoders = None
+    if options.decode is not None or options.packs:
+        decoders = Decoders(options.decode, options.packs)
     if options.json:
-        return _terminal_json_lines if is_terminal else json_lines
+        lines = json_lines if decoders is None else decoders.json_lines
+        return _for_terminal(lines) if is_terminal else lines
     text = "%s\\n" if options.format is None else options.format
-    return RecordFormat(text, nulls=options.nulls, is_terminal=is_terminal).lines
+    return RecordFormat(text, nulls=options.nulls, is_terminal=is_terminal, decoders=decoders).lines
 
 
-def _terminal_json_lines(topic: str, partition: int, batch: StoredBatch) -> list[bytes]:
+def _for_terminal(lines: Lines) -> Lines:
     """JSON has no control characters, but for those from U+007F to U+009F."""
     controls = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-    return [line.decode().translate(controls).encode() for line in json_lines(topic, partition, batch)]
+
+    def shown(topic: str, partition: int, batch: StoredBatch) -> list[bytes]:
+        return [line.decode().translate(controls).encode() for line in lines(topic, partition, batch)]
+
+    return shown
 
 
 def _tests(options: argparse.Namespace) -> list[Test]:
@@ -321,7 +319,7 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> list[TopicPart
     only = None if options.partition is None else parse_whole(options.partition, "--partition", 0, 2**31 - 1)
     found: dict[TopicPartition, None] = {}
     for text in options.topics:
-        named = ":" in text and not text.startswith("/")
+        named = _names_partition(text)
         names = [parse_partition(text)[0]] if named else _names(cluster, text)
         numbers = cluster.partitions_of(names)
         for name in names:
@@ -346,31 +344,7 @@ def _names(cluster: Cluster, pattern: str) -> list[str]:
     return names
 
 
-def _stored(
-    cluster: Cluster, options: argparse.Namespace, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The commits of the group. They are committed again, which changes nothing, but is refused while the
-    group has members: better now than after the first records."""
-    if options.group is None:
-        return {}
-    wanted: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        wanted.setdefault(topic, []).append(number)
-    found = committed(cluster, options.group, wanted, is_stable=True)
-    if found:
-        commit(cluster, options.group, found)
-    return {key: offset for key, (offset, _) in found.items()}
-
-
 # Notes ------------------------------------------------------------------------------------------------
-
-
-def _skipped(topic: str, partition: int, wanted: int, earliest: int) -> None:
-    print(
-        f"odradek: the records of {topic}, partition {partition} from {wanted} to {earliest - 1} were "
-        "deleted before they were read",
-        file=sys.stderr,
-    )
 
 
 @contextlib.contextmanager

@@ -8,11 +8,12 @@ What a batch has in common is put in once for the batch; for each record only it
 import base64
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from odradek.client.client_error import ClientError
 from odradek.client.stored_records import StoredBatch
+from odradek.commands.decoding import Decoders
 from odradek.commands.record_json import headers_json
 from odradek.wire.records import Record
 
@@ -40,6 +41,8 @@ _TOKEN = re.compile(
     r"|(?P<text>[^%\\]+)",
     re.DOTALL,
 )
+_KEY, _VALUE = 5, 6
+"""Places of what is decoded."""
 _MODIFIERS = ("hex", "base64", "json")
 _CONTENT = re.compile(r"[^\n\t -~\xa0-\U0010ffff]")
 """What would move the cursor of a terminal, or change its state."""
@@ -58,10 +61,18 @@ class RecordFormat:
     """A format, read; ClientError for one that is not understood.
 
     `nulls`: null keys and values are shown as NULL, else as nothing. `is_terminal`: characters that control a
-    terminal are shown as escapes if they come from records.
+    terminal are shown as escapes if they come from records. `decoders`: %s and %k are what these read.
     """
 
-    def __init__(self, text: str, *, nulls: bool = False, is_terminal: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        nulls: bool = False,
+        is_terminal: bool = False,
+        decoders: Decoders | None = None,
+    ) -> None:
+        self._decoders = decoders
         self._null = b"NULL" if nulls else b""
         self._is_terminal = is_terminal
         self._parts = self._read(text)
@@ -76,14 +87,27 @@ class RecordFormat:
             )
             for part in self._parts
         )
-        getters = self._getters
+        getters, records = self._getters, self._records(topic, batch)
         if len(getters) == 1:
             (only,) = getters
-            return [template % (only(record),) for record in batch.records]
+            return [template % (only(record),) for record in records]
         if len(getters) == 2:
             first, second = getters
-            return [template % (first(record), second(record)) for record in batch.records]
-        return [template % tuple([get(record) for get in getters]) for record in batch.records]
+            return [template % (first(record), second(record)) for record in records]
+        return [template % tuple([get(record) for get in getters]) for record in records]
+
+    def _records(self, topic: str, batch: StoredBatch) -> Sequence[Any]:
+        """With what is decoded behind the fields of each record: the key, then the value."""
+        if self._decoders is None:
+            return batch.records
+        if batch.header.is_control:
+            return [(*record, record.key, record.value) for record in batch.records]
+        decoder = self._decoders.of(topic)
+        decoded = [decoder.both(record) for record in batch.records]
+        return [
+            (*record, key.text, value.text)
+            for record, (key, value) in zip(batch.records, decoded, strict=True)
+        ]
 
     # Reading the format
 
@@ -126,7 +150,9 @@ class RecordFormat:
             return self._headers(modifier)
         if letter not in "svk":
             raise ClientError(f"the format has %{letter}, which is none of its letters; see the help")
-        return self._bytes(operator.itemgetter(2 if letter == "k" else 3), modifier)
+        is_key, is_decoded = letter == "k", self._decoders is not None and modifier is None
+        place = (_KEY if is_key else _VALUE) if is_decoded else 2 if is_key else 3
+        return self._bytes(operator.itemgetter(place), modifier)
 
     def _bytes(self, of: Callable[[Record], bytes | None], modifier: str | None) -> Getter:
         null = self._null

@@ -2,7 +2,8 @@
 
 Keys: topic, partition, offset, timestamp (ms since 1970), timestamp_type (create, append, none), key, value,
 headers: a list of {"key", "value"} in order. Bytes that are no UTF-8 are under the same name with `_base64`
-after it; null is null. A control record has also `control` (commit, abort, other).
+after it; null is null. A control record has also `control` (commit, abort, other). `consume --decode` adds
+key_form, key_decoded, value_form and value_decoded, which are not read.
 """
 
 import base64
@@ -30,6 +31,10 @@ _KEYS = frozenset(
         "value",
         "value_base64",
         "headers",
+        "key_form",
+        "key_decoded",
+        "value_form",
+        "value_decoded",
     }
 )
 TIMESTAMPS = range(-1, 2**62)

@@ -11,7 +11,6 @@ formats v0 and v1, which are converted when they arrive and so are never on disk
 whether files agree with each other.
 """
 
-import base64
 import json
 import mmap
 import os
@@ -22,6 +21,7 @@ from typing import Any, TextIO
 from odradek.config.secret import HIDDEN, Secret
 from odradek.storage.log import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
+from odradek.wire.readable import InternalRecord, internal_reader, plain
 
 __all__ = ["dump"]
 
@@ -298,15 +298,8 @@ def _batch_fact(header: Any, position: int) -> Fact:
 
 
 def _decoder_for(topic: str) -> Callable[[Any], Fact]:
-    if topic == "__consumer_offsets":
-        from odradek.wire.messages import group_records
-
-        return lambda record: _internal_fact(record, group_records)
-    if topic == "__transaction_state":
-        from odradek.wire.messages import transaction_records
-
-        return lambda record: _internal_fact(record, transaction_records)
-    return _record_fact
+    read = internal_reader(topic)
+    return _record_fact if read is None else lambda record: _internal_fact(record, read)
 
 
 def _record_fact(record: Any) -> Fact:
@@ -314,26 +307,25 @@ def _record_fact(record: Any) -> Fact:
     _add_bytes(fact, "key", record.key)
     _add_bytes(fact, "value", record.value)
     if record.headers:
-        fact["headers"] = [[name, _plain(value)] for name, value in record.headers]
+        fact["headers"] = [[name, plain(value)] for name, value in record.headers]
     return fact
 
 
-def _internal_fact(record: Any, module: Any) -> Fact:
+def _internal_fact(record: Any, read: Callable[..., InternalRecord | None]) -> Fact:
     """A record of an internal topic by its fields; as plain bytes if it cannot be decoded."""
     try:
-        key = module.decode_key(record.key) if record.key is not None else None
-        if key is None:
-            return _record_fact(record)
-        value = None if record.value is None else module.decode_value(key, record.value)
+        found = read(record.key, record.value)
     except MalformedMessage as error:
         return {**_record_fact(record), "not_decoded": str(error)}
+    if found is None:
+        return _record_fact(record)
     return {
         "what": "record",
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "type": type(key).__name__.removesuffix("Key"),
-        "key": _plain(key),
-        "value": _plain(value),
+        "type": found.type,
+        "key": found.key,
+        "value": found.value,
     }
 
 
@@ -354,29 +346,11 @@ def _control_fact(record: Any) -> Fact:
 
 def _add_bytes(fact: Fact, name: str, value: bytes | None) -> None:
     """The value as text, else as base64 with another name."""
-    shown = _plain(value)
+    shown = plain(value)
     if isinstance(shown, dict):
         fact[f"{name}_base64"] = shown["base64"]
     else:
         fact[name] = shown
-
-
-def _plain(value: Any, name: str = "") -> Any:
-    """The value as a type of JSON."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        value = bytes(value)
-        if name.endswith("topic_id") and len(value) == 16:
-            return _uuid_text(value)
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, list | tuple):
-        return [_plain(one, name) for one in value]
-    fields = getattr(value, "__dataclass_fields__", None)
-    if fields is not None:
-        return {field: _plain(getattr(value, field), field) for field in fields}
-    return value
 
 
 def _uuid_text(uuid: bytes) -> str:

@@ -11,6 +11,7 @@
 _shtab_odradek_commands() {
   local _commands=(
     acls:'who may do what: list, add, remove'
+    bench:'a load for a broker, and its latencies'
     check:'check data directories, and repair them'
     cluster:'brokers, health, features, log directories'
     completion:'scripts that complete commands and names in a shell'
@@ -40,6 +41,15 @@ _shtab_odradek_acls_commands() {
     remove:'remove the rules that fit'
   )
   _describe 'odradek acls commands' _commands
+}
+
+_shtab_odradek_bench_commands() {
+  local _commands=(
+    consume:'read a topic, again and again'
+    produce:'write batches as fast as they are taken, or at a rate'
+    roundtrip:'write and read back, one batch after the other'
+  )
+  _describe 'odradek bench commands' _commands
 }
 
 _shtab_odradek_cluster_commands() {
@@ -229,6 +239,80 @@ _shtab_odradek_acls_remove_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_odradek_acls_remove_defaults_added=0
+
+_shtab_odradek_bench_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_bench_defaults_added=0
+
+_shtab_odradek_bench_consume_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--topic[this topic, which is there already (default\: one of its own)]:TOPIC:_odradek_topics"
+  "--partitions[of a topic of its own (default 1)]:N:"
+  "--records[end after so many records]:N:"
+  "--seconds[end after so long (default 5 without --records)]:N:"
+  "--rate[records a second at most]:N:"
+  "--size[of each value (default 100)\; hex digits, which compress to about a half]:BYTES:"
+  "--batch[records in a batch (default 100)]:N:"
+  "--compression[CODEC]:CODEC:(none gzip snappy lz4 zstd)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_bench_consume_defaults_added=0
+
+_shtab_odradek_bench_produce_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--topic[this topic, which is there already (default\: one of its own)]:TOPIC:_odradek_topics"
+  "--partitions[of a topic of its own (default 1)]:N:"
+  "--records[end after so many records]:N:"
+  "--seconds[end after so long (default 5 without --records)]:N:"
+  "--rate[records a second at most]:N:"
+  "--size[of each value (default 100)\; hex digits, which compress to about a half]:BYTES:"
+  "--batch[records in a batch (default 100)]:N:"
+  "--compression[CODEC]:CODEC:(none gzip snappy lz4 zstd)"
+  "--acks[all replicas in sync (default), or the leader]:acks:(all -1 1)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_bench_produce_defaults_added=0
+
+_shtab_odradek_bench_roundtrip_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-b,--bootstrap-server}"[one broker or more, with commas (default localhost\:9092)]:HOST:PORT:"
+  "--profile[a profile of the configuration file]:NAME:_odradek_profiles"
+  "--command-config[Kafka\'s properties for the connection]:FILE:_files"
+  "*-X[one such property, with Kafka\'s name or librdkafka\'s\; may be given many times]:NAME=VALUE:"
+  "--timeout[how long to try (default 15)]:SECONDS:"
+  "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
+  "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--topic[this topic, which is there already (default\: one of its own)]:TOPIC:_odradek_topics"
+  "--records[end after so many records]:N:"
+  "--seconds[end after so long (default 5 without --records)]:N:"
+  "--rate[records a second at most]:N:"
+  "--size[of each value (default 100)\; hex digits, which compress to about a half]:BYTES:"
+  "--batch[records in a batch (default 1)]:N:"
+  "--compression[CODEC]:CODEC:(none gzip snappy lz4 zstd)"
+  "--acks[all replicas in sync (default), or the leader]:acks:(all -1 1)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_odradek_bench_roundtrip_defaults_added=0
 
 _shtab_odradek_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -463,13 +547,15 @@ _shtab_odradek_consume_options=(
   {-n,-c,--count}"[how many records to print at most]:N:"
   "--follow[go on at the end with what is written then]"
   {-e,--exit}"[end at the end, also with -o end]"
-  {-g,--group}"[go on where this group is, and commit what was printed]:GROUP:_odradek_groups"
+  {-g,-G,--group}"[as a member of this group\: read what it assigns, and commit what was printed]:GROUP:_odradek_groups"
   "--isolation[whether records of open and aborted transactions are left out (default) or printed]:isolation:(read_committed read_uncommitted)"
   "--control-records[print also the markers that end transactions]"
   "--key[only records with this key]:KEY:"
   "--grep[only records with this in key, value or headers\; \/RE2\/ is a pattern]:TEXT:"
   {-f,--format}"[as said below (default\: the value, a line)]:FORMAT:"
   "--json[one object a line, which produce --json takes]"
+  "--decode[keys and values as auto or a form says, see below]:FORM:(auto json msgpack utf-8 hex internal avro)"
+  "*-s[the numbers in keys or values, by kcat\'s letters]:[PART=]PACK:"
   {-Z,--nulls}"[show null keys and values as NULL]"
   {-u,--unbuffered}"[write each record at once]"
   {-q,--quiet}"[no notes on stderr]"
@@ -1191,6 +1277,7 @@ _shtab_odradek() {
       curcontext="${curcontext%:*:*}:_shtab_odradek-$line[1]:"
       case $line[1] in
         acls) _shtab_odradek_acls ;;
+        bench) _shtab_odradek_bench ;;
         check) _arguments -C -s $_shtab_odradek_check_options ;;
         cluster) _shtab_odradek_cluster ;;
         completion) _arguments -C -s $_shtab_odradek_completion_options ;;
@@ -1234,6 +1321,31 @@ _shtab_odradek_acls() {
         add) _arguments -C -s $_shtab_odradek_acls_add_options ;;
         list) _arguments -C -s $_shtab_odradek_acls_list_options ;;
         remove) _arguments -C -s $_shtab_odradek_acls_remove_options ;;
+      esac
+  esac
+}
+
+_shtab_odradek_bench() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->bench'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_odradek_bench_defaults_added )); then
+    if (( ${_shtab_odradek_bench_options[(I)${(q)one_or_more}*]} +          ${_shtab_odradek_bench_options[(I)${(q)remainder}*]} +          ${_shtab_odradek_bench_options[(I)${(q)default}]} == 0 )); then
+      _shtab_odradek_bench_options+=(': :_shtab_odradek_bench_commands' '*::: :->bench')
+    fi
+    _shtab_odradek_bench_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_odradek_bench_options
+
+  case $state in
+    bench)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_odradek_bench-$line[1]:"
+      case $line[1] in
+        consume) _arguments -C -s $_shtab_odradek_bench_consume_options ;;
+        produce) _arguments -C -s $_shtab_odradek_bench_produce_options ;;
+        roundtrip) _arguments -C -s $_shtab_odradek_bench_roundtrip_options ;;
       esac
   esac
 }

@@ -3,6 +3,7 @@ write and read."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -11,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.stories import topic_name
@@ -279,31 +281,115 @@ def committed(bootstrap: str, topics: Sequence[str], group: str) -> dict[int, in
     return {number: offset for number, offset in found.items() if offset is not None}
 
 
-def test_a_group_has_what_was_printed(odradek: Odradek, bootstrap: str, topic: str) -> None:
+def await_commit(bootstrap: str, topic: str, group: str, offsets: dict[int, int]) -> None:
+    """Until the member has committed by itself: an interrupt may come between its output and the commit."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while committed(bootstrap, [topic], group) != offsets:
+        assert time.monotonic() < deadline
+
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@PROTOCOLS
+def test_a_group_has_what_was_printed(odradek: Odradek, bootstrap: str, topic: str, protocol: str) -> None:
     group = topic_name("group")
+    member = ("consume", topic, "-g", group, "-X", f"group.protocol={protocol}")
     odradek("produce", topic, "-p", "1", content=b"a\nb\nc\nd\n")
-    assert odradek("consume", topic, "-g", group, "-n", "3") == b"a\nb\nc\n"
+    assert odradek(*member, "-n", "3") == b"a\nb\nc\n"
     assert committed(bootstrap, [topic], group) == {1: 3}
-    with odradek.start("consume", topic, "-g", group, "--follow") as process:
+    with odradek.start(*member, "--follow") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"d\n"
+        await_commit(bootstrap, topic, group, {1: 4})
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 130
-    assert committed(bootstrap, [topic], group) == {1: 4}
+    assert odradek(*member) == b"", "the one that was interrupted has left"
 
 
-def test_a_group_with_members_is_left_alone(odradek: Odradek, bootstrap: str, topic: str) -> None:
+@PROTOCOLS
+def test_what_a_closed_pipe_did_not_take_comes_again(
+    odradek: Odradek, bootstrap: str, topic: str, protocol: str
+) -> None:
     group = topic_name("group")
-    odradek("produce", topic, "-p", "1", content=b"a\nb\n")
-    with KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
-    ) as member:
-        while not member.poll(timeout_ms=1000):
+    member = ("consume", topic, "-g", group, "-X", f"group.protocol={protocol}")
+    odradek("produce", topic, "-p", "0", content=b"x" * 99 + b"\n" + b"y\n" * 400_000)
+    with odradek.start(*member) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"x" * 99 + b"\n"
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert committed(bootstrap, [topic], group) == {}, "the first response did not go out as a whole"
+    assert len(odradek(*member).splitlines()) == 400_001
+    assert committed(bootstrap, [topic], group) == {0: 400_001}
+
+
+@pytest.mark.parametrize("theirs", ["kafka-python", "librdkafka", "librdkafka, KIP-848"])
+def test_a_group_is_shared_with_members_of_others(
+    odradek: Odradek, bootstrap: str, topic: str, theirs: str
+) -> None:
+    group = topic_name("group")
+    protocol = "consumer" if "848" in theirs else "classic"
+    lines = {number: b"%d" % number for number in range(3)}
+    with other_member(theirs, bootstrap, group, topic) as numbers:
+        while numbers() != {0, 1, 2}:
             pass
-        member.commit()
-        status, out, err = odradek.end("consume", topic, "-g", group, "-o", "start")
-    assert (status, out) == (1, b"")
-    assert err == f"odradek: group {group} has members, and only they may commit for it\n"
+        options = ("-u", "-X", f"group.protocol={protocol}")
+        with odradek.start("consume", topic, "-g", group, "--follow", *options) as process:
+            deadline = time.monotonic() + TIMEOUT_S
+            while len(others := numbers()) not in (1, 2):
+                assert time.monotonic() < deadline
+                assert process.poll() is None
+            for number, line in lines.items():
+                odradek("produce", topic, "-p", str(number), content=line)
+            ours = {*lines} - others
+            assert process.stdout is not None
+            found = {int(process.stdout.readline()) for _ in ours}
+            assert found == ours
+            await_commit(bootstrap, topic, group, dict.fromkeys(ours, 1))
+            process.send_signal(signal.SIGINT)
+            assert process.wait(TIMEOUT_S) == 130
+        deadline = time.monotonic() + TIMEOUT_S
+        while numbers() != {0, 1, 2}:
+            assert time.monotonic() < deadline, "it has not left"
+
+
+@contextlib.contextmanager
+def other_member(library: str, bootstrap: str, group: str, topic: str) -> Iterator[Callable[[], set[int]]]:
+    """A member whose partitions each call tells; it commits nothing."""
+    if library == "kafka-python":
+        python = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            partition_assignment_strategy=[RangePartitionAssignor],
+            enable_auto_commit=False,
+            heartbeat_interval_ms=500,
+        )
+
+        def of_python() -> set[int]:
+            python.poll(timeout_ms=500)
+            return {one.partition for one in python.assignment()}
+
+        with contextlib.closing(python):
+            yield of_python
+        return
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    if "848" in library:
+        settings["group.protocol"] = "consumer"
+    else:
+        settings |= {"partition.assignment.strategy": "range", "heartbeat.interval.ms": 500}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+
+    def of_librdkafka() -> set[int]:
+        consumer.poll(0.5)
+        return {one.partition for one in consumer.assignment()}
+
+    with contextlib.closing(consumer):
+        yield of_librdkafka
 
 
 def test_a_transaction_that_is_interrupted_leaves_nothing(
@@ -348,3 +434,19 @@ def test_topics_that_are_not_there(odradek: Odradek) -> None:
     assert (status, err.startswith(f"odradek: there is no topic {name}: ")) == (1, True)
     odradek("produce", name, "--create", content=b"x")
     assert odradek("consume", name) == b"x\n"
+
+
+def test_internal_topics_are_decoded(odradek: Odradek, bootstrap: str, topic: str) -> None:
+    group = topic_name("group")
+    odradek("produce", topic, "-p", "2", "--transaction", f"{topic}-id", content=b"a\nb\n")
+    assert odradek("consume", topic, "-g", group) == b"a\nb\n"
+    rows = odradek.rows("__consumer_offsets", "--decode", "auto")
+    commits = [
+        row["value_decoded"]["offset"]
+        for row in rows
+        if row["key_decoded"].items() >= {"type": "OffsetCommit", "group": group, "partition": 2}.items()
+    ]
+    assert commits[-1] == 3, "behind the marker"
+    states = odradek.rows("__transaction_state", "--decode", "internal")
+    assert {row["value_form"] for row in states} <= {"internal", "null"}
+    assert f"{topic}-id" in {row["key_decoded"]["transactional_id"] for row in states}

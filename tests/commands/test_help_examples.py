@@ -19,6 +19,9 @@ ADMINISTRATION = (
     "groups",
     "transactions",
     "producers",
+    "produce",
+    "consume",
+    "bench",
 )
 
 
@@ -26,7 +29,7 @@ def examples(name):
     """The words behind the name of the command, of each example; without what the shell does."""
     for line in COMMANDS[name].load().EXAMPLES.splitlines():
         for found in re.findall(rf"(?:^  |<\(|\| )odradek {name} (.*?)(?:  +.*|\)|)$", line):
-            yield shlex.split(found.partition(" > ")[0])
+            yield shlex.split(re.split(r" [<>|] ", found)[0])
 
 
 @pytest.mark.parametrize("name", ADMINISTRATION)

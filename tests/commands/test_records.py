@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import odradek
-from odradek.client.group_offsets import committed
-from odradek.commands import consume
+from odradek.commands import record_printer
 from odradek.wire.records import build_batch, iter_whole_batches
 from tests.client.topics import Transactions, create_topic, delete_records, produce, produce_batch
 from tests.commands.test_record_json import CONTENTS, HEADERS
@@ -305,32 +304,16 @@ def test_a_search_finds_text_patterns_and_keys(odradek_command, cluster, topic):
     assert found("--grep", "/(a*)*b/")[0] == [], "a pattern that others search for ever"
 
 
-def test_a_group_goes_on_where_it_was(odradek_command, cluster):
-    topic = create_topic(cluster, 1, f"group-{next(NUMBERS)}")
-    produce(cluster, topic, 0, [b"%d" % number for number in range(10)])
-    group = f"{topic}-g"
-
-    def found(*arguments):
-        return odradek_command("consume", topic, "-g", group, *arguments, "-f", "%s").out
-
-    assert found("-n", "3") == "012"
-    assert committed(cluster, group, None, is_stable=True) == {(topic, 0): (3, "")}
-    assert found("--grep", "5", "-q") == "5"
-    assert committed(cluster, group, None, is_stable=True) == {(topic, 0): (10, "")}
-    assert found() == ""
-    assert found("-o", "8") == "89"
-
-
 def test_follow_goes_on_after_the_end(odradek_command, cluster, topic, monkeypatch):
     produce(cluster, topic, 0, [b"old"])
-    plain = consume.batches_of
+    plain = record_printer.batches_of
 
     def batches_of(fetched, **options):
         if fetched.partition == 0:
             produce(cluster, topic, 1, [b"new"])
         return plain(fetched, **options)
 
-    monkeypatch.setattr(consume, "batches_of", batches_of)
+    monkeypatch.setattr(record_printer, "batches_of", batches_of)
     ended = odradek_command("consume", topic, "--follow", "-n", "2")
     assert (ended.status, ended.out) == (0, "old\nnew\n")
 

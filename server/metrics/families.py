@@ -141,7 +141,7 @@ FAMILIES: Final = (
     ),
     Family(
         "kafka_consumergroup_lag", GAUGE, ("consumergroup", *PER_PARTITION),
-        "Records between the committed offset and the high watermark; never below 0.",
+        "Offsets from the commit to the high watermark, as Kafka's tools count them; never below 0.",
         "commits, see metrics.series.max",
     ),
     Family(
@@ -161,6 +161,11 @@ FAMILIES: Final = (
     Family(
         "odradek_consumergroup_offsets_past_end", GAUGE, ("consumergroup",),
         "Commits beyond the end of a log, which have a lag of 0.", "groups",
+    ),
+    Family(
+        "odradek_consumergroup_partitions_without_commit", GAUGE, ("consumergroup",),
+        "Partitions that members of the group have, and of which it has no commit: they have no lag.",
+        "groups",
     ),
     Family(
         "kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, (),

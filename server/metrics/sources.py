@@ -237,7 +237,7 @@ class Sources:
         for running in machines:
             if running.machine is None:
                 continue
-            for found in lags_of(running.machine, find, self._ages):
+            for found in lags_of(running.machine, self._server.cluster_view, find, self._ages):
                 if found is not None:
                     groups.append(found)
                 yield None
@@ -261,6 +261,9 @@ class Sources:
             past = sum(one.is_past_end for one in group.partitions)
             if past:
                 yield "odradek_consumergroup_offsets_past_end", label_text(consumergroup=group.group), past
+        for group in groups:
+            labels = label_text(consumergroup=group.group)
+            yield "odradek_consumergroup_partitions_without_commit", labels, group.without_commit
         counts = "kafka_coordinator_group_groupmetadatamanager_numgroups"
         yield counts, _NO_LABELS, len(groups)
         for state in _GROUP_STATES:

@@ -7,8 +7,11 @@ import pathlib
 import re
 import socket
 import time
+from dataclasses import replace
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 import odradek
 from odradek.client.admin.topics import create_topic
@@ -20,9 +23,16 @@ from odradek.server.free_port import free_port
 from odradek.server.metrics.exposition import label_text, pieces
 from odradek.server.metrics.families import FAMILIES, FAMILY
 from odradek.server.metrics.page import page
-from tests.client.topics import produce
-
-SAMPLE = re.compile(r"([a-z_]+)(\{.*\})? ([-+.0-9e]+)")
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
+from tests.client.topics import delete_records, produce
+from tests.raw_client import RawClient
+from tests.server.scrape import get, scraped, until
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +42,13 @@ def port():
 
 @pytest.fixture(scope="module")
 def broker(port):
-    options = {"odradek.metrics.listen": str(port), "group.initial.rebalance.delay.ms": "0"}
+    options = {
+        "odradek.metrics.listen": str(port),
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.streams.assignment.interval.ms": "0",
+    }
     with odradek.Broker(options=options) as running:
         yield running
 
@@ -41,27 +57,6 @@ def broker(port):
 def cluster(broker):
     with Cluster(ClientSettings(broker.bootstrap_servers, retry_ms=1)) as connected:
         yield connected
-
-
-def get(port, path, method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    with contextlib.closing(connection):
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        return answer, answer.read()
-
-
-def scraped(port):
-    """The samples by name and labels."""
-    answer, body = get(port, "/metrics")
-    assert answer.status == 200
-    samples = {}
-    for line in body.decode().splitlines():
-        if not line.startswith("#"):
-            name, labels, value = SAMPLE.fullmatch(line).groups()
-            assert (name, labels) not in samples
-            samples[name, labels] = float(value)
-    return samples
 
 
 def test_topics_count_what_clients_write_and_read(port, cluster):
@@ -126,6 +121,87 @@ def test_the_lag_of_a_group_is_exact_and_never_negative(port, cluster):
     commit(cluster, "behind", {("lagging", 0): (10, "")})
     samples = scraped(port)
     assert samples["odradek_consumergroup_lag_seconds", behind] == 0
+
+
+def test_the_lag_counts_from_the_commit_also_below_the_log_start(port, cluster):
+    create_topic(cluster, "trimmed", 1, {})
+    produce(cluster, "trimmed", 0, [b"v"] * 10)
+    commit(cluster, "slow", {("trimmed", 0): (2, "")})
+    delete_records(cluster, "trimmed", 0, 7)
+    labels = label_text(consumergroup="slow", topic="trimmed", partition=0)
+    assert scraped(port)["kafka_consumergroup_lag", labels] == 8
+    delete_records(cluster, "trimmed", 0, 10)
+    samples = scraped(port)
+    assert samples["kafka_consumergroup_lag", labels] == 8
+    # Nothing is left to read.
+    of_topic = label_text(consumergroup="slow", topic="trimmed")
+    assert samples["odradek_consumergroup_lag_seconds", of_topic] == 0
+
+
+def without_commit(port, group):
+    labels = label_text(consumergroup=group)
+    return scraped(port).get(("odradek_consumergroup_partitions_without_commit", labels))
+
+
+def test_partitions_that_a_classic_member_has_without_a_commit_are_counted(port, cluster, broker):
+    create_topic(cluster, "owned", 5, {})
+    commit(cluster, "classics", {("owned", 3): (0, "")})
+    assert without_commit(port, "classics") == 0
+    consumer = KafkaConsumer(
+        "owned", bootstrap_servers=broker.bootstrap_servers, group_id="classics", enable_auto_commit=False
+    )
+    with contextlib.closing(consumer):
+        until(lambda: consumer.poll(100) or consumer.assignment(), lambda assigned: len(assigned) == 5)
+        assert without_commit(port, "classics") == 4
+        consumer.commit({TopicPartition("owned", 0): OffsetAndMetadata(0, "", -1)})
+        assert without_commit(port, "classics") == 3
+    assert without_commit(port, "classics") == 0
+
+
+def test_partitions_that_consumers_and_streams_have_without_a_commit_are_counted(port, cluster, broker):
+    create_topic(cluster, "joined", 3, {})
+    commit(cluster, "consumers", {("joined", 1): (0, "")})
+    member = {"group_id": "consumers", "member_id": "m", "rebalance_timeout_ms": 60_000}
+    with RawClient(broker.port) as client:
+        subscribed = ConsumerGroupHeartbeatRequest(
+            **member, subscribed_topic_names=["joined"], topic_partitions=[]
+        )
+        beat_until_assigned(client, 1, subscribed, ConsumerGroupHeartbeatRequest(**member), "assignment")
+        assert without_commit(port, "consumers") == 2
+        member |= {"group_id": "streams"}
+        reading = Subtopology(
+            subtopology_id="0",
+            source_topics=["joined"],
+            source_topic_regex=[],
+            state_changelog_topics=[],
+            repartition_sink_topics=[],
+            repartition_source_topics=[],
+            copartition_groups=[],
+        )
+        topology = Topology(epoch=0, subtopologies=[reading])
+        joining = StreamsGroupHeartbeatRequest(
+            **member,
+            topology=topology,
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id="p",
+            client_tags=[],
+        )
+        beat_until_assigned(client, 0, joining, StreamsGroupHeartbeatRequest(**member), "active_tasks")
+        assert without_commit(port, "streams") == 3
+
+
+def beat_until_assigned(client, version, joining, staying, attribute):
+    client.ask(FindCoordinatorRequest(coordinator_keys=[joining.group_id], key_type=0), 6)
+    answers = [until(lambda: client.ask(joining, version), lambda one: not one.error_code)]
+
+    def beat():
+        answers.append(client.ask(replace(staying, member_epoch=answers[-1].member_epoch), version))
+        return answers[-1]
+
+    if not getattr(answers[0], attribute):
+        until(beat, lambda one: getattr(one, attribute))
 
 
 def test_errors_are_counted_by_their_names(port, cluster):

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.server.metrics.details import admin_page, reasons_not_ready
+from odradek.server.metrics.disk_space import DiskSpace
 from odradek.server.metrics.exposition import CONTENT_TYPE, pieces
 from odradek.server.metrics.loop_watch import LoopWatch
 from odradek.server.metrics.sources import Sources
@@ -77,8 +78,10 @@ class Endpoint:
 
     async def open(self, host: str, port: int) -> int:
         """The real port. OSError if the address cannot be had."""
-        self._watch = LoopWatch(asyncio.get_running_loop())
-        self._sources = Sources(self._server, self._series_max, self._watch)
+        loop = asyncio.get_running_loop()
+        self._watch = LoopWatch(loop)
+        self._disks = DiskSpace(loop, self._usable_directories)
+        self._sources = Sources(self._server, self._series_max, self._watch, self._disks)
         self._listening = await asyncio.start_server(
             self._connected, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
         )
@@ -87,11 +90,17 @@ class Endpoint:
     async def close(self) -> None:
         """Ends all connections."""
         self._watch.close()
+        self._disks.close()
         self._listening.close()
         tasks = [*self._connections, *([self._scrape] if self._scrape is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _usable_directories(self) -> list[str]:
+        store = self._server.store
+        failures = store.failing_disks.failures
+        return [path for path in store.directories if path not in failures]
 
     # Connections
 

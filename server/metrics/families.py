@@ -199,12 +199,26 @@ FAMILIES: Final = (
     ),
     # Disks
     Family(
-        "odradek_log_dir_free_bytes", GAUGE, ("dir",), "Free bytes of the directory's file system.",
+        "odradek_log_dir_free_bytes", GAUGE, ("dir",),
+        "Free bytes of the directory's file system, read every ten seconds.",
         "data directories",
     ),
     Family(
         "odradek_log_dir_total_bytes", GAUGE, ("dir",), "Bytes of the directory's file system.",
         "data directories",
+    ),
+    Family(
+        "odradek_log_dir_space_age_seconds", GAUGE, ("dir",),
+        "How old free and total bytes are; it grows while a mount hangs.", "data directories",
+    ),
+    Family(
+        "odradek_log_dir_days_until_full", GAUGE, ("dir",),
+        "Days until nothing is free, if it goes on as in the last day, or since the start. Not there in the "
+        "first hour, and where the disk does not fill.", "data directories",
+    ),
+    Family(
+        "odradek_log_dir_used_bytes", GAUGE, ("dir",),
+        "Bytes of the logs in the directory, without copies that are moving there.", "data directories",
     ),
     Family(
         "odradek_log_dir_online", GAUGE, ("dir",), "0 for a directory that has failed.", "data directories"

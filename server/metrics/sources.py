@@ -16,11 +16,12 @@ from odradek import __version__
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import PartitionView
+    from odradek.server.metrics.disk_space import DiskSpace
     from odradek.server.metrics.loop_watch import LoopWatch
     from odradek.server.metrics.observed import Observed
     from odradek.storage.log.partition import Partition
@@ -29,6 +30,8 @@ __all__ = ["Sources"]
 
 STEP = 500
 """Partitions that are looked at without a pause."""
+OPENING_STEPS = 125
+"""What opening a partition costs, as looks at others: four are opened without a pause, in a millisecond."""
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
@@ -69,11 +72,12 @@ _TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
 class Sources:
     """The values of one broker."""
 
-    def __init__(self, server: Observed, series_max: int, watch: LoopWatch) -> None:
+    def __init__(self, server: Observed, series_max: int, watch: LoopWatch, disks: DiskSpace) -> None:
         """`series_max`: above it the families of partitions and commits are left out."""
         self._server = server
         self._series_max = series_max
         self._watch = watch
+        self._disks = disks
         self._ages = AgeCache()
 
     def samples(self, now_ms: int) -> Samples:
@@ -81,11 +85,11 @@ class Sources:
         self._ages.begin()
         omitted: list[tuple[str, int]] = []
         yield from self._requests()
-        # Partitions come and go while this pauses.
-        logs = list(self._server.store.partitions())
+        logs: list[Partition] = []
+        yield from self._opened(logs)
         yield from self._traffic(logs)
         yield from self._connections()
-        yield from self._cluster(logs)
+        yield from self._cluster()
         yield from self._partitions(omitted)
         yield from self._groups(now_ms, omitted)
         yield from self._transactions(now_ms)
@@ -94,6 +98,26 @@ class Sources:
         yield from self._process()
         for family, number in omitted:
             yield "odradek_metrics_series_omitted", label_text(family=family), number
+
+    def _opened(self, logs: list[Partition]) -> Samples:
+        """Only pauses; adds every partition to `logs`. After a start the first scrape opens them, each reads
+        a few files."""
+        steps = 0
+        for key in self._server.store.places.names():
+            steps += OPENING_STEPS if self._server.store.places.is_unopened(*key) else 1
+            log = self._find(*key)
+            if log is not None:
+                logs.append(log)
+            if steps >= STEP:
+                steps = 0
+                yield None
+
+    def _find(self, topic: str, index: int) -> Partition | None:
+        """None for a partition that is not here, or whose disk has failed."""
+        try:
+            return self._server.store.get(topic, index)
+        except KafkaError:
+            return None
 
     # Requests
 
@@ -153,7 +177,7 @@ class Sources:
 
     # The cluster
 
-    def _cluster(self, logs: Sequence[Partition]) -> Samples:
+    def _cluster(self) -> Samples:
         view = self._server.cluster_view
         yield "kafka_brokers", _NO_LABELS, len(view.brokers)
         for node_id, broker in sorted(view.brokers.items()):
@@ -174,8 +198,9 @@ class Sources:
                     under_min += self._is_under_minimum(name, one)
             if total % STEP == 0:
                 yield None
-        for number, log in enumerate(logs):
-            offline += not log.is_available
+        places = list(self._server.store.places.by_key.values())
+        for number, place in enumerate(places):
+            offline += place.offline_because is not None
             if number % STEP == STEP - 1:
                 yield None
         for name, value in (
@@ -185,7 +210,7 @@ class Sources:
             (f"{controller}offlinepartitionscount", leaderless),
             (f"{controller}fencedbrokercount", len(view.registrations.keys() - view.brokers.keys())),
             (f"{controller}activebrokercount", len(view.brokers)),
-            (f"{manager}partitioncount", len(logs)),
+            (f"{manager}partitioncount", len(places)),
             (f"{manager}leadercount", led),
             (f"{manager}underreplicatedpartitions", under),
             (f"{manager}underminisrpartitioncount", under_min),
@@ -194,7 +219,7 @@ class Sources:
             yield name, _NO_LABELS, value
 
     def _is_under_minimum(self, topic: str, one: PartitionView) -> bool:
-        log = self._server.store.get(topic, one.index)
+        log = self._find(topic, one.index)
         return log is not None and len(one.isr) < log.config.min_insync_replicas
 
     def _partitions(self, omitted: list[tuple[str, int]]) -> Samples:
@@ -209,12 +234,11 @@ class Sources:
         if number * families > self._series_max:
             omitted += [(family, number) for family, _ in (*_LOG_VALUES, *_VIEW_VALUES)]
             return
-        store = self._server.store
         known = [
             (
                 label_text(topic=topic.name, partition=one.index),
                 one,
-                store.get(topic.name, one.index),
+                self._find(topic.name, one.index),
             )
             for topic in topics
             for one in topic.partitions
@@ -272,7 +296,7 @@ class Sources:
     def _led(self, topic: str, index: int) -> Partition | None:
         if self._server.cluster_view.leader_of(topic, index) != self._server.node_id:
             return None
-        return self._server.store.get(topic, index)
+        return self._find(topic, index)
 
     def _transactions(self, now_ms: int) -> Samples:
         from odradek.coordinator.transactions.state import TransactionState
@@ -298,15 +322,31 @@ class Sources:
     # The machine
 
     def _directories(self) -> Samples:
+        places, disks = self._server.store.places, self._disks
+        used = dict.fromkeys(places.homes, 0)
+        for number, place in enumerate(list(places.by_key.values())):
+            if place.partition is not None:
+                used[place.home.path] += place.partition.size_bytes
+            if number % STEP == STEP - 1:
+                yield None
         failures = self._server.store.failing_disks.failures
-        paths = self._server.store.directories
-        sizes = {path: _file_system(path) for path in paths if path not in failures}
-        for place, family in enumerate(("odradek_log_dir_free_bytes", "odradek_log_dir_total_bytes")):
-            for path, found in sizes.items():
-                if found is not None:
-                    yield family, label_text(dir=path), found[place]
-        for path in paths:
-            yield "odradek_log_dir_online", label_text(dir=path), int(path not in failures)
+        labels = {path: label_text(dir=path) for path in places.homes}
+        spaces = {path: disks.space(path) for path in labels if path not in failures}
+        known = {path: space for path, space in spaces.items() if space is not None}
+        for path, space in known.items():
+            yield "odradek_log_dir_free_bytes", labels[path], space.free_bytes
+        for path, space in known.items():
+            yield "odradek_log_dir_total_bytes", labels[path], space.total_bytes
+        for path in known:
+            yield "odradek_log_dir_space_age_seconds", labels[path], round(disks.age_s(path), 3)
+        for path in known:
+            days = disks.days_until_full(path)
+            if days is not None:
+                yield "odradek_log_dir_days_until_full", labels[path], round(days, 3)
+        for path in spaces:
+            yield "odradek_log_dir_used_bytes", labels[path], used[path]
+        for path in labels:
+            yield "odradek_log_dir_online", labels[path], int(path not in failures)
 
     def _process(self) -> Samples:
         yield "odradek_loop_late_seconds", _NO_LABELS, self._watch.worst_s
@@ -372,15 +412,6 @@ def _group_sums(groups: list[GroupLag], now_ms: int) -> Samples:
         yield "kafka_consumergroup_lag_sum", labels, lag
     for labels, _, _, seconds in sums:
         yield "odradek_consumergroup_lag_seconds", labels, seconds
-
-
-def _file_system(path: str) -> tuple[int, int] | None:
-    """Free and all bytes; None if the system does not say."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _process_of_linux() -> Samples:

@@ -34,6 +34,8 @@ from tests.client.topics import delete_records, produce
 from tests.raw_client import RawClient
 from tests.server.scrape import get, scraped, until
 
+FREE = "odradek_log_dir_free_bytes"
+
 
 @pytest.fixture(scope="module")
 def port():
@@ -204,6 +206,18 @@ def beat_until_assigned(client, version, joining, staying, attribute):
         until(beat, lambda one: getattr(one, attribute))
 
 
+def test_the_disk_has_what_the_logs_have(port, cluster, broker):
+    create_topic(cluster, "stored", 1, {})
+    produce(cluster, "stored", 0, [b"v" * 1000] * 5)
+    samples = until(lambda: scraped(port), lambda one: any(name == FREE for name, _ in one))
+    (labels,) = [labels for name, labels in samples if name == FREE]
+    logs = sum(value for (name, _), value in samples.items() if name == "kafka_log_log_size")
+    # The logs of internal topics have no series of their own.
+    assert samples["odradek_log_dir_used_bytes", labels] >= logs > 5_000
+    assert 0 < samples[FREE, labels] <= samples["odradek_log_dir_total_bytes", labels]
+    assert samples["odradek_log_dir_space_age_seconds", labels] >= 0
+
+
 def test_errors_are_counted_by_their_names(port, cluster):
     cluster.partitions_of(["there-is-no-such-topic"])
     labels = label_text(request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION")
@@ -221,8 +235,13 @@ def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
         name = line.split()[2] if line.startswith("#") else re.split(r"[ {]", line)[0]
         if FAMILY.get(name) is not None and name != last:
             last = name
-    # What is left out of a quiet broker: nothing is omitted, nobody has committed past an end.
-    rare = {"odradek_metrics_series_omitted", "odradek_consumergroup_offsets_past_end"}
+    # What is left out of a quiet broker: nothing is omitted, nobody has committed past an end, and it is too
+    # young to say when a disk is full.
+    rare = {
+        "odradek_metrics_series_omitted",
+        "odradek_consumergroup_offsets_past_end",
+        "odradek_log_dir_days_until_full",
+    }
     assert {family.name for family in FAMILIES} - set(heads) <= rare
 
 

@@ -8,6 +8,7 @@ closed connection would not be noticed.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ class Connections:
         self._counted: dict[Connection, tuple[str, str]] = {}
         self.unauthenticated: Unauthenticated | None = None
         """None without a listener on which clients authenticate."""
+        self.created: Counter[str] = Counter()
+        """Connections that were let in since the start, by name of their listener."""
         self._open: set[Connection] = set()
         self._room_watchers: list[Callable[[], None]] = []
 
@@ -72,6 +75,7 @@ class Connections:
         """A new connection, which `admission` has counted."""
         connection = Connection(self, endpoint)
         self._counted[connection] = endpoint.name, host
+        self.created[endpoint.name] += 1
         return connection
 
     def opened(self, connection: Connection) -> None:

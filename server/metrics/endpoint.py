@@ -17,6 +17,7 @@ from odradek.server.metrics.details import admin_page, reasons_not_ready
 from odradek.server.metrics.disk_space import DiskSpace
 from odradek.server.metrics.exposition import CONTENT_TYPE, pieces
 from odradek.server.metrics.loop_watch import LoopWatch
+from odradek.server.metrics.new_connections import CreationRates
 from odradek.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         self._watch = LoopWatch(loop)
         self._disks = DiskSpace(loop, self._usable_directories)
-        self._sources = Sources(self._server, self._series_max, self._watch, self._disks)
+        self._creation_rates = CreationRates(loop, lambda: self._server.connections.created)
+        self._sources = Sources(
+            self._server, self._series_max, self._watch, self._disks, self._creation_rates
+        )
         self._listening = await asyncio.start_server(
             self._connected, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
         )
@@ -91,6 +95,7 @@ class Endpoint:
         """Ends all connections."""
         self._watch.close()
         self._disks.close()
+        self._creation_rates.close()
         self._listening.close()
         tasks = [*self._connections, *([self._scrape] if self._scrape is not None else [])]
         for task in tasks:

@@ -77,6 +77,22 @@ FAMILIES: Final = (
         "kafka_server_socketservermetrics_connection_count", GAUGE, ("listener",),
         "Open connections.", "listeners",
     ),
+    Family(
+        "kafka_server_socketservermetrics_connection_creation_total", COUNTER, ("listener",),
+        "Connections that were let in.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_connection_creation_rate", GAUGE, ("listener",),
+        "New connections a second, of the last 30 s.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_successful_authentication_total", COUNTER, ("listener",),
+        "Clients that have authenticated by SASL, or without it by the handshake of TLS.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_failed_authentication_total", COUNTER, ("listener",),
+        "Authentications that have failed, and handshakes of TLS.", "listeners",
+    ),
     # The node in its cluster
     Family("kafka_brokers", GAUGE, (), "Brokers of the cluster that are not fenced."),
     Family(

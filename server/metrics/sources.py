@@ -21,8 +21,10 @@ from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import PartitionView
+    from odradek.server.listeners import Listener
     from odradek.server.metrics.disk_space import DiskSpace
     from odradek.server.metrics.loop_watch import LoopWatch
+    from odradek.server.metrics.new_connections import CreationRates
     from odradek.server.metrics.observed import Observed
     from odradek.storage.log.partition import Partition
 
@@ -72,12 +74,20 @@ _TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
 class Sources:
     """The values of one broker."""
 
-    def __init__(self, server: Observed, series_max: int, watch: LoopWatch, disks: DiskSpace) -> None:
+    def __init__(
+        self,
+        server: Observed,
+        series_max: int,
+        watch: LoopWatch,
+        disks: DiskSpace,
+        creation_rates: CreationRates,
+    ) -> None:
         """`series_max`: above it the families of partitions and commits are left out."""
         self._server = server
         self._series_max = series_max
         self._watch = watch
         self._disks = disks
+        self._creation_rates = creation_rates
         self._ages = AgeCache()
 
     def samples(self, now_ms: int) -> Samples:
@@ -172,8 +182,20 @@ class Sources:
         counts = {listener.name: 0 for listener in self._server.listeners}
         for connection in self._server.connections:
             counts[connection.listener_name] += 1
-        for name, number in counts.items():
-            yield "kafka_server_socketservermetrics_connection_count", label_text(listener=name), number
+        created = self._server.connections.created
+        rates = self._creation_rates.now()
+        for family, values in (
+            ("connection_count", counts),
+            ("connection_creation_total", {name: created[name] for name in counts}),
+            ("connection_creation_rate", {name: round(rates.get(name, 0.0), 6) for name in counts}),
+            (
+                "successful_authentication_total",
+                {one.name: _successes(one) for one in self._server.listeners},
+            ),
+            ("failed_authentication_total", {one.name: _failures(one) for one in self._server.listeners}),
+        ):
+            for name, value in values.items():
+                yield f"kafka_server_socketservermetrics_{family}", label_text(listener=name), value
 
     # The cluster
 
@@ -355,6 +377,18 @@ class Sources:
         yield from _process_of_linux()
         labels = label_text(version=__version__, python=platform.python_version())
         yield "odradek_build_info", labels, 1
+
+
+def _successes(listener: Listener) -> int:
+    """As in Kafka: once all that the listener asks for is right, and never where it asks for nothing."""
+    if listener.sasl is not None:
+        return listener.sasl.successes
+    return 0 if listener.tls is None else listener.tls.established_count
+
+
+def _failures(listener: Listener) -> int:
+    of_tls = 0 if listener.tls is None else listener.tls.failed_count
+    return of_tls + (0 if listener.sasl is None else listener.sasl.failures)
 
 
 def _errors(name: str, counts: Iterable[dict[int, int]]) -> Samples:

@@ -34,7 +34,8 @@ FAMILIES: Final = (
     # Requests
     Family(
         "kafka_network_requestmetrics_requests_total", COUNTER, ("request", "version"),
-        "Requests that were answered, or need no answer.", "APIs and versions that were asked for",
+        "Requests that were answered, or need no answer. Fetch is counted a second time, as FetchConsumer or "
+        "FetchFollower.", "APIs and versions that were asked for",
     ),
     Family(
         "kafka_network_requestmetrics_errors_total", COUNTER, ("request", "error"),
@@ -71,6 +72,17 @@ FAMILIES: Final = (
     Family(
         "kafka_server_brokertopicmetrics_totalfetchrequests_total", COUNTER, ("topic",),
         "Fetches of consumers that got records of a partition.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_failedproducerequests_total", COUNTER, ("topic",),
+        "Appends of clients that were refused. As in Kafka not those for another leader, of records that are "
+        "too large or damaged, of clients without the right, nor those that the disk refused.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_failedfetchrequests_total", COUNTER, ("topic",),
+        "Reads of a partition that were refused. As in Kafka not those for another leader or with an old "
+        "epoch, of an offset that is not there, of clients without the right, nor those that the disk refused.",
+        _TOPICS,
     ),
     # Connections
     Family(

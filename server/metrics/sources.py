@@ -20,6 +20,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
+    from odradek.server._pipeline import Route
     from odradek.coordinator.cluster.view import PartitionView
     from odradek.server.listeners import Listener
     from odradek.server.metrics.disk_space import DiskSpace
@@ -68,6 +69,8 @@ _TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
     (f"{_JMX}bytesout_total", lambda log: log.traffic.bytes_out),
     (f"{_JMX}totalproducerequests_total", lambda log: log.traffic.produce_requests),
     (f"{_JMX}totalfetchrequests_total", lambda log: log.traffic.fetch_requests),
+    (f"{_JMX}failedproducerequests_total", lambda log: log.traffic.failed_produce_requests),
+    (f"{_JMX}failedfetchrequests_total", lambda log: log.traffic.failed_fetch_requests),
 )
 
 
@@ -89,6 +92,7 @@ class Sources:
         self._disks = disks
         self._creation_rates = creation_rates
         self._ages = AgeCache()
+        self._consumer_fetches: dict[int, int] = {}
 
     def samples(self, now_ms: int) -> Samples:
         """All of them; those of a family come one after the other."""
@@ -141,6 +145,7 @@ class Sources:
         for route in routes:
             labels = label_text(request=route.api_name, version=route.api_version)
             yield "kafka_network_requestmetrics_requests_total", labels, route.requests
+        yield from self._fetches([route for route in routes if route.api_key == FetchRequest.api_key])
         by_name = {
             name: list(of_name) for name, of_name in itertools.groupby(routes, key=lambda one: one.api_name)
         }
@@ -164,11 +169,25 @@ class Sources:
                 size_bytes = sum(getattr(route, attribute) for route in of_name)
                 yield family, label_text(request=name), size_bytes
 
+    def _fetches(self, routes: Iterable[Route]) -> Samples:
+        """Those of consumers and of followers, of which only the latter are counted by themselves. One that
+        is still to be sent is counted by them alone: what is left must not go down for a moment."""
+        of_followers = self._server.coordinators.leadership.follower_fetches
+        of_consumers = self._consumer_fetches
+        for route in routes:
+            version = route.api_version
+            left = route.requests - of_followers[version]
+            of_consumers[version] = max(left, of_consumers.get(version, 0))
+        for name, counts in (("FetchConsumer", of_consumers), ("FetchFollower", of_followers)):
+            for version, number in sorted(counts.items()):
+                if number:
+                    labels = label_text(request=name, version=version)
+                    yield "kafka_network_requestmetrics_requests_total", labels, number
+
     def _traffic(self, logs: Sequence[Partition]) -> Samples:
         sums: dict[str, list[int]] = {}
         for number, log in enumerate(logs):
-            traffic = log.traffic
-            if traffic.produce_requests or traffic.fetch_requests:
+            if any(value(log) for _, value in _TRAFFIC):
                 of_topic = sums.setdefault(log.topic, [0] * len(_TRAFFIC))
                 for place, (_, value) in enumerate(_TRAFFIC):
                     of_topic[place] += value(log)

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import http.client
+import os
 import pathlib
 import re
 import socket
@@ -23,7 +24,9 @@ from odradek.server.free_port import free_port
 from odradek.server.metrics.exposition import label_text, pieces
 from odradek.server.metrics.families import FAMILIES, FAMILY
 from odradek.server.metrics.page import page
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -97,6 +100,52 @@ def test_what_consumers_read_is_counted_once(port, cluster, broker):
     size = sum(len(one.buffer) for one in fetched)
     assert samples[f"{jmx}bytesout_total", label_text(topic="read")] == size
     assert samples[f"{jmx}totalfetchrequests_total", label_text(topic="read")] == len(fetched)
+
+
+def test_what_is_refused_is_counted_by_topic_unless_kafka_expects_it(port, cluster, broker):
+    refusing = {"max.message.bytes": "1000", "message.timestamp.before.max.ms": "60000"}
+    create_topic(cluster, "refusing", 1, {**refusing, "compression.type": "zstd"})
+
+    def failed(api):
+        name = f"kafka_server_brokertopicmetrics_failed{api}requests_total"
+        return scraped(port).get((name, label_text(topic="refusing")), 0)
+
+    now_ms = round(time.time() * 1000)
+    with pytest.raises(AssertionError, match=f"error_code={ErrorCode.MESSAGE_TOO_LARGE}"):
+        produce(cluster, "refusing", 0, [os.urandom(2000)], timestamp=now_ms)
+    assert failed("produce") == 0
+    with pytest.raises(AssertionError, match=f"error_code={ErrorCode.INVALID_TIMESTAMP}"):
+        produce(cluster, "refusing", 0, [b"v"], timestamp=now_ms - 600_000)
+    assert failed("produce") == 1
+    produce(cluster, "refusing", 0, [b"v"], timestamp=now_ms)
+    assert (failed("produce"), failed("fetch")) == (1, 0)
+    with RawClient(broker.port) as client:
+        # Version 9 knows no zstd.
+        for offset, code in (
+            (99, ErrorCode.OFFSET_OUT_OF_RANGE),
+            (0, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ):
+            wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+            request = FetchRequest(topics=[FetchTopic(topic="refusing", partitions=[wanted])])
+            version = 9 if code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else 10
+            (answer,) = client.ask(request, version).responses[0].partitions
+            assert answer.error_code == code
+    assert (failed("produce"), failed("fetch")) == (1, 1)
+
+
+def test_fetches_are_those_of_consumers_where_nobody_follows(port, cluster):
+    from odradek.client.fetching import Fetcher
+
+    create_topic(cluster, "fetched", 1, {})
+    produce(cluster, "fetched", 0, [b"v"])
+    assert list(Fetcher(cluster, "fetched", 0, 0, 1, read_committed=False))
+    requests = "kafka_network_requestmetrics_requests_total"
+    counts = {labels: number for (name, labels), number in scraped(port).items() if name == requests}
+    fetches = {labels: number for labels, number in counts.items() if '"Fetch"' in labels}
+    assert fetches
+    for labels, number in fetches.items():
+        assert counts[labels.replace('"Fetch"', '"FetchConsumer"')] == number
+    assert not any('"FetchFollower"' in labels for labels in counts)
 
 
 def test_the_lag_of_a_group_is_exact_and_never_negative(port, cluster):

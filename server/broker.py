@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
     from odradek.server.metrics.broker_metrics import BrokerMetrics
+    from odradek.server.replication import Replication
     from odradek.server.routes import Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
@@ -54,7 +55,7 @@ async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     opened = open_data(bound, deciding_of(member), ending)
     member.follow_with(opened.schedule.views)
     replication = replicate(opened, member, ending)
-    serving = await serve(opened, ending)
+    serving = await serve(opened, ending, replication)
     serving.coordinators.leadership.replicas = replication.leading
     reach_brokers(opened, serving, member, ending)
     ending.push_async_callback(member.leave)
@@ -206,6 +207,11 @@ class BrokerServer:
     def coordinators(self) -> Coordinators:
         """The coordinators of groups and of transactions."""
         return self.serving.coordinators
+
+    @property
+    def replication(self) -> Replication | None:
+        """What it leads and follows; None of a node alone."""
+        return self.serving.replication
 
     @property
     def connections(self) -> Connections:

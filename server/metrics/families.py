@@ -81,8 +81,8 @@ FAMILIES: Final = (
     Family(
         "kafka_server_brokertopicmetrics_failedfetchrequests_total", COUNTER, ("topic",),
         "Reads of a partition that were refused. As in Kafka not those for another leader or with an old "
-        "epoch, of an offset that is not there, of clients without the right, nor those that the disk refused.",
-        _TOPICS,
+        "epoch, of an offset that is not there, of clients without the right, nor those that the disk "
+        "refused.", _TOPICS,
     ),
     # Connections
     Family(
@@ -118,7 +118,34 @@ FAMILIES: Final = (
     ),
     Family(
         "kafka_server_replicamanager_underminisrpartitioncount", GAUGE, (),
-        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas, or than they have, if "
+        "that asks for more.",
+    ),
+    Family(
+        "kafka_server_replicamanager_atminisrpartitioncount", GAUGE, (),
+        "Partitions led here with as many replicas in sync as that; one replica is such a partition, too.",
+    ),
+    Family(
+        "kafka_server_replicamanager_isrshrinks_total", COUNTER, (),
+        "Times that a partition led here lost a replica in sync; also one that the controller has fenced, "
+        "which Kafka does not count.",
+    ),
+    Family(
+        "kafka_server_replicamanager_isrexpands_total", COUNTER, (),
+        "Times that a partition led here got a replica in sync.",
+    ),
+    Family(
+        "kafka_server_replicamanager_failedisrupdates_total", COUNTER, (),
+        "Changes of replicas in sync that the controller has refused.",
+    ),
+    Family(
+        "kafka_server_replicafetchermanager_maxlag", GAUGE, ("clientid",),
+        "Most offsets by which a log that is followed here is behind its leader's high watermark.",
+    ),
+    Family(
+        "kafka_server_fetcherlagmetrics_consumerlag", GAUGE, ("clientid", *PER_PARTITION),
+        "Offsets by which a log that is followed here is behind its leader's high watermark, by the last "
+        "answer of the leader.", _PARTITIONS,
     ),
     Family(
         "kafka_server_replicamanager_offlinereplicacount", GAUGE, (),
@@ -155,6 +182,14 @@ FAMILIES: Final = (
     Family(
         "kafka_topic_partition_under_replicated_partition", GAUGE, PER_PARTITION,
         "1 if not all replicas are in sync.", _PARTITIONS,
+    ),
+    Family(
+        "kafka_cluster_partition_underminisr", GAUGE, PER_PARTITION,
+        "1 if it is led here with fewer replicas in sync than min.insync.replicas.", _PARTITIONS,
+    ),
+    Family(
+        "kafka_cluster_partition_atminisr", GAUGE, PER_PARTITION,
+        "1 if it is led here with as many replicas in sync as min.insync.replicas.", _PARTITIONS,
     ),
     Family("kafka_log_log_size", GAUGE, PER_PARTITION, "Bytes of the log on disk.", _PARTITIONS),
     Family("kafka_log_log_logstartoffset", GAUGE, PER_PARTITION, "The first offset.", _PARTITIONS),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
+    from odradek.server.replication import Replication
     from odradek.storage.directories.store import LogStore
 
 __all__ = ["Observed"]
@@ -36,5 +37,9 @@ class Observed(Protocol):
     def cluster_view(self) -> ClusterView: ...
     @property
     def coordinators(self) -> Coordinators: ...
+    @property
+    def replication(self) -> Replication | None:
+        """None of a node alone."""
+
     @property
     def connections(self) -> Connections: ...

@@ -16,12 +16,13 @@ from odradek import __version__
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
+from odradek.server.metrics.replication import replication_samples
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from odradek.server._pipeline import Route
     from odradek.coordinator.cluster.view import PartitionView
+    from odradek.server._pipeline import Route
     from odradek.server.listeners import Listener
     from odradek.server.metrics.disk_space import DiskSpace
     from odradek.server.metrics.loop_watch import LoopWatch
@@ -63,6 +64,11 @@ _VIEW_VALUES: tuple[tuple[str, ViewValue], ...] = (
     ("kafka_topic_partition_in_sync_replica", lambda one: len(one.isr)),
     ("kafka_topic_partition_under_replicated_partition", lambda one: int(len(one.isr) < len(one.replicas))),
 )
+_MINIMUM_VALUES: tuple[tuple[str, Callable[[int], bool]], ...] = (
+    ("kafka_cluster_partition_underminisr", lambda spare: spare < 0),
+    ("kafka_cluster_partition_atminisr", lambda spare: spare == 0),
+)
+"""By how many more replicas are in sync than `min.insync.replicas`."""
 _TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
     (f"{_JMX}messagesin_total", lambda log: log.traffic.records_in),
     (f"{_JMX}bytesin_total", lambda log: log.traffic.bytes_in),
@@ -104,6 +110,7 @@ class Sources:
         yield from self._traffic(logs)
         yield from self._connections()
         yield from self._cluster()
+        yield from replication_samples(self._server.replication, self._series_max, omitted)
         yield from self._partitions(omitted)
         yield from self._groups(now_ms, omitted)
         yield from self._transactions(now_ms)
@@ -227,16 +234,17 @@ class Sources:
             address = "" if endpoint is None else f"{endpoint.host or 'localhost'}:{endpoint.port}"
             yield "kafka_broker_info", label_text(address=address, id=node_id), 1
         controller, manager = "kafka_controller_kafkacontroller_", "kafka_server_replicamanager_"
-        total = leaderless = led = under = under_min = offline = 0
+        total = leaderless = led = under = under_min = at_min = offline = 0
         placed = ((topic.name, one) for topic in view.topics.values() for one in topic.partitions)
         for name, one in placed:
             total += 1
             leaderless += one.leader < 0
             if one.leader == self._server.node_id:
                 led += 1
-                if len(one.isr) < len(one.replicas):
-                    under += 1
-                    under_min += self._is_under_minimum(name, one)
+                under += len(one.isr) < len(one.replicas)
+                spare = self._spare_replicas(name, one)
+                under_min += spare < 0
+                at_min += spare == 0
             if total % STEP == 0:
                 yield None
         places = list(self._server.store.places.by_key.values())
@@ -255,13 +263,16 @@ class Sources:
             (f"{manager}leadercount", led),
             (f"{manager}underreplicatedpartitions", under),
             (f"{manager}underminisrpartitioncount", under_min),
+            (f"{manager}atminisrpartitioncount", at_min),
             (f"{manager}offlinereplicacount", offline),
         ):
             yield name, _NO_LABELS, value
 
-    def _is_under_minimum(self, topic: str, one: PartitionView) -> bool:
+    def _spare_replicas(self, topic: str, one: PartitionView) -> int:
+        """How many more are in sync than `min.insync.replicas`, or than there are if it asks for more, as in
+        Kafka. 1 of a log that cannot be read."""
         log = self._find(topic, one.index)
-        return log is not None and len(one.isr) < log.config.min_insync_replicas
+        return 1 if log is None else _spare(log, one)
 
     def _partitions(self, omitted: list[tuple[str, int]]) -> Samples:
         view = self._server.cluster_view
@@ -271,19 +282,17 @@ class Sources:
         for topic in topics:
             yield "kafka_topic_partitions", label_text(topic=topic.name), len(topic.partitions)
         number = sum(len(topic.partitions) for topic in topics)
-        families = len(_LOG_VALUES) + len(_VIEW_VALUES)
-        if number * families > self._series_max:
-            omitted += [(family, number) for family, _ in (*_LOG_VALUES, *_VIEW_VALUES)]
+        families = [family for family, _ in (*_VIEW_VALUES, *_LOG_VALUES, *_MINIMUM_VALUES)]
+        if number * len(families) > self._series_max:
+            omitted += [(family, number) for family in families]
             return
-        known = [
-            (
-                label_text(topic=topic.name, partition=one.index),
-                one,
-                self._find(topic.name, one.index),
-            )
-            for topic in topics
-            for one in topic.partitions
-        ]
+        known: list[tuple[str, PartitionView, Partition | None]] = []
+        for topic in topics:
+            for one in topic.partitions:
+                labels = label_text(topic=topic.name, partition=one.index)
+                known.append((labels, one, self._find(topic.name, one.index)))
+                if len(known) % STEP == 0:
+                    yield None
         for family, of_view in _VIEW_VALUES:
             for labels, one, _ in known:
                 yield family, labels, of_view(one)
@@ -291,6 +300,11 @@ class Sources:
             for labels, _, log in known:
                 if log is not None:
                     yield family, labels, of_log(log)
+        node_id = self._server.node_id
+        for family, of_spare in _MINIMUM_VALUES:
+            for labels, one, log in known:
+                if log is not None:
+                    yield family, labels, int(one.leader == node_id and of_spare(_spare(log, one)))
 
     # Coordinators
 
@@ -410,6 +424,10 @@ def _failures(listener: Listener) -> int:
     return of_tls + (0 if listener.sasl is None else listener.sasl.failures)
 
 
+def _spare(log: Partition, one: PartitionView) -> int:
+    return len(one.isr) - min(log.config.min_insync_replicas, len(one.replicas))
+
+
 def _errors(name: str, counts: Iterable[dict[int, int]]) -> Samples:
     errors: dict[int, int] = {}
     for one in counts:
@@ -487,4 +505,4 @@ def _process_of_linux() -> Samples:
     yield "process_start_time_seconds", _NO_LABELS, booted + int(fields[19]) / ticks
 
 
-assert all(name in FAMILY for name, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_TRAFFIC))
+assert all(name in FAMILY for name, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_MINIMUM_VALUES, *_TRAFFIC))

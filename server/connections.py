@@ -20,6 +20,7 @@ from odradek.server.security.admission import Admission, ConnectionLimits, addre
 from odradek.server.timers import Timers
 
 if TYPE_CHECKING:
+    from odradek.coordinator.security.client_meters import QuotaMeters
     from odradek.server.security.unauthenticated import Unauthenticated
 
 logger = logging.getLogger("odradek.connections")
@@ -50,6 +51,8 @@ class Connections:
         self._counted: dict[Connection, tuple[str, str]] = {}
         self.unauthenticated: Unauthenticated | None = None
         """None without a listener on which clients authenticate."""
+        self.quota_meters: QuotaMeters | None = None
+        """None until there is a quota; they stay when it is gone."""
         self.created: Counter[str] = Counter()
         """Connections that were let in since the start, by name of their listener."""
         self._open: set[Connection] = set()

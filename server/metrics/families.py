@@ -286,6 +286,26 @@ FAMILIES: Final = (
     Family(
         "odradek_log_dir_online", GAUGE, ("dir",), "0 for a directory that has failed.", "data directories"
     ),
+    Family(
+        "odradek_flush_seconds", HISTOGRAM, (),
+        "Seconds of syncs that answers wait for, or flush.ms asks for: a write of the flush journal is one, "
+        "and so are the partitions that a worker syncs together.",
+    ),
+    Family("odradek_compaction_seconds_total", COUNTER, (), "Seconds of compactions that are done."),
+    Family(
+        "odradek_compaction_bytes_total", COUNTER, (),
+        "Bytes that these have read, also for their index of keys.",
+    ),
+    Family(
+        "odradek_compaction_dirty_ratio_max", GAUGE, (),
+        "Of the compacted logs the largest part, before the active segment, that is not compacted yet.",
+    ),
+    Family(
+        "odradek_throttle_seconds_total", COUNTER, ("quota",),
+        "Seconds that clients were told to wait because of quotas for produce, fetch, request (processor "
+        "time) and controller (partitions made and deleted). Of several the longest wait holds a client.",
+        "4",
+    ),
     # The process
     Family(
         "odradek_loop_late_seconds", GAUGE, (),

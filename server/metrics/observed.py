@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
     from odradek.server.replication import Replication
+    from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
 __all__ = ["Observed"]
@@ -37,6 +38,8 @@ class Observed(Protocol):
     def cluster_view(self) -> ClusterView: ...
     @property
     def coordinators(self) -> Coordinators: ...
+    @property
+    def schedule(self) -> Schedule: ...
     @property
     def replication(self) -> Replication | None:
         """None of a node alone."""

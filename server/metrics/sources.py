@@ -40,6 +40,7 @@ QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
 _JMX = "kafka_server_brokertopicmetrics_"
+_QUOTAS = ("produce", "fetch", "request", "controller")
 _NO_LABELS = ""
 
 Samples = Iterator[Sample | None]
@@ -116,6 +117,8 @@ class Sources:
         yield from self._transactions(now_ms)
         yield from self._fetch_sessions()
         yield from self._directories()
+        yield from self._disk_work(logs)
+        yield from self._throttles()
         yield from self._process()
         for family, number in omitted:
             yield "odradek_metrics_series_omitted", label_text(family=family), number
@@ -167,7 +170,8 @@ class Sources:
                 labels = label_text(request=name, quantile=quantile)
                 yield "kafka_network_requestmetrics_totaltimems", labels, _quantile_ms(counts, quantile)
         for name, of_name in by_name.items():
-            yield from _histogram(name, times[name], sum(route.nanoseconds for route in of_name) / 1e9)
+            seconds = sum(route.nanoseconds for route in of_name) / 1e9
+            yield from _histogram("odradek_request_seconds", {"request": name}, times[name], seconds)
         for family, attribute in (
             ("odradek_request_bytes_total", "bytes_in"),
             ("odradek_response_bytes_total", "bytes_out"),
@@ -403,6 +407,31 @@ class Sources:
         for path in labels:
             yield "odradek_log_dir_online", labels[path], int(path not in failures)
 
+    def _disk_work(self, logs: Sequence[Partition]) -> Samples:
+        times = self._server.schedule.turn.flushes.times
+        yield from _histogram("odradek_flush_seconds", {}, times.counts, times.seconds)
+        store = self._server.store
+        seconds, bytes_read = store.compacted
+        yield "odradek_compaction_seconds_total", _NO_LABELS, round(seconds, 3)
+        yield "odradek_compaction_bytes_total", _NO_LABELS, bytes_read
+        looked, dirtiest = 0, 0.0
+        for log in logs:
+            looked += 1
+            # A deleted one has no place any more.
+            if log.config.is_compacted and store.places.place_of(log) is not None:
+                looked += len(log.log.segments)
+                dirtiest = max(dirtiest, _dirty_ratio(log, store.checkpointing.first_dirty_of(log)))
+            if looked >= STEP:
+                looked = 0
+                yield None
+        yield "odradek_compaction_dirty_ratio_max", _NO_LABELS, round(dirtiest, 4)
+
+    def _throttles(self) -> Samples:
+        meters = self._server.connections.quota_meters
+        waits_ms = dict.fromkeys(_QUOTAS, 0) if meters is None else meters.waits_ms()
+        for quota, wait_ms in waits_ms.items():
+            yield "odradek_throttle_seconds_total", label_text(quota=quota), wait_ms / 1000
+
     def _process(self) -> Samples:
         yield "odradek_loop_late_seconds", _NO_LABELS, self._watch.worst_s
         times = os.times()
@@ -443,14 +472,22 @@ def _upper_s(place: int) -> float:
     return float(1024 << place) / 1e9
 
 
-def _histogram(name: str, counts: list[int], seconds: float) -> Samples:
+def _histogram(family: str, labels: dict[str, str], counts: Sequence[int], seconds: float) -> Samples:
     total = 0
     for place, number in enumerate(counts):
         total += number
         upper = "+Inf" if place == len(counts) - 1 else f"{_upper_s(place):.9g}"
-        yield "odradek_request_seconds_bucket", label_text(request=name, le=upper), total
-    yield "odradek_request_seconds_sum", label_text(request=name), seconds
-    yield "odradek_request_seconds_count", label_text(request=name), total
+        yield f"{family}_bucket", label_text(**labels, le=upper), total
+    yield f"{family}_sum", label_text(**labels), seconds
+    yield f"{family}_count", label_text(**labels), total
+
+
+def _dirty_ratio(log: Partition, first_dirty: int) -> float:
+    """The part of the segments before the active one that has not been compacted."""
+    closed = log.log.segments[:-1]
+    all_bytes = sum(segment.size_bytes for segment in closed)
+    dirty_bytes = sum(segment.size_bytes for segment in closed if segment.base_offset >= first_dirty)
+    return dirty_bytes / all_bytes if all_bytes else 0.0
 
 
 def _quantile_ms(counts: list[int], quantile: float) -> float:

@@ -29,6 +29,7 @@ from odradek.server.timers import wall_clock_ms
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.connections import Connections
@@ -153,7 +154,7 @@ class BrokerServer:
         from odradek.server.metrics.broker_metrics import BrokerMetrics
 
         routes: Routes = self.connections.dispatcher.routes
-        clients = self.serving.client_metrics().values(self._node.now_ms())
+        clients = self.client_metrics.values(self._node.now_ms())
         return BrokerMetrics(routes.metrics(), clients)
 
     @property
@@ -207,6 +208,11 @@ class BrokerServer:
     def coordinators(self) -> Coordinators:
         """The coordinators of groups and of transactions."""
         return self.serving.coordinators
+
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """What clients push about themselves."""
+        return self.serving.client_metrics()
 
     @property
     def replication(self) -> Replication | None:

@@ -7,8 +7,11 @@ for the JMX exporter spell them, so that existing boards show this broker; the o
 
 from typing import Final, NamedTuple
 
-__all__ = ["FAMILIES", "FAMILY", "PER_PARTITION", "Family"]
+__all__ = ["CLIENT_FAMILY", "CLIENT_PREFIX", "FAMILIES", "FAMILY", "PER_PARTITION", "Family"]
 
+CLIENT_PREFIX: Final = "kafka_client_"
+CLIENT_FAMILY: Final = f"{CLIENT_PREFIX}*"
+"""Stands for all that clients push, whose names are theirs."""
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
@@ -260,6 +263,13 @@ FAMILIES: Final = (
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", GAUGE, (),
         "Partitions in fetch sessions.",
     ),
+    # Clients
+    Family(
+        CLIENT_FAMILY, GAUGE, ("client_id", "client_instance_id", "those of the metric"),
+        "What the client has pushed last about itself (KIP-714), for two of its intervals. A sum is what was "
+        "added since its push before; of a histogram there are a sum and a count. `org.apache.kafka.` is "
+        "left out of its name.", "5,000",
+    ),
     # Disks
     Family(
         "odradek_log_dir_free_bytes", GAUGE, ("dir",),
@@ -320,8 +330,8 @@ FAMILIES: Final = (
     Family("odradek_build_info", GAUGE, ("version", "python"), "1; the version of the broker."),
     Family(
         "odradek_metrics_series_omitted", GAUGE, ("family",),
-        "Series that are left out of a family, because there are more than metrics.series.max.",
-        "families of partitions and commits",
+        "Series that are left out of a family, because there are more than metrics.series.max, or 5,000 of "
+        "clients.", "families of partitions, of commits and of clients",
     ),
 )  # fmt: skip
 

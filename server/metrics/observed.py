@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
@@ -38,6 +39,8 @@ class Observed(Protocol):
     def cluster_view(self) -> ClusterView: ...
     @property
     def coordinators(self) -> Coordinators: ...
+    @property
+    def client_metrics(self) -> ClientMetrics: ...
     @property
     def schedule(self) -> Schedule: ...
     @property

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odradek import __version__
+from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
@@ -120,6 +121,7 @@ class Sources:
         yield from self._disk_work(logs)
         yield from self._throttles()
         yield from self._process()
+        yield from client_samples(self._server.client_metrics, now_ms, omitted)
         for family, number in omitted:
             yield "odradek_metrics_series_omitted", label_text(family=family), number
 

@@ -5,7 +5,7 @@ import http.client
 import re
 import time
 
-SAMPLE = re.compile(r"([a-z_]+)(\{.*\})? ([-+.0-9e]+)")
+SAMPLE = re.compile(r"([a-z_0-9]+)(\{.*\})? ([-+.0-9e]+)")
 PATIENCE_S = 30
 PAUSE_S = 0.02
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AgeCache", "GroupLag", "PartitionLag", "lags_of"]
 
-STEP_COMMITS = 500
+STEP_COMMITS = 250
 """Commits that are read without a pause."""
 LOOKS_MAX = 2_000
 """Batches that are read in one scrape; the ages of others are those of the scrape before."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["replication_samples"]
 
-STEP = 500
+STEP = 250
 """Partitions that are looked at without a pause."""
 _LAG = "kafka_server_fetcherlagmetrics_consumerlag"
 

@@ -10,7 +10,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek import __version__
 from odradek.server.metrics.clients import client_samples
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Sources"]
 
-STEP = 500
+STEP = 250
 """Partitions that are looked at without a pause."""
-OPENING_STEPS = 125
+OPENING_STEPS = 63
 """What opening a partition costs, as looks at others: four are opened without a pause, in a millisecond."""
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
@@ -118,10 +118,15 @@ class Sources:
         yield from self._transactions(now_ms)
         yield from self._fetch_sessions()
         yield from self._directories()
+        yield None
         yield from self._disk_work(logs)
         yield from self._throttles()
+        yield None
         yield from self._process()
-        yield from client_samples(self._server.client_metrics, now_ms, omitted)
+        yield None
+        if self._server.cluster_view.client_metrics_configs:
+            # Else nobody pushes, and what takes pushes is not imported yet.
+            yield from client_samples(self._server.client_metrics, now_ms, omitted)
         for family, number in omitted:
             yield "odradek_metrics_series_omitted", label_text(family=family), number
 
@@ -200,7 +205,13 @@ class Sources:
     def _traffic(self, logs: Sequence[Partition]) -> Samples:
         sums: dict[str, list[int]] = {}
         for number, log in enumerate(logs):
-            if any(value(log) for _, value in _TRAFFIC):
+            traffic = log.traffic
+            if (
+                traffic.produce_requests
+                or traffic.fetch_requests
+                or traffic.failed_produce_requests
+                or traffic.failed_fetch_requests
+            ):
                 of_topic = sums.setdefault(log.topic, [0] * len(_TRAFFIC))
                 for place, (_, value) in enumerate(_TRAFFIC):
                     of_topic[place] += value(log)
@@ -360,16 +371,8 @@ class Sources:
         return self._find(topic, index)
 
     def _transactions(self, now_ms: int) -> Samples:
-        from odradek.coordinator.transactions.state import TransactionState
-
         coordinator = self._server.coordinators.transactions
-        begun = [
-            transaction.start_ms
-            for running in (coordinator.made().partitions.values() if coordinator.is_made else ())
-            if running.machine is not None
-            for transaction in running.machine.transactions.values()
-            if transaction.state is TransactionState.ONGOING
-        ]
+        begun = list(_ongoing(coordinator.made().partitions.values())) if coordinator.is_made else []
         yield "odradek_transactions_open", _NO_LABELS, len(begun)
         name = "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max"
         yield name, _NO_LABELS, max((now_ms - start_ms for start_ms in begun), default=0)
@@ -453,6 +456,17 @@ def _successes(listener: Listener) -> int:
 def _failures(listener: Listener) -> int:
     of_tls = 0 if listener.tls is None else listener.tls.failed_count
     return of_tls + (0 if listener.sasl is None else listener.sasl.failures)
+
+
+def _ongoing(partitions: Iterable[Any]) -> Iterator[int]:
+    """When each open transaction began, of a coordinator's partitions."""
+    from odradek.coordinator.transactions.state import TransactionState  # with the first transaction
+
+    for running in partitions:
+        if running.machine is not None:
+            for transaction in running.machine.transactions.values():
+                if transaction.state is TransactionState.ONGOING:
+                    yield transaction.start_ms
 
 
 def _spare(log: Partition, one: PartitionView) -> int:

@@ -15,6 +15,7 @@ CLIENT_FAMILY: Final = f"{CLIENT_PREFIX}*"
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
+UNTYPED: Final = "untyped"
 
 
 class Family(NamedTuple):
@@ -265,7 +266,7 @@ FAMILIES: Final = (
     ),
     # Clients
     Family(
-        CLIENT_FAMILY, GAUGE, ("client_id", "client_instance_id", "those of the metric"),
+        CLIENT_FAMILY, UNTYPED, ("client_id", "client_instance_id", "those of the metric"),
         "What the client has pushed last about itself (KIP-714), for two of its intervals. A sum is what was "
         "added since its push before; of a histogram there are a sum and a count. `org.apache.kafka.` is "
         "left out of its name.", "5,000",

@@ -90,7 +90,7 @@ def test_a_family_of_many_clients_comes_in_one_piece_with_one_head():
     text = "".join(pieces(client_samples(metrics, NOW_MS, [])))
     names = [line.split("{")[0] for line in text.splitlines() if not line.startswith("#")]
     assert names == ["kafka_client_a"] * 2 + ["kafka_client_b"] * 2
-    assert text.count("# TYPE kafka_client_a gauge") == 1
+    assert text.count("# TYPE kafka_client_a untyped") == 1
 
 
 def test_more_series_than_the_limit_are_counted_and_the_pace_is_kept():

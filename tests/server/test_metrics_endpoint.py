@@ -327,6 +327,22 @@ def test_too_many_series_are_left_out_and_told(tmp_path):
     assert samples["kafka_topic_partitions", label_text(topic="many")] == 10
 
 
+def test_a_scrape_after_a_restart_has_the_logs_that_nobody_has_used_yet(tmp_path):
+    port = free_port()
+    options = {"odradek.metrics.listen": f"127.0.0.1:{port}"}
+    with odradek.Broker(options=options, data_dir=str(tmp_path)) as running:
+        with Cluster(ClientSettings(running.bootstrap_servers)) as cluster:
+            create_topic(cluster, "quiet", 10, {})
+            produce(cluster, "quiet", 7, [b"v"] * 3)
+        running.restart()
+        samples = scraped(port)
+    ends = [
+        samples["kafka_log_log_logendoffset", label_text(topic="quiet", partition=index)]
+        for index in range(10)
+    ]
+    assert ends == [3 if index == 7 else 0 for index in range(10)]
+
+
 # HTTP -------------------------------------------------------------------------------------------------
 
 

@@ -135,7 +135,7 @@ class Fetch:
         version = context.api_version
         uses_topic_ids = version >= FIRST_VERSION_WITH_IDS
         reader_id, reader_epoch = _reader(request, version)
-        replica = FetchingReplica(reader_id, reader_epoch) if reader_id >= 0 else None
+        replica = FetchingReplica(reader_id, reader_epoch, version) if reader_id >= 0 else None
         session: FetchSession | None = None
         is_incremental = False
         if version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch == FINAL_EPOCH:

@@ -277,6 +277,7 @@ class FetchAttempt(Generic[P]):
                 self._partitions = [one for one in self._partitions if one not in missing]
             return None
         if plan.replica is not None:
+            self._leadership.follower_fetches[plan.replica.version] += 1
             self._note_sent(outcomes)
         else:
             for log, size in sent:

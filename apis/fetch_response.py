@@ -282,6 +282,7 @@ class FetchAnswer:
         code = error.code
         if code is ErrorCode.CORRUPT_MESSAGE:
             _log_once(str(error))
+        self._leadership.note_refused_fetch(partition.name or partition.topic, partition.index, code)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionData(

@@ -7,6 +7,7 @@ UNKNOWN_LEADER_EPOCH, and KAFKA_STORAGE_ERROR for a partition whose log is gone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,32 @@ if TYPE_CHECKING:
         PartitionView,
     )
     from odradek.storage.directories.store import LogStore
+    from odradek.storage.log._staging import Traffic
     from odradek.storage.log.partition import Partition
+
+_EXPECTED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_EXPECTED_OF_PRODUCE = _EXPECTED | {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+}
+_EXPECTED_OF_FETCH = _EXPECTED | {
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+}
+"""What ReplicaManager of Kafka 4.3 leaves out of its failed requests."""
 
 
 class LedPartition:
@@ -51,7 +77,16 @@ class LedPartition:
 class Leadership:
     """Answers `lead(topic, index)` from a table that lives as long as one view of the cluster."""
 
-    __slots__ = ("_followed", "_led", "_store", "_view", "current_view", "node_id", "replicas")
+    __slots__ = (
+        "_followed",
+        "_led",
+        "_store",
+        "_view",
+        "current_view",
+        "follower_fetches",
+        "node_id",
+        "replicas",
+    )
 
     def __init__(self, current_view: Callable[[], ClusterView], store: LogStore, node_id: int) -> None:
         self.current_view = current_view
@@ -59,6 +94,8 @@ class Leadership:
         self.node_id = node_id
         self.replicas: Replicas | None = None
         """Set in a cluster."""
+        self.follower_fetches: Counter[int] = Counter()
+        """Answered Fetch requests of followers, by version."""
         self._view: ClusterView | None = None
         self._led: dict[tuple[str, int], LedPartition] = {}
         self._followed: dict[tuple[str, int], LedPartition] = {}
@@ -98,6 +135,23 @@ class Leadership:
         """The partitions among them that `lead` would have to open first."""
         is_unopened = self._store.places.is_unopened
         return [(topic, index) for topic, index in partitions if is_unopened(topic, index)]
+
+    def note_refused_produce(self, topic: str | None, index: int, code: ErrorCode) -> None:
+        """For the metrics; errors that Kafka expects from sound brokers and clients do not count."""
+        traffic = None if code in _EXPECTED_OF_PRODUCE else self._traffic(topic, index)
+        if traffic is not None:
+            traffic.refused_produce()
+
+    def note_refused_fetch(self, topic: str, index: int, code: ErrorCode) -> None:
+        """As `note_refused_produce`."""
+        traffic = None if code in _EXPECTED_OF_FETCH else self._traffic(topic, index)
+        if traffic is not None:
+            traffic.refused_fetch()
+
+    def _traffic(self, topic: str | None, index: int) -> Traffic | None:
+        """None of a partition that is not here, or not open."""
+        place = None if topic is None else self._store.places.by_key.get((topic, index))
+        return None if place is None or place.partition is None else place.partition.traffic
 
     def has_taken_over(self, topic: str, view: PartitionView) -> bool:
         """Whether this node leads in that epoch already: its log may still be changed as the leader before it

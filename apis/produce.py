@@ -482,6 +482,7 @@ class Produce:
         """Fills in a refusal with the fields that Kafka sends with its code."""
         _refuse(partition, error)
         code = error.code
+        self.leadership.note_refused_produce(name, partition.index, code)
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.api_version >= FIRST_VERSION_WITH_LEADER:
             hint = leader_hint(self.leadership, name, partition.index, context.connection)
             if hint is not None:

@@ -24,6 +24,8 @@ class FetchingReplica(NamedTuple):
     id: int
     epoch: int
     """Its broker epoch, -1 where it does not say it."""
+    version: int = -1
+    """Of its request."""
 
 
 class EpochNotSaved(KafkaError):

@@ -14,7 +14,7 @@ The log is compacted, so the last records of two keys may stand in another order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
 from odradek.coordinator.cluster.view import ClusterView
@@ -185,6 +185,10 @@ class GroupMachine:
     def topics(self) -> set[str]:
         """The topics of which there are offsets, pending ones too."""
         return self.offsets.topics() | self.pending.topics()
+
+    def owned(self, group: Group, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
+        """What the members of a group have: a topic and partitions of it."""
+        return self._memberships[group.group_type].owned(group, view)
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
         """Refuses all tickets that wait, for a machine that is given up."""

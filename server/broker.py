@@ -29,12 +29,14 @@ from odradek.server.timers import wall_clock_ms
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
     from odradek.server.metrics.broker_metrics import BrokerMetrics
+    from odradek.server.replication import Replication
     from odradek.server.routes import Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
@@ -54,7 +56,7 @@ async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     opened = open_data(bound, deciding_of(member), ending)
     member.follow_with(opened.schedule.views)
     replication = replicate(opened, member, ending)
-    serving = await serve(opened, ending)
+    serving = await serve(opened, ending, replication)
     serving.coordinators.leadership.replicas = replication.leading
     reach_brokers(opened, serving, member, ending)
     ending.push_async_callback(member.leave)
@@ -152,7 +154,7 @@ class BrokerServer:
         from odradek.server.metrics.broker_metrics import BrokerMetrics
 
         routes: Routes = self.connections.dispatcher.routes
-        clients = self.serving.client_metrics().values(self._node.now_ms())
+        clients = self.client_metrics.values(self._node.now_ms())
         return BrokerMetrics(routes.metrics(), clients)
 
     @property
@@ -206,6 +208,16 @@ class BrokerServer:
     def coordinators(self) -> Coordinators:
         """The coordinators of groups and of transactions."""
         return self.serving.coordinators
+
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """What clients push about themselves."""
+        return self.serving.client_metrics()
+
+    @property
+    def replication(self) -> Replication | None:
+        """What it leads and follows; None of a node alone."""
+        return self.serving.replication
 
     @property
     def connections(self) -> Connections:

@@ -537,6 +537,9 @@ class _Lane:
             yield from self._owner.cleaner.abandon(about)
             return BACKOFF_MS_MIN + self._owner.options.backoff_ms
         yield from self._owner.cleaner.finish(about, event.outcome.first_dirty)
+        self._owner.cleaner.seconds += event.seconds
+        statistics = event.outcome.statistics
+        self._owner.cleaner.bytes_read += statistics.bytes_indexed + statistics.bytes_read
         _tell_of(about, event)
         return 0
 

@@ -57,6 +57,11 @@ class Gate(Protocol):
 class Gates(Protocol):
     """Makes the gates of a listener."""
 
+    successes: int
+    """Clients that have authenticated since the start."""
+    failures: int
+    """Authentications that have failed since the start."""
+
     def gate_of(self, connection: Connection) -> Gate:
         """A closed gate."""
 

@@ -8,6 +8,7 @@ closed connection would not be noticed.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from odradek.server.security.admission import Admission, ConnectionLimits, addre
 from odradek.server.timers import Timers
 
 if TYPE_CHECKING:
+    from odradek.coordinator.security.client_meters import QuotaMeters
     from odradek.server.security.unauthenticated import Unauthenticated
 
 logger = logging.getLogger("odradek.connections")
@@ -49,6 +51,10 @@ class Connections:
         self._counted: dict[Connection, tuple[str, str]] = {}
         self.unauthenticated: Unauthenticated | None = None
         """None without a listener on which clients authenticate."""
+        self.quota_meters: QuotaMeters | None = None
+        """None until there is a quota; they stay when it is gone."""
+        self.created: Counter[str] = Counter()
+        """Connections that were let in since the start, by name of their listener."""
         self._open: set[Connection] = set()
         self._room_watchers: list[Callable[[], None]] = []
 
@@ -72,6 +78,7 @@ class Connections:
         """A new connection, which `admission` has counted."""
         connection = Connection(self, endpoint)
         self._counted[connection] = endpoint.name, host
+        self.created[endpoint.name] += 1
         return connection
 
     def opened(self, connection: Connection) -> None:

@@ -47,9 +47,28 @@ QUIET_LOOKS = 2
 """Turns of the loop without a request before a flush: requests of one turn are committed at the end of the
 next at the latest."""
 
+TIME_BUCKETS = 28
+"""Those of `Route.times`: the first ends at 1.024 us, each other one at twice the end of the one before."""
+
 Done = Callable[[KafkaError | None], None]
 Waiting = list[tuple[object, Done]]
 """The callbacks that wait for one partition, each with the log of its commit."""
+
+
+class FlushTimes:
+    """How long flushes took in their threads; counted on the event loop."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * TIME_BUCKETS
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One write to the flush journal, or the sync of some partitions by a worker."""
+        place = (int(seconds * 1e9) >> 10).bit_length()
+        self.counts[min(place, TIME_BUCKETS - 1)] += 1
+        self.seconds += seconds
 
 
 class Flushes:
@@ -74,10 +93,12 @@ class Flushes:
         "_unretired",
         "_writer",
         "_written",
+        "times",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.times = FlushTimes()
         self._executor: ThreadPoolExecutor | None = None
         self._logs: dict[str, FlushJournal] = {}
         self._gathering: dict[Any, Waiting] = {}
@@ -256,6 +277,7 @@ class Flushes:
         """The writing thread."""
         while (blocks := blocks_to_come.get()) is not None:
             errors: list[OSError | None] = []
+            begun_s = perf_counter()
             for _, block in blocks:
                 try:
                     block.write()
@@ -266,11 +288,15 @@ class Flushes:
                     logger.exception("writing the flush journal of %s failed", block)
                     errors.append(OSError(errno.EIO, str(error)))
             try:
-                self._loop.call_soon_threadsafe(self._blocks_written, blocks, errors)
+                seconds = perf_counter() - begun_s
+                self._loop.call_soon_threadsafe(self._blocks_written, blocks, errors, seconds)
             except RuntimeError:
                 logger.warning("the event loop closed while the flush journal was written")
 
-    def _blocks_written(self, blocks: list[tuple[FlushJournal, Block]], errors: list[OSError | None]) -> None:
+    def _blocks_written(
+        self, blocks: list[tuple[FlushJournal, Block]], errors: list[OSError | None], seconds: float
+    ) -> None:
+        self.times.add(seconds)
         waiting, self._written = self._written, None
         assert waiting is not None
         for (log, block), error in zip(blocks, errors, strict=True):
@@ -361,11 +387,18 @@ class Flushes:
         act: Callable[[Any], KafkaError | None],
     ) -> None:
         def flush() -> None:
+            begun_s = perf_counter()
             errors = [act(partition) for partition in partitions]
             try:
-                self._loop.call_soon_threadsafe(then, partitions, errors)
+                seconds = perf_counter() - begun_s
+                self._loop.call_soon_threadsafe(done, errors, seconds)
             except RuntimeError:
                 logger.warning("the event loop closed during a flush of %s", partitions)
+
+        def done(errors: list[KafkaError | None], seconds: float) -> None:
+            if act is flush_one:
+                self.times.add(seconds)
+            then(partitions, errors)
 
         self._workers().submit(flush)
 

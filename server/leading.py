@@ -85,6 +85,7 @@ class Leading:
     ) -> None:
         """`quota` is for what followers read here; `save_epochs` writes leader epochs in a worker."""
         self.leaders: dict[ReplicaKey, LeaderState] = {}
+        self.isr_changes = IsrChanges()
         self._settings = settings
         self._store = store
         self._current_view = current_view
@@ -103,6 +104,7 @@ class Leading:
     def lead(self, key: ReplicaKey, partition: Partition, view: PartitionView) -> None:
         """This node leads by that view."""
         leader = self.leaders.get(key)
+        is_new = leader is None
         if leader is None:
             settings = LeaderSettings(self._settings, partition)
             leader = LeaderState(
@@ -118,7 +120,10 @@ class Leading:
             )
         partition.follow_leader_epoch(view.leader_epoch)
         partition.appender.high_watermark.refuse(None)
+        before = leader.in_sync.isr
         self._apply(leader.lead(view, monotonic_ms()))
+        if not is_new:
+            self.isr_changes.note(before, leader.in_sync.isr)
         self._watch(key, partition, leader)
 
     def known(self, key: ReplicaKey) -> Known | None:
@@ -322,7 +327,28 @@ class Leading:
         if leader is not None:
             if isinstance(answer, ErrorCode):
                 logger.info("%s-%d: the ISR is not changed: %s", *change.key, answer.name)
+                self.isr_changes.failures += 1
+            before = leader.in_sync.isr
             self._apply(leader.altered(change, answer, monotonic_ms()))
+            self.isr_changes.note(before, leader.in_sync.isr)
+
+
+class IsrChanges:
+    """Of partitions that were led here, since the start."""
+
+    __slots__ = ("expands", "failures", "shrinks")
+
+    def __init__(self) -> None:
+        self.shrinks = 0
+        """ISRs that lost replicas, whether this node has asked for it or the controller has fenced them."""
+        self.expands = 0
+        self.failures = 0
+        """Changes that the controller has refused."""
+
+    def note(self, before: frozenset[int], after: frozenset[int]) -> None:
+        """An ISR may be another one."""
+        self.shrinks += bool(before - after)
+        self.expands += bool(after - before)
 
 
 class Altering:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from odradek.server.bound import Node
     from odradek.server.coordinators import Coordinators
     from odradek.server.opened import Opened
+    from odradek.server.replication import Replication
     from odradek.server.schedule import Schedule
     from odradek.storage.config import LogConfig
 
@@ -59,9 +60,11 @@ class Serving:
     connections: Connections
     client_metrics: Callable[[], ClientMetrics]
     """The metrics that clients push; made when they are first needed."""
+    replication: Replication | None
+    """Of a node of a cluster."""
 
 
-async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
+async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication | None = None) -> Serving:
     """Returns when every listener answers. `ending` gets what undoes it."""
     node, ports, schedule = opened.bound.node, opened.bound.ports, opened.schedule
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
@@ -81,6 +84,7 @@ async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
         coordinators=coordinators,
         connections=connections,
         client_metrics=parts.client_metrics,
+        replication=replication,
     )
     _start_background(serving, upkeep, ending)
     return serving

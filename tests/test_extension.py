@@ -172,6 +172,10 @@ class Counters:
     def offsets_committed(self, group, member_id, now_ms, out) -> None:
         """A counter has no offsets."""
 
+    def owned(self, group, view):
+        """A counter has no members."""
+        return iter(())
+
 
 def check_name(command: Count, settings: Any) -> CountReply | None:
     return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from odradek.server.metrics.families import COUNTER, FAMILIES, FAMILY, HISTOGRAM, Family
+from odradek.server.metrics.families import CLIENT_FAMILY, COUNTER, FAMILIES, FAMILY, HISTOGRAM, Family
 
 SCHEMA_VERSION = 39
 """Of Grafana 10.4; later ones read it."""
@@ -93,7 +93,12 @@ PLACES = (
 )
 """Beginning of a name, board, row. The first one that fits counts."""
 
+SHOWN = tuple(family for family in FAMILIES if family.name != CLIENT_FAMILY)
+"""All but those that clients push, whose names are theirs."""
+
 TITLES = {
+    "odradek_flush_seconds": "Syncs",
+    "odradek_log_dir_seconds_until_full": "Time until the disk is full",
     "kafka_controller_kafkacontroller_activecontrollercount": "Decides for the cluster",
     "kafka_server_fetchsessioncache_numincrementalfetchsessions": "Fetch sessions",
     "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max": "Oldest transaction",
@@ -507,7 +512,7 @@ def panels_of(board: Board) -> Iterator[tuple[str, list[Panel]]]:
     shown = set(_shown_by_hand())
     for row in board.rows:
         panels = list(PANELS.get((board.name, row), ()))
-        for family in FAMILIES:
+        for family in SHOWN:
             if family.name not in shown and place_of(family) == (board.name, row):
                 panels.append(made_panel(family))
         if panels:

@@ -21,6 +21,8 @@ from odradek.server.free_port import free_port
 from tests.client.topics import produce
 
 TOPIC, GROUP, SLOW, AHEAD = "orders", "readers", "slow", "ahead"
+SYNCED = "synced"
+"""Each of its appends is synced."""
 MINUTE_MS = 60_000
 
 
@@ -39,6 +41,7 @@ class Watched:
         produce(self.cluster, TOPIC, 0, [b"v" * 100] * 10, timestamp=now_ms)
         self.consumer.consume(10, timeout=0.1)
         self.cluster.partitions_of(["there-is-no-such-topic"])
+        produce(self.cluster, SYNCED, 0, [b"v"])
 
     def scrape(self, target: str) -> bytes:
         with urllib.request.urlopen(f"http://{target}/metrics", timeout=30) as answer:
@@ -82,6 +85,7 @@ def watched(_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         create_topic(of_other, TOPIC, 1, {})
         create_topic(cluster, TOPIC, 2, {})
         create_topic(cluster, "payments", 1, {})
+        create_topic(cluster, SYNCED, 1, {"flush.messages": "1"})
         produce(cluster, TOPIC, 1, [b"v"] * 10, timestamp=time.time_ns() // 1_000_000 - 5 * MINUTE_MS)
         commit(cluster, SLOW, {(TOPIC, 1): (4, "")})
         commit(cluster, AHEAD, {(TOPIC, 1): (99, "")})

@@ -18,13 +18,16 @@ from compat_tests.clients.java import JavaClient
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.differential.harness import side_of
 from odradek.config.changes import SET
+from odradek.server.free_port import free_port
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.server.scrape import scraped
 
 CLIENT_METRICS = 16
+SCRAPED_PORT = free_port()
 
 
 def subscribe(address: str, name: str, **configs: str) -> None:
@@ -43,13 +46,22 @@ def subscribe(address: str, name: str, **configs: str) -> None:
 @pytest.fixture
 def broker() -> Iterator[odradek.Broker]:
     """In a thread, as its metrics are read; clients push all metrics five times a second."""
-    with odradek.Broker(group_initial_rebalance_delay_ms=0) as broker:
+    options = {"odradek.metrics.listen": f"127.0.0.1:{SCRAPED_PORT}"}
+    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as broker:
         subscribe(broker.bootstrap_servers, "all", metrics="*", interval_ms="200")
         yield broker
 
 
 def pushed(broker: odradek.Broker, client_id: str) -> list[Any]:
     return [one for one in broker.metrics().clients if one.client_id and one.client_id.startswith(client_id)]
+
+
+def is_scraped(client_id: str) -> bool:
+    """Whether the page for Prometheus, each line of which is right, has something of the client's."""
+    return any(
+        name.startswith("kafka_client_") and f'client_id="{client_id}' in labels
+        for name, labels in scraped(SCRAPED_PORT)
+    )
 
 
 class Polling:
@@ -88,6 +100,9 @@ def test_a_java_client_pushes_its_metrics(broker: odradek.Broker) -> None:
     assert found.software_version.startswith("4.3")
     assert len(found.client_instance_id) == 22
     wait_until(lambda: any(one.labels.get("group_id") == "readers" for one in consumers()), "it has labels")
+    client_id = consumers()[-1].client_id
+    assert client_id is not None
+    wait_until(lambda: is_scraped(client_id), "its values are in a scrape", [member])
     first = consumers()[-1].pushed_ms
     wait_until(lambda: consumers()[-1].pushed_ms > first, "it pushes again", [member])
     member.leave()
@@ -115,6 +130,10 @@ def test_a_producer_and_a_consumer_of_librdkafka_push_their_metrics(broker: odra
             wait_until(
                 lambda client_id=client_id: any(one.metrics for one in pushed(broker, client_id)),  # type: ignore[misc]
                 f"{client_id} has pushed",
+            )
+            wait_until(
+                lambda client_id=client_id: is_scraped(client_id),  # type: ignore[misc]
+                f"the values of {client_id} are in a scrape",
             )
     finally:
         for one in polling:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,6 +79,8 @@ class ClientValues(NamedTuple):
     """When it came, by the clock of this broker."""
     has_ended: bool
     """Whether the client has said that it was its last push."""
+    interval_ms: int
+    """How often it is to push."""
 
 
 _NOTHING = MetricsPush({}, (), 0, 0)
@@ -227,6 +229,13 @@ class ClientMetrics:
         found = [one for one in tuple(self._clients.values()) if one.pushed_ms and now_ms < one.forgotten_ms]
         return tuple(_values(one) for one in sorted(found, key=lambda one: one.pushed_ms))
 
+    def pushed_within(self, intervals: int, now_ms: int) -> Iterator[ClientValues | None]:
+        """One item for each client, in no order: its values, or None if they are older than so many of its
+        intervals. Clients may come and go meanwhile."""
+        for one in tuple(self._clients.values()):
+            is_recent = one.pushed_ms and now_ms - one.pushed_ms < intervals * one.wanted.interval_ms
+            yield _values(one) if is_recent else None
+
     # Inside
 
     def _heard_of(self, instance_id: bytes, sender: Sender, now_ms: int) -> _Instance:
@@ -317,4 +326,5 @@ def _values(instance: _Instance) -> ClientValues:
         pushed.points,
         instance.pushed_ms,
         instance.is_terminating,
+        instance.wanted.interval_ms,
     )

@@ -7,8 +7,9 @@ decided in `classic_rebalance.py`; sessions and responses of one member are in `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState, Member
 from odradek.coordinator.groups.classic_members import (
@@ -37,7 +38,7 @@ from odradek.coordinator.groups.commands import (
     SyncReply,
 )
 from odradek.coordinator.groups.group import Group, Store
-from odradek.coordinator.groups.record_codec import fits_record
+from odradek.coordinator.groups.record_codec import assigned_partitions, fits_record
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey
@@ -371,6 +372,11 @@ class Membership:
             extend_session(group, member, now_ms, out)
         if group.is_unled or len(group.members) > self._settings.group_max_size:
             self._rebalance.prepare(group, now_ms, out)
+
+    def owned(self, group: ClassicGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
+        """Nothing of a member whose assignment is not one of consumers."""
+        for member in list(group.members.values()) if group.uses_consumer_protocol else []:
+            yield from assigned_partitions(member.assignment)
 
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
         """Refuse all joins and syncs that wait: the machine is given up."""

@@ -11,7 +11,7 @@ Source: ConsumerGroup.java and ModernGroup.java of Kafka 4.3.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -235,6 +235,13 @@ class ConsumerGroup:
         keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
         keys.append(ConsumerGroupMetadataKey(group_id=group_id))
         return keys
+
+    def owned(self, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
+        """Topics, and partitions that members have."""
+        for topic_id, owners in list(self._owners.items()):
+            topic = view.topic_names.get(topic_id)
+            if topic is not None:
+                yield topic, owners
 
     # More questions
 

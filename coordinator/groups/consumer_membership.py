@@ -15,7 +15,7 @@ shown are Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from odradek.coordinator.cluster.view import ClusterView
@@ -478,6 +478,9 @@ class ConsumerMembership:
 
     def offsets_committed(self, group: ConsumerGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
         """A session is kept by heartbeats alone."""
+
+    def owned(self, group: ConsumerGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
+        return group.owned(view)
 
     def refuse_waiting(self, group: ConsumerGroup, code: ErrorCode, out: list[Effect]) -> None:
         """No ticket waits: every heartbeat is answered at once."""

@@ -6,9 +6,10 @@ membership, the rules for its members (`classic_membership.py`, `consumer_member
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect
 from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets
 from odradek.wire.errors import ErrorCode
@@ -98,6 +99,10 @@ class Membership(Protocol):
 
     def offsets_committed(self, group: Any, member_id: str, now_ms: int, out: list[Effect]) -> None:
         """A member has committed offsets, which may extend its session."""
+
+    def owned(self, group: Any, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
+        """What members have: a topic and partitions of it. A topic may come several times, and there may be
+        no such topic, or partition, any more."""
 
     def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
         """Refuse all tickets that wait: the machine is given up."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from odradek.wire.codec import decoder
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.messages import group_records
-from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription, decode_assignment
 from odradek.wire.messages.group_records import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,
@@ -36,6 +36,7 @@ __all__ = [
     "RECORD_OVERHEAD_BYTES",
     "CommittedOffset",
     "Kind",
+    "assigned_partitions",
     "decode_group_value",
     "decode_key",
     "decode_offset",
@@ -256,3 +257,14 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     except MalformedMessage:
         return None
     return frozenset(subscription.topics)
+
+
+def assigned_partitions(assignment: bytes) -> list[tuple[str, list[int]]]:
+    """What a member of a consumer group was given, by topic; nothing when it cannot be read."""
+    if not assignment:
+        return []
+    try:
+        decoded = decode_assignment(assignment)
+    except MalformedMessage:
+        return []
+    return [(one.topic, one.partitions) for one in decoded.assigned_partitions]

@@ -166,8 +166,13 @@ class Fetched:
     phase: Phase = Phase.FETCHING
     delayed_until_ms: int | None = None
     is_busy: bool = False
-    is_in_sync: bool = False
-    """Whether the last answer has brought all that is committed; before the first one it is not known."""
+    lag: int | None = None
+    """Offsets of what is committed that the last answer has not brought; None: there was none yet."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the last answer has brought all that is committed; before the first one it is not known."""
+        return self.lag == 0
 
     @property
     def id(self) -> PartitionId:
@@ -424,7 +429,7 @@ class ReplicaFetcher:
         batches = whole_batches(data.records or b"", log, one.leader_epoch)
         if batches.cut_at is not None:
             return [self._truncate(one, batches.cut_at)]
-        one.is_in_sync = data.high_watermark <= batches.next_offset
+        one.lag = max(data.high_watermark - batches.next_offset, 0)
         high_watermark = max(log.high_watermark, min(data.high_watermark, batches.next_offset))
         log_start_offset = max(log.log_start_offset, min(data.log_start_offset, high_watermark))
         is_where_it_was = (high_watermark, log_start_offset) == (log.high_watermark, log.log_start_offset)

@@ -31,6 +31,7 @@ from odradek.coordinator.security.quota_meters import (
     DEFAULT_WINDOW_MS,
     RateMeter,
     TokenBucket,
+    Waits,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -150,8 +151,11 @@ class MutationCharge:
         self._wait_ms, self._waits_since_ms = wait_ms, now_ms
 
     def throttle_ms(self) -> int:
-        """For how many milliseconds the client has to wait from now on."""
-        return max(self._wait_ms - (self._now_ms() - self._waits_since_ms), 0)
+        """For how many milliseconds the client has to wait from now on; to be asked once."""
+        wait_ms = max(self._wait_ms - (self._now_ms() - self._waits_since_ms), 0)
+        if self._bucket.waits is not None:
+            self._bucket.waits.ms += wait_ms
+        return wait_ms
 
 
 M = TypeVar("M", RateMeter, TokenBucket)
@@ -165,6 +169,7 @@ class _MetersOf(Generic[M]):
         self.levels = QuotaLevels({}, name)
         self._new_meter: Callable[[float], M] = new_meter
         self._meters: dict[Whose, M] = {}
+        self.waits = Waits()
 
     def follow(self, quotas: Quotas) -> None:
         self.levels = QuotaLevels(quotas, self.name)
@@ -183,6 +188,7 @@ class _MetersOf(Generic[M]):
         meter = self._meters.get(whose)
         if meter is None:
             meter = self._meters[whose] = self._new_meter(value)
+            meter.waits = self.waits
         return meter
 
     def drop_idle(self, now_ms: int) -> bool:
@@ -316,6 +322,15 @@ class QuotaMeters:
         now_ms = self.now_ms()
         for meters in self._all:
             self.generation += meters.drop_idle(now_ms)
+
+    def waits_ms(self) -> dict[str, int]:
+        """What clients had to wait since the start, by kind of quota, as Kafka calls them."""
+        return {
+            "produce": self._produce.waits.ms,
+            "fetch": self._fetch.waits.ms,
+            "request": self._request.waits.ms,
+            "controller": self._mutation.waits.ms,
+        }
 
     def __len__(self) -> int:
         """All meters that there are."""

@@ -26,6 +26,15 @@ WAIT_MS_MAX = 2**31 - 1
 """The longest that a response can name."""
 
 
+class Waits:
+    """What the clients of one quota had to wait, together."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+
 class RateMeter:
     """See the module. `bound` is per second, and may be changed at any time."""
 
@@ -40,6 +49,7 @@ class RateMeter:
         "_wait_ms_max",
         "_window_ms",
         "last_ms",
+        "waits",
     )
 
     def __init__(
@@ -60,6 +70,8 @@ class RateMeter:
         self._value: float = 0
         self.last_ms = NEVER_MS
         """Time of the last event."""
+        self.waits: Waits | None = None
+        """Where `charge` counts its waits; None: nowhere."""
         self.bound = bound
 
     @property
@@ -90,7 +102,10 @@ class RateMeter:
         self.last_ms = now_ms
         if self._older_sum + value <= self._allowed:
             return 0
-        return self.throttle_ms(now_ms)
+        wait_ms = self.throttle_ms(now_ms)
+        if self.waits is not None:
+            self.waits.ms += wait_ms
+        return wait_ms
 
     @property
     def credit(self) -> float:
@@ -144,7 +159,7 @@ class RateMeter:
 class TokenBucket:
     """See the module. `bound` is per second, and may be changed at any time."""
 
-    __slots__ = ("_seconds", "_tokens", "bound", "last_ms")
+    __slots__ = ("_seconds", "_tokens", "bound", "last_ms", "waits")
 
     def __init__(
         self, bound: float, *, samples: int = DEFAULT_SAMPLES, window_ms: int = DEFAULT_WINDOW_MS
@@ -153,6 +168,8 @@ class TokenBucket:
         self._seconds = samples * window_ms / 1000
         self._tokens = inf
         self.last_ms = NEVER_MS
+        self.waits: Waits | None = None
+        """For whoever tells a client to wait."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Takes so many tokens, also if there are too few."""

@@ -11,7 +11,7 @@ Source: StreamsGroup.java and StreamsGroupMember.java of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -187,6 +187,16 @@ class StreamsGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and topic in self._readers
+
+    def owned(self) -> Iterator[tuple[str, Collection[int]]]:
+        """A task reads the partition of its number of each topic of its subtopology."""
+        sources: dict[str, list[str]] = {}
+        for topic, subtopology_id in self._readers.items():
+            sources.setdefault(subtopology_id, []).append(topic)
+        for member in list(self.members.values()):
+            for subtopology_id, tasks in member.tasks.assigned.active.items():
+                for topic in sources.get(subtopology_id, ()):
+                    yield topic, tasks
 
     def keys(self) -> list[Any]:
         """What refers to something goes before it; the group itself goes last."""

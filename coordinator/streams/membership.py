@@ -11,7 +11,7 @@ patterns of source topics, no warm-up tasks, and a topology does not change whil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -442,6 +442,9 @@ class StreamsMembership:
 
     def offsets_committed(self, group: StreamsGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
         """A session is kept by heartbeats alone."""
+
+    def owned(self, group: StreamsGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
+        return group.owned()
 
     def refuse_waiting(self, group: StreamsGroup, code: ErrorCode, out: list[Effect]) -> None:
         """No ticket waits: every heartbeat is answered at once."""

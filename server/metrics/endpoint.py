@@ -8,14 +8,16 @@ is made in pieces: clients of the broker are served in between.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.server.metrics.details import admin_page, reasons_not_ready
+from odradek.server.metrics.disk_space import DiskSpace
 from odradek.server.metrics.exposition import CONTENT_TYPE, pieces
 from odradek.server.metrics.loop_watch import LoopWatch
+from odradek.server.metrics.new_connections import CreationRates
 from odradek.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ IDLE_SECONDS_MAX = 60.0
 CONNECTIONS_MAX = 32
 GZIP_LEVEL = 1
 GZIP_AT_LEAST_BYTES = 1024
+GZIP_PIECE_BYTES = 64 * 1024
+"""Compressed without a pause: about 0.3 ms."""
+_GZIP = 31
+"""As `wbits`, the form of zlib's data that HTTP calls gzip."""
 JSON_TYPE = "application/json"
 _REASONS = {
     200: "OK",
@@ -77,8 +83,13 @@ class Endpoint:
 
     async def open(self, host: str, port: int) -> int:
         """The real port. OSError if the address cannot be had."""
-        self._watch = LoopWatch(asyncio.get_running_loop())
-        self._sources = Sources(self._server, self._series_max, self._watch)
+        loop = asyncio.get_running_loop()
+        self._watch = LoopWatch(loop)
+        self._disks = DiskSpace(loop, self._usable_directories)
+        self._creation_rates = CreationRates(loop, lambda: self._server.connections.created)
+        self._sources = Sources(
+            self._server, self._series_max, self._watch, self._disks, self._creation_rates
+        )
         self._listening = await asyncio.start_server(
             self._connected, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
         )
@@ -87,11 +98,18 @@ class Endpoint:
     async def close(self) -> None:
         """Ends all connections."""
         self._watch.close()
+        self._disks.close()
+        self._creation_rates.close()
         self._listening.close()
         tasks = [*self._connections, *([self._scrape] if self._scrape is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _usable_directories(self) -> list[str]:
+        store = self._server.store
+        failures = store.failing_disks.failures
+        return [path for path in store.directories if path not in failures]
 
     # Connections
 
@@ -152,7 +170,7 @@ class Endpoint:
         headers = [f"HTTP/1.1 {status} {_REASONS[status]}", f"Content-Type: {content_type}"]
         accepted = "" if request is None else request.headers.get("accept-encoding", "")
         if len(body) >= GZIP_AT_LEAST_BYTES and "gzip" in accepted:
-            body = gzip.compress(body, GZIP_LEVEL)
+            body = await _compressed(body)
             headers.append("Content-Encoding: gzip")
         headers.append(f"Content-Length: {len(body)}")
         if status == 405:
@@ -180,9 +198,8 @@ class Endpoint:
         self._scrape = None
 
     async def _scraped(self) -> bytes:
-        return "".join(
-            [piece async for piece in _paused(pieces(self._sources.samples(self._now_ms())))]
-        ).encode()
+        made = _paused(pieces(self._sources.samples(self._now_ms())))
+        return b"".join([piece.encode() async for piece in made])
 
     async def _live(self) -> Answer:
         """That it answers says that the loop runs."""
@@ -196,6 +213,17 @@ class Endpoint:
 
     async def _admin(self) -> Answer:
         return 200, JSON_TYPE, json.dumps(admin_page(self._server), indent=1).encode() + b"\n"
+
+
+async def _compressed(body: bytes) -> bytes:
+    """With pauses, as a page may have megabytes."""
+    compressor = zlib.compressobj(GZIP_LEVEL, wbits=_GZIP)
+    parts = []
+    for start in range(0, len(body), GZIP_PIECE_BYTES):
+        parts.append(compressor.compress(body[start : start + GZIP_PIECE_BYTES]))
+        await asyncio.sleep(0)
+    parts.append(compressor.flush())
+    return b"".join(parts)
 
 
 async def _paused(made: Iterator[str]) -> AsyncIterator[str]:

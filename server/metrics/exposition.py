@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from odradek.server.metrics.families import FAMILY
+from odradek.server.metrics.families import CLIENT_FAMILY, CLIENT_PREFIX, FAMILY
 
 __all__ = ["CONTENT_TYPE", "PIECE_SAMPLES", "label_text", "pieces"]
 
@@ -47,11 +47,12 @@ def pieces(samples: Iterable[Sample | None]) -> Iterator[str]:
 
 
 def _head(family: str) -> str:
-    return f"# HELP {family} {FAMILY[family].help}\n# TYPE {family} {FAMILY[family].kind}\n"
+    told = FAMILY[CLIENT_FAMILY] if family.startswith(CLIENT_PREFIX) else FAMILY[family]
+    return f"# HELP {family} {told.help}\n# TYPE {family} {told.kind}\n"
 
 
 def _family_of(name: str) -> str:
-    if name in FAMILY:
+    if name in FAMILY or name.startswith(CLIENT_PREFIX):
         return name
     for suffix in _SUFFIXES:
         if name.endswith(suffix) and FAMILY[name.removesuffix(suffix)].kind == "histogram":

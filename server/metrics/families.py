@@ -7,11 +7,15 @@ for the JMX exporter spell them, so that existing boards show this broker; the o
 
 from typing import Final, NamedTuple
 
-__all__ = ["FAMILIES", "FAMILY", "PER_PARTITION", "Family"]
+__all__ = ["CLIENT_FAMILY", "CLIENT_PREFIX", "FAMILIES", "FAMILY", "PER_PARTITION", "Family"]
 
+CLIENT_PREFIX: Final = "kafka_client_"
+CLIENT_FAMILY: Final = f"{CLIENT_PREFIX}*"
+"""Stands for all that clients push, whose names are theirs."""
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
+UNTYPED: Final = "untyped"
 
 
 class Family(NamedTuple):
@@ -34,7 +38,8 @@ FAMILIES: Final = (
     # Requests
     Family(
         "kafka_network_requestmetrics_requests_total", COUNTER, ("request", "version"),
-        "Requests that were answered, or need no answer.", "APIs and versions that were asked for",
+        "Requests that were answered, or need no answer. Fetch is counted a second time, as FetchConsumer or "
+        "FetchFollower.", "APIs and versions that were asked for",
     ),
     Family(
         "kafka_network_requestmetrics_errors_total", COUNTER, ("request", "error"),
@@ -72,10 +77,37 @@ FAMILIES: Final = (
         "kafka_server_brokertopicmetrics_totalfetchrequests_total", COUNTER, ("topic",),
         "Fetches of consumers that got records of a partition.", _TOPICS,
     ),
+    Family(
+        "kafka_server_brokertopicmetrics_failedproducerequests_total", COUNTER, ("topic",),
+        "Appends of clients that were refused. As in Kafka not those for another leader, of records that are "
+        "too large or damaged, of clients without the right, nor those that the disk refused.", _TOPICS,
+    ),
+    Family(
+        "kafka_server_brokertopicmetrics_failedfetchrequests_total", COUNTER, ("topic",),
+        "Reads of a partition that were refused. As in Kafka not those for another leader or with an old "
+        "epoch, of an offset that is not there, of clients without the right, nor those that the disk "
+        "refused.", _TOPICS,
+    ),
     # Connections
     Family(
         "kafka_server_socketservermetrics_connection_count", GAUGE, ("listener",),
         "Open connections.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_connection_creation_total", COUNTER, ("listener",),
+        "Connections that were let in.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_connection_creation_rate", GAUGE, ("listener",),
+        "New connections a second, of the last 30 s.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_successful_authentication_total", COUNTER, ("listener",),
+        "Clients that have authenticated by SASL, or without it by the handshake of TLS.", "listeners",
+    ),
+    Family(
+        "kafka_server_socketservermetrics_failed_authentication_total", COUNTER, ("listener",),
+        "Authentications that have failed, and handshakes of TLS.", "listeners",
     ),
     # The node in its cluster
     Family("kafka_brokers", GAUGE, (), "Brokers of the cluster that are not fenced."),
@@ -90,7 +122,34 @@ FAMILIES: Final = (
     ),
     Family(
         "kafka_server_replicamanager_underminisrpartitioncount", GAUGE, (),
-        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas, or than they have, if "
+        "that asks for more.",
+    ),
+    Family(
+        "kafka_server_replicamanager_atminisrpartitioncount", GAUGE, (),
+        "Partitions led here with as many replicas in sync as that; one replica is such a partition, too.",
+    ),
+    Family(
+        "kafka_server_replicamanager_isrshrinks_total", COUNTER, (),
+        "Times that a partition led here lost a replica in sync; also one that the controller has fenced, "
+        "which Kafka does not count.",
+    ),
+    Family(
+        "kafka_server_replicamanager_isrexpands_total", COUNTER, (),
+        "Times that a partition led here got a replica in sync.",
+    ),
+    Family(
+        "kafka_server_replicamanager_failedisrupdates_total", COUNTER, (),
+        "Changes of replicas in sync that the controller has refused.",
+    ),
+    Family(
+        "kafka_server_replicafetchermanager_maxlag", GAUGE, ("clientid",),
+        "Most offsets by which a log that is followed here is behind its leader's high watermark.",
+    ),
+    Family(
+        "kafka_server_fetcherlagmetrics_consumerlag", GAUGE, ("clientid", *PER_PARTITION),
+        "Offsets by which a log that is followed here is behind its leader's high watermark, by the last "
+        "answer of the leader.", _PARTITIONS,
     ),
     Family(
         "kafka_server_replicamanager_offlinereplicacount", GAUGE, (),
@@ -129,12 +188,12 @@ FAMILIES: Final = (
         "1 if not all replicas are in sync.", _PARTITIONS,
     ),
     Family(
-        "kafka_cluster_partition_atminisr", GAUGE, PER_PARTITION,
-        "1 if just as many replicas are in sync as acks=all needs; of partitions led here.", _PARTITIONS,
+        "kafka_cluster_partition_underminisr", GAUGE, PER_PARTITION,
+        "1 if it is led here with fewer replicas in sync than min.insync.replicas.", _PARTITIONS,
     ),
     Family(
-        "kafka_cluster_partition_underminisr", GAUGE, PER_PARTITION,
-        "1 if fewer replicas are in sync than acks=all needs; of partitions led here.", _PARTITIONS,
+        "kafka_cluster_partition_atminisr", GAUGE, PER_PARTITION,
+        "1 if it is led here with as many replicas in sync as min.insync.replicas.", _PARTITIONS,
     ),
     Family("kafka_log_log_size", GAUGE, PER_PARTITION, "Bytes of the log on disk.", _PARTITIONS),
     Family("kafka_log_log_logstartoffset", GAUGE, PER_PARTITION, "The first offset.", _PARTITIONS),
@@ -149,7 +208,7 @@ FAMILIES: Final = (
     ),
     Family(
         "kafka_consumergroup_lag", GAUGE, ("consumergroup", *PER_PARTITION),
-        "Records between the committed offset and the high watermark; never below 0.",
+        "Offsets from the commit to the high watermark, as Kafka's tools count them; never below 0.",
         "commits, see metrics.series.max",
     ),
     Family(
@@ -169,6 +228,11 @@ FAMILIES: Final = (
     Family(
         "odradek_consumergroup_offsets_past_end", GAUGE, ("consumergroup",),
         "Commits beyond the end of a log, which have a lag of 0.", "groups",
+    ),
+    Family(
+        "odradek_consumergroup_partitions_without_commit", GAUGE, ("consumergroup",),
+        "Partitions that members of the group have, and of which it has no commit: they have no lag.",
+        "groups",
     ),
     Family(
         "kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, (),
@@ -200,9 +264,17 @@ FAMILIES: Final = (
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", GAUGE, (),
         "Partitions in fetch sessions.",
     ),
+    # Clients
+    Family(
+        CLIENT_FAMILY, UNTYPED, ("client_id", "client_instance_id", "those of the metric"),
+        "What the client has pushed last about itself (KIP-714), for two of its intervals. A sum is what was "
+        "added since its push before; of a histogram there are a sum and a count. `org.apache.kafka.` is "
+        "left out of its name.", "5,000",
+    ),
     # Disks
     Family(
-        "odradek_log_dir_free_bytes", GAUGE, ("dir",), "Free bytes of the directory's file system.",
+        "odradek_log_dir_free_bytes", GAUGE, ("dir",),
+        "Free bytes of the directory's file system, read every ten seconds.",
         "data directories",
     ),
     Family(
@@ -210,7 +282,40 @@ FAMILIES: Final = (
         "data directories",
     ),
     Family(
+        "odradek_log_dir_space_age_seconds", GAUGE, ("dir",),
+        "How old free and total bytes are; it grows while a mount hangs.", "data directories",
+    ),
+    Family(
+        "odradek_log_dir_seconds_until_full", GAUGE, ("dir",),
+        "Seconds until nothing is free, if it goes on as in the last day, or since the start. Not there in "
+        "the first hour, and where the disk does not fill.", "data directories",
+    ),
+    Family(
+        "odradek_log_dir_used_bytes", GAUGE, ("dir",),
+        "Bytes of the logs in the directory, without copies that are moving there.", "data directories",
+    ),
+    Family(
         "odradek_log_dir_online", GAUGE, ("dir",), "0 for a directory that has failed.", "data directories"
+    ),
+    Family(
+        "odradek_flush_seconds", HISTOGRAM, (),
+        "Seconds of syncs that answers wait for, or flush.ms asks for: a write of the flush journal is one, "
+        "and so are the partitions that a worker syncs together.",
+    ),
+    Family("odradek_compaction_seconds_total", COUNTER, (), "Seconds of compactions that are done."),
+    Family(
+        "odradek_compaction_bytes_total", COUNTER, (),
+        "Bytes that these have read, also for their index of keys.",
+    ),
+    Family(
+        "odradek_compaction_dirty_ratio_max", GAUGE, (),
+        "Of the compacted logs the largest part, before the active segment, that is not compacted yet.",
+    ),
+    Family(
+        "odradek_throttle_seconds_total", COUNTER, ("quota",),
+        "Seconds that clients were told to wait because of quotas for produce, fetch, request (processor "
+        "time) and controller (partitions made and deleted). Of several the longest wait holds a client.",
+        "4",
     ),
     # The process
     Family("odradek_ready", GAUGE, (), "1 if /health/ready would say that clients are served, else 0."),
@@ -227,8 +332,8 @@ FAMILIES: Final = (
     Family("odradek_build_info", GAUGE, ("version", "python"), "1; the version of the broker."),
     Family(
         "odradek_metrics_series_omitted", GAUGE, ("family",),
-        "Series that are left out of a family, because there are more than metrics.series.max.",
-        "families of partitions and commits",
+        "Series that are left out of a family, because there are more than metrics.series.max, or 5,000 of "
+        "clients.", "families of partitions, of commits and of clients",
     ),
 )  # fmt: skip
 

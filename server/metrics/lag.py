@@ -1,7 +1,8 @@
 """How far groups are behind: in records, and in seconds.
 
 The committed offset and the end of the log are read in one turn of the event loop, so a lag is exact and
-never below 0. In seconds it is the age of the batch at the committed offset, by the timestamp in its header;
+never below 0. It counts offsets from the commit on, as Kafka's tools do, also those that retention has
+deleted. In seconds it is the age of the batch at the committed offset, by the timestamp in its header;
 a reader who catches up brings it down. A batch is read once for an offset.
 """
 
@@ -15,12 +16,13 @@ from odradek.wire.record_layout import LOG_APPEND_TIME
 from odradek.wire.records import HEADER_SIZE_BYTES, read_batch_header
 
 if TYPE_CHECKING:
+    from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.group_machine import GroupMachine
     from odradek.storage.log.partition import Partition
 
 __all__ = ["AgeCache", "GroupLag", "PartitionLag", "lags_of"]
 
-STEP_COMMITS = 500
+STEP_COMMITS = 250
 """Commits that are read without a pause."""
 LOOKS_MAX = 2_000
 """Batches that are read in one scrape; the ages of others are those of the scrape before."""
@@ -47,6 +49,8 @@ class GroupLag:
     members: int
     state: str
     partitions: list[PartitionLag] = field(default_factory=list)
+    without_commit: int = 0
+    """Partitions that members have, and of which the group has no commit."""
 
 
 class AgeCache:
@@ -76,11 +80,14 @@ class AgeCache:
 
 
 def lags_of(
-    machine: "GroupMachine", find: Callable[[str, int], "Partition | None"], ages: AgeCache
+    machine: "GroupMachine",
+    view: "ClusterView",
+    find: Callable[[str, int], "Partition | None"],
+    ages: AgeCache,
 ) -> Iterator[GroupLag | None]:
     """The lags of the groups of a machine. None is a place for a pause; after it groups may have changed.
 
-    Partitions that are not led here are left out: another node knows their ends.
+    Partitions that are not led here have no lag: another node knows their ends.
     """
     seen = 0
     for group_id in list(machine.groups):
@@ -96,15 +103,28 @@ def lags_of(
                 seen += 1
                 if seen % STEP_COMMITS == 0:
                     yield None
+        looked = 0
+        for topic, indexes in machine.owned(group, view):
+            known = view.topics.get(topic)
+            if known is not None:
+                commits = machine.offsets.of_topic(group_id, topic)
+                # A topic may have got smaller: it was deleted and made again.
+                of_topic = [index for index in indexes if index < len(known.partitions)]
+                found.without_commit += sum(index not in commits for index in of_topic)
+            looked += len(indexes) + 1
+            if looked >= STEP_COMMITS:
+                looked = 0
+                yield None
         yield found
 
 
 def _lag(partition: "Partition", committed: int, ages: AgeCache) -> PartitionLag:
     end = partition.high_watermark
-    lag = end - max(committed, partition.log_start_offset)
-    timestamp_ms = ages.timestamp_ms(partition, max(committed, partition.log_start_offset)) if lag > 0 else -1
+    # Records before the start are gone: the next that comes is the first one.
+    position = max(committed, partition.log_start_offset)
+    timestamp_ms = ages.timestamp_ms(partition, position) if position < end else -1
     return PartitionLag(
-        partition.topic, partition.index, committed, max(lag, 0), committed > end, timestamp_ms
+        partition.topic, partition.index, committed, max(end - committed, 0), committed > end, timestamp_ms
     )
 
 

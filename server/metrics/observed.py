@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
     from odradek.server.listeners import Listener
+    from odradek.server.replication import Replication
+    from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
 __all__ = ["Observed"]
@@ -36,5 +39,13 @@ class Observed(Protocol):
     def cluster_view(self) -> ClusterView: ...
     @property
     def coordinators(self) -> Coordinators: ...
+    @property
+    def client_metrics(self) -> ClientMetrics: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def replication(self) -> Replication | None:
+        """None of a node alone."""
+
     @property
     def connections(self) -> Connections: ...

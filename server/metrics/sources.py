@@ -7,34 +7,42 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek import __version__
+from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
-from odradek.wire.errors import ErrorCode
+from odradek.server.metrics.replication import replication_samples
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import PartitionView
+    from odradek.server._pipeline import Route
+    from odradek.server.listeners import Listener
+    from odradek.server.metrics.disk_space import DiskSpace
     from odradek.server.metrics.loop_watch import LoopWatch
+    from odradek.server.metrics.new_connections import CreationRates
     from odradek.server.metrics.observed import Observed
     from odradek.storage.log.partition import Partition
 
 __all__ = ["Sources"]
 
-STEP = 500
+STEP = 250
 """Partitions that are looked at without a pause."""
+OPENING_STEPS = 63
+"""What opening a partition costs, as looks at others: four are opened without a pause, in a millisecond."""
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
 _JMX = "kafka_server_brokertopicmetrics_"
+_QUOTAS = ("produce", "fetch", "request", "controller")
 _NO_LABELS = ""
 
 Samples = Iterator[Sample | None]
@@ -59,48 +67,89 @@ _VIEW_VALUES: tuple[tuple[str, ViewValue], ...] = (
     ("kafka_topic_partition_in_sync_replica", lambda one: len(one.isr)),
     ("kafka_topic_partition_under_replicated_partition", lambda one: int(len(one.isr) < len(one.replicas))),
 )
-_MINIMUM_VALUES: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
-    ("kafka_cluster_partition_atminisr", operator.eq),
-    ("kafka_cluster_partition_underminisr", operator.lt),
+_MINIMUM_VALUES: tuple[tuple[str, Callable[[int], bool]], ...] = (
+    ("kafka_cluster_partition_underminisr", lambda spare: spare < 0),
+    ("kafka_cluster_partition_atminisr", lambda spare: spare == 0),
 )
-"""Of replicas in sync and the number that acks=all needs."""
+"""By how many more replicas are in sync than `min.insync.replicas`."""
 _TRAFFIC: tuple[tuple[str, PartitionValue], ...] = (
     (f"{_JMX}messagesin_total", lambda log: log.traffic.records_in),
     (f"{_JMX}bytesin_total", lambda log: log.traffic.bytes_in),
     (f"{_JMX}bytesout_total", lambda log: log.traffic.bytes_out),
     (f"{_JMX}totalproducerequests_total", lambda log: log.traffic.produce_requests),
     (f"{_JMX}totalfetchrequests_total", lambda log: log.traffic.fetch_requests),
+    (f"{_JMX}failedproducerequests_total", lambda log: log.traffic.failed_produce_requests),
+    (f"{_JMX}failedfetchrequests_total", lambda log: log.traffic.failed_fetch_requests),
 )
 
 
 class Sources:
     """The values of one broker."""
 
-    def __init__(self, server: Observed, series_max: int, watch: LoopWatch) -> None:
+    def __init__(
+        self,
+        server: Observed,
+        series_max: int,
+        watch: LoopWatch,
+        disks: DiskSpace,
+        creation_rates: CreationRates,
+    ) -> None:
         """`series_max`: above it the families of partitions and commits are left out."""
         self._server = server
         self._series_max = series_max
         self._watch = watch
+        self._disks = disks
+        self._creation_rates = creation_rates
         self._ages = AgeCache()
+        self._consumer_fetches: dict[int, int] = {}
 
     def samples(self, now_ms: int) -> Samples:
         """All of them; those of a family come one after the other."""
         self._ages.begin()
         omitted: list[tuple[str, int]] = []
         yield from self._requests()
-        # Partitions come and go while this pauses.
-        logs = list(self._server.store.partitions())
+        logs: list[Partition] = []
+        yield from self._opened(logs)
         yield from self._traffic(logs)
         yield from self._connections()
-        yield from self._cluster(logs)
+        yield from self._cluster()
+        yield from replication_samples(self._server.replication, self._series_max, omitted)
         yield from self._partitions(omitted)
         yield from self._groups(now_ms, omitted)
         yield from self._transactions(now_ms)
         yield from self._fetch_sessions()
         yield from self._directories()
+        yield None
+        yield from self._disk_work(logs)
+        yield from self._throttles()
+        yield None
         yield from self._process()
+        yield None
+        if self._server.cluster_view.client_metrics_configs:
+            # Else nobody pushes, and what takes pushes is not imported yet.
+            yield from client_samples(self._server.client_metrics, now_ms, omitted)
         for family, number in omitted:
             yield "odradek_metrics_series_omitted", label_text(family=family), number
+
+    def _opened(self, logs: list[Partition]) -> Samples:
+        """Only pauses; adds every partition to `logs`. After a start the first scrape opens them, each reads
+        a few files."""
+        steps = 0
+        for key in self._server.store.places.names():
+            steps += OPENING_STEPS if self._server.store.places.is_unopened(*key) else 1
+            log = self._find(*key)
+            if log is not None:
+                logs.append(log)
+            if steps >= STEP:
+                steps = 0
+                yield None
+
+    def _find(self, topic: str, index: int) -> Partition | None:
+        """None for a partition that is not here, or whose disk has failed."""
+        try:
+            return self._server.store.get(topic, index)
+        except KafkaError:
+            return None
 
     # Requests
 
@@ -114,6 +163,7 @@ class Sources:
         for route in routes:
             labels = label_text(request=route.api_name, version=route.api_version)
             yield "kafka_network_requestmetrics_requests_total", labels, route.requests
+        yield from self._fetches([route for route in routes if route.api_key == FetchRequest.api_key])
         by_name = {
             name: list(of_name) for name, of_name in itertools.groupby(routes, key=lambda one: one.api_name)
         }
@@ -128,7 +178,8 @@ class Sources:
                 labels = label_text(request=name, quantile=quantile)
                 yield "kafka_network_requestmetrics_totaltimems", labels, _quantile_ms(counts, quantile)
         for name, of_name in by_name.items():
-            yield from _histogram(name, times[name], sum(route.nanoseconds for route in of_name) / 1e9)
+            seconds = sum(route.nanoseconds for route in of_name) / 1e9
+            yield from _histogram("odradek_request_seconds", {"request": name}, times[name], seconds)
         for family, attribute in (
             ("odradek_request_bytes_total", "bytes_in"),
             ("odradek_response_bytes_total", "bytes_out"),
@@ -137,11 +188,31 @@ class Sources:
                 size_bytes = sum(getattr(route, attribute) for route in of_name)
                 yield family, label_text(request=name), size_bytes
 
+    def _fetches(self, routes: Iterable[Route]) -> Samples:
+        """Those of consumers and of followers, of which only the latter are counted by themselves. One that
+        is still to be sent is counted by them alone: what is left must not go down for a moment."""
+        of_followers = self._server.coordinators.leadership.follower_fetches
+        of_consumers = self._consumer_fetches
+        for route in routes:
+            version = route.api_version
+            left = route.requests - of_followers[version]
+            of_consumers[version] = max(left, of_consumers.get(version, 0))
+        for name, counts in (("FetchConsumer", of_consumers), ("FetchFollower", of_followers)):
+            for version, number in sorted(counts.items()):
+                if number:
+                    labels = label_text(request=name, version=version)
+                    yield "kafka_network_requestmetrics_requests_total", labels, number
+
     def _traffic(self, logs: Sequence[Partition]) -> Samples:
         sums: dict[str, list[int]] = {}
         for number, log in enumerate(logs):
             traffic = log.traffic
-            if traffic.produce_requests or traffic.fetch_requests:
+            if (
+                traffic.produce_requests
+                or traffic.fetch_requests
+                or traffic.failed_produce_requests
+                or traffic.failed_fetch_requests
+            ):
                 of_topic = sums.setdefault(log.topic, [0] * len(_TRAFFIC))
                 for place, (_, value) in enumerate(_TRAFFIC):
                     of_topic[place] += value(log)
@@ -155,12 +226,24 @@ class Sources:
         counts = {listener.name: 0 for listener in self._server.listeners}
         for connection in self._server.connections:
             counts[connection.listener_name] += 1
-        for name, number in counts.items():
-            yield "kafka_server_socketservermetrics_connection_count", label_text(listener=name), number
+        created = self._server.connections.created
+        rates = self._creation_rates.now()
+        for family, values in (
+            ("connection_count", counts),
+            ("connection_creation_total", {name: created[name] for name in counts}),
+            ("connection_creation_rate", {name: round(rates.get(name, 0.0), 6) for name in counts}),
+            (
+                "successful_authentication_total",
+                {one.name: _successes(one) for one in self._server.listeners},
+            ),
+            ("failed_authentication_total", {one.name: _failures(one) for one in self._server.listeners}),
+        ):
+            for name, value in values.items():
+                yield f"kafka_server_socketservermetrics_{family}", label_text(listener=name), value
 
     # The cluster
 
-    def _cluster(self, logs: Sequence[Partition]) -> Samples:
+    def _cluster(self) -> Samples:
         view = self._server.cluster_view
         yield "kafka_brokers", _NO_LABELS, len(view.brokers)
         for node_id, broker in sorted(view.brokers.items()):
@@ -169,20 +252,22 @@ class Sources:
             address = "" if endpoint is None else f"{endpoint.host or 'localhost'}:{endpoint.port}"
             yield "kafka_broker_info", label_text(address=address, id=node_id), 1
         controller, manager = "kafka_controller_kafkacontroller_", "kafka_server_replicamanager_"
-        total = leaderless = led = under = under_min = offline = 0
+        total = leaderless = led = under = under_min = at_min = offline = 0
         placed = ((topic.name, one) for topic in view.topics.values() for one in topic.partitions)
         for name, one in placed:
             total += 1
             leaderless += one.leader < 0
             if one.leader == self._server.node_id:
                 led += 1
-                if len(one.isr) < len(one.replicas):
-                    under += 1
-                    under_min += self._is_under_minimum(name, one)
+                under += len(one.isr) < len(one.replicas)
+                spare = self._spare_replicas(name, one)
+                under_min += spare < 0
+                at_min += spare == 0
             if total % STEP == 0:
                 yield None
-        for number, log in enumerate(logs):
-            offline += not log.is_available
+        places = list(self._server.store.places.by_key.values())
+        for number, place in enumerate(places):
+            offline += place.offline_because is not None
             if number % STEP == STEP - 1:
                 yield None
         for name, value in (
@@ -192,17 +277,20 @@ class Sources:
             (f"{controller}offlinepartitionscount", leaderless),
             (f"{controller}fencedbrokercount", len(view.registrations.keys() - view.brokers.keys())),
             (f"{controller}activebrokercount", len(view.brokers)),
-            (f"{manager}partitioncount", len(logs)),
+            (f"{manager}partitioncount", len(places)),
             (f"{manager}leadercount", led),
             (f"{manager}underreplicatedpartitions", under),
             (f"{manager}underminisrpartitioncount", under_min),
+            (f"{manager}atminisrpartitioncount", at_min),
             (f"{manager}offlinereplicacount", offline),
         ):
             yield name, _NO_LABELS, value
 
-    def _is_under_minimum(self, topic: str, one: PartitionView) -> bool:
-        log = self._server.store.get(topic, one.index)
-        return log is not None and len(one.isr) < log.config.min_insync_replicas
+    def _spare_replicas(self, topic: str, one: PartitionView) -> int:
+        """How many more are in sync than `min.insync.replicas`, or than there are if it asks for more, as in
+        Kafka. 1 of a log that cannot be read."""
+        log = self._find(topic, one.index)
+        return 1 if log is None else _spare(log, one)
 
     def _partitions(self, omitted: list[tuple[str, int]]) -> Samples:
         view = self._server.cluster_view
@@ -212,20 +300,17 @@ class Sources:
         for topic in topics:
             yield "kafka_topic_partitions", label_text(topic=topic.name), len(topic.partitions)
         number = sum(len(topic.partitions) for topic in topics)
-        families = [family for family, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_MINIMUM_VALUES)]
+        families = [family for family, _ in (*_VIEW_VALUES, *_LOG_VALUES, *_MINIMUM_VALUES)]
         if number * len(families) > self._series_max:
             omitted += [(family, number) for family in families]
             return
-        store = self._server.store
-        known = [
-            (
-                label_text(topic=topic.name, partition=one.index),
-                one,
-                store.get(topic.name, one.index),
-            )
-            for topic in topics
-            for one in topic.partitions
-        ]
+        known: list[tuple[str, PartitionView, Partition | None]] = []
+        for topic in topics:
+            for one in topic.partitions:
+                labels = label_text(topic=topic.name, partition=one.index)
+                known.append((labels, one, self._find(topic.name, one.index)))
+                if len(known) % STEP == 0:
+                    yield None
         for family, of_view in _VIEW_VALUES:
             for labels, one, _ in known:
                 yield family, labels, of_view(one)
@@ -233,11 +318,11 @@ class Sources:
             for labels, _, log in known:
                 if log is not None:
                     yield family, labels, of_log(log)
-        for family, compare in _MINIMUM_VALUES:
+        node_id = self._server.node_id
+        for family, of_spare in _MINIMUM_VALUES:
             for labels, one, log in known:
-                if log is not None and one.leader == self._server.node_id:
-                    needed = min(log.config.min_insync_replicas, len(one.replicas))
-                    yield family, labels, int(compare(len(one.isr), needed))
+                if log is not None:
+                    yield family, labels, int(one.leader == node_id and of_spare(_spare(log, one)))
 
     # Coordinators
 
@@ -249,7 +334,7 @@ class Sources:
         for running in machines:
             if running.machine is None:
                 continue
-            for found in lags_of(running.machine, find, self._ages):
+            for found in lags_of(running.machine, self._server.cluster_view, find, self._ages):
                 if found is not None:
                     groups.append(found)
                 yield None
@@ -273,6 +358,9 @@ class Sources:
             past = sum(one.is_past_end for one in group.partitions)
             if past:
                 yield "odradek_consumergroup_offsets_past_end", label_text(consumergroup=group.group), past
+        for group in groups:
+            labels = label_text(consumergroup=group.group)
+            yield "odradek_consumergroup_partitions_without_commit", labels, group.without_commit
         counts = "kafka_coordinator_group_groupmetadatamanager_numgroups"
         yield counts, _NO_LABELS, len(groups)
         for state in _GROUP_STATES:
@@ -281,19 +369,11 @@ class Sources:
     def _led(self, topic: str, index: int) -> Partition | None:
         if self._server.cluster_view.leader_of(topic, index) != self._server.node_id:
             return None
-        return self._server.store.get(topic, index)
+        return self._find(topic, index)
 
     def _transactions(self, now_ms: int) -> Samples:
-        from odradek.coordinator.transactions.state import TransactionState
-
         coordinator = self._server.coordinators.transactions
-        begun = [
-            transaction.start_ms
-            for running in (coordinator.made().partitions.values() if coordinator.is_made else ())
-            if running.machine is not None
-            for transaction in running.machine.transactions.values()
-            if transaction.state is TransactionState.ONGOING
-        ]
+        begun = list(_ongoing(coordinator.made().partitions.values())) if coordinator.is_made else []
         yield "odradek_transactions_open", _NO_LABELS, len(begun)
         name = "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max"
         yield name, _NO_LABELS, max((now_ms - start_ms for start_ms in begun), default=0)
@@ -307,15 +387,56 @@ class Sources:
     # The machine
 
     def _directories(self) -> Samples:
+        places, disks = self._server.store.places, self._disks
+        used = dict.fromkeys(places.homes, 0)
+        for number, place in enumerate(list(places.by_key.values())):
+            if place.partition is not None:
+                used[place.home.path] += place.partition.size_bytes
+            if number % STEP == STEP - 1:
+                yield None
         failures = self._server.store.failing_disks.failures
-        paths = self._server.store.directories
-        sizes = {path: _file_system(path) for path in paths if path not in failures}
-        for place, family in enumerate(("odradek_log_dir_free_bytes", "odradek_log_dir_total_bytes")):
-            for path, found in sizes.items():
-                if found is not None:
-                    yield family, label_text(dir=path), found[place]
-        for path in paths:
-            yield "odradek_log_dir_online", label_text(dir=path), int(path not in failures)
+        labels = {path: label_text(dir=path) for path in places.homes}
+        spaces = {path: disks.space(path) for path in labels if path not in failures}
+        known = {path: space for path, space in spaces.items() if space is not None}
+        for path, space in known.items():
+            yield "odradek_log_dir_free_bytes", labels[path], space.free_bytes
+        for path, space in known.items():
+            yield "odradek_log_dir_total_bytes", labels[path], space.total_bytes
+        for path in known:
+            yield "odradek_log_dir_space_age_seconds", labels[path], round(disks.age_s(path), 3)
+        for path in known:
+            left_s = disks.seconds_until_full(path)
+            if left_s is not None:
+                yield "odradek_log_dir_seconds_until_full", labels[path], round(left_s)
+        for path in spaces:
+            yield "odradek_log_dir_used_bytes", labels[path], used[path]
+        for path in labels:
+            yield "odradek_log_dir_online", labels[path], int(path not in failures)
+
+    def _disk_work(self, logs: Sequence[Partition]) -> Samples:
+        times = self._server.schedule.turn.flushes.times
+        yield from _histogram("odradek_flush_seconds", {}, times.counts, times.seconds)
+        store = self._server.store
+        seconds, bytes_read = store.compacted
+        yield "odradek_compaction_seconds_total", _NO_LABELS, round(seconds, 3)
+        yield "odradek_compaction_bytes_total", _NO_LABELS, bytes_read
+        looked, dirtiest = 0, 0.0
+        for log in logs:
+            looked += 1
+            # A deleted one has no place any more.
+            if log.config.is_compacted and store.places.place_of(log) is not None:
+                looked += len(log.log.segments)
+                dirtiest = max(dirtiest, _dirty_ratio(log, store.checkpointing.first_dirty_of(log)))
+            if looked >= STEP:
+                looked = 0
+                yield None
+        yield "odradek_compaction_dirty_ratio_max", _NO_LABELS, round(dirtiest, 4)
+
+    def _throttles(self) -> Samples:
+        meters = self._server.connections.quota_meters
+        waits_ms = dict.fromkeys(_QUOTAS, 0) if meters is None else meters.waits_ms()
+        for quota, wait_ms in waits_ms.items():
+            yield "odradek_throttle_seconds_total", label_text(quota=quota), wait_ms / 1000
 
     def _process(self) -> Samples:
         yield "odradek_ready", _NO_LABELS, int(not reasons_not_ready(self._server))
@@ -325,6 +446,33 @@ class Sources:
         yield from _process_of_linux()
         labels = label_text(version=__version__, python=platform.python_version())
         yield "odradek_build_info", labels, 1
+
+
+def _successes(listener: Listener) -> int:
+    """As in Kafka: once all that the listener asks for is right, and never where it asks for nothing."""
+    if listener.sasl is not None:
+        return listener.sasl.successes
+    return 0 if listener.tls is None else listener.tls.established_count
+
+
+def _failures(listener: Listener) -> int:
+    of_tls = 0 if listener.tls is None else listener.tls.failed_count
+    return of_tls + (0 if listener.sasl is None else listener.sasl.failures)
+
+
+def _ongoing(partitions: Iterable[Any]) -> Iterator[int]:
+    """When each open transaction began, of a coordinator's partitions."""
+    from odradek.coordinator.transactions.state import TransactionState  # with the first transaction
+
+    for running in partitions:
+        if running.machine is not None:
+            for transaction in running.machine.transactions.values():
+                if transaction.state is TransactionState.ONGOING:
+                    yield transaction.start_ms
+
+
+def _spare(log: Partition, one: PartitionView) -> int:
+    return len(one.isr) - min(log.config.min_insync_replicas, len(one.replicas))
 
 
 def _errors(name: str, counts: Iterable[dict[int, int]]) -> Samples:
@@ -342,14 +490,22 @@ def _upper_s(place: int) -> float:
     return float(1024 << place) / 1e9
 
 
-def _histogram(name: str, counts: list[int], seconds: float) -> Samples:
+def _histogram(family: str, labels: dict[str, str], counts: Sequence[int], seconds: float) -> Samples:
     total = 0
     for place, number in enumerate(counts):
         total += number
         upper = "+Inf" if place == len(counts) - 1 else f"{_upper_s(place):.9g}"
-        yield "odradek_request_seconds_bucket", label_text(request=name, le=upper), total
-    yield "odradek_request_seconds_sum", label_text(request=name), seconds
-    yield "odradek_request_seconds_count", label_text(request=name), total
+        yield f"{family}_bucket", label_text(**labels, le=upper), total
+    yield f"{family}_sum", label_text(**labels), seconds
+    yield f"{family}_count", label_text(**labels), total
+
+
+def _dirty_ratio(log: Partition, first_dirty: int) -> float:
+    """The part of the segments before the active one that has not been compacted."""
+    closed = log.log.segments[:-1]
+    all_bytes = sum(segment.size_bytes for segment in closed)
+    dirty_bytes = sum(segment.size_bytes for segment in closed if segment.base_offset >= first_dirty)
+    return dirty_bytes / all_bytes if all_bytes else 0.0
 
 
 def _quantile_ms(counts: list[int], quantile: float) -> float:
@@ -382,15 +538,6 @@ def _group_sums(groups: list[GroupLag], now_ms: int) -> Samples:
         yield "kafka_consumergroup_lag_sum", labels, lag
     for labels, _, _, seconds in sums:
         yield "odradek_consumergroup_lag_seconds", labels, seconds
-
-
-def _file_system(path: str) -> tuple[int, int] | None:
-    """Free and all bytes; None if the system does not say."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _process_of_linux() -> Samples:

@@ -56,7 +56,7 @@ class QuotaFollower:
             return
         self._seen = quotas
         if self._meters is None:
-            self._meters = self._new_meters()
+            self._meters = self._connections.quota_meters = self._new_meters()
         self._meters.follow(quotas)
         self._quotas.meters = self._connections.dispatcher.meters = (
             self._meters if self._meters.is_active else None

@@ -66,6 +66,8 @@ class TlsAcceptor:
         self.buffer = memoryview(bytearray(CIPHERTEXT_BYTES))
         self.failed_count = 0
         """Handshakes that have failed, and connections that have broken off afterwards."""
+        self.established_count = 0
+        """Handshakes that are done."""
         self._now_ms = now_ms
         self._failures = FailureLog()
         self._names_principal = names_principal
@@ -117,6 +119,7 @@ class TlsAcceptor:
         if self._names_principal and certificate is not None:
             principal = f"User:{self.settings.mapping.name_of(name_text(subject_of(certificate)))}"
         self.ended(transport)
+        self.established_count += 1
         return principal
 
 

@@ -215,6 +215,10 @@ class Cleaner:
         self._swapping: set[Partition] = set()
         self._uncleanable: dict[Partition, str] = {}
         self._own: tuple[Cleaning, Round] | None = None
+        self.seconds = 0.0
+        """That completed rounds took; for whoever runs them to add to."""
+        self.bytes_read = 0
+        """By them, also for the index of keys."""
         self.on_uncleanable: Callable[[str, str], None] = _unreported
         """Called with the name of a partition that is not compacted any more, and the reason."""
 

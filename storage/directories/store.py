@@ -516,6 +516,12 @@ class LogStore:
         return self.cleaner.step(now_ms, budget_bytes)
 
     @property
+    def compacted(self) -> tuple[float, int]:
+        """Seconds that rounds of compaction took which are over, and bytes that they have read."""
+        cleaner = self._cleaner
+        return (0.0, 0) if cleaner is None else (cleaner.seconds, cleaner.bytes_read)
+
+    @property
     def cleaner(self) -> "Cleaner":
         """The compaction of this store."""
         if self._cleaner is None:

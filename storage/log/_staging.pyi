@@ -253,10 +253,18 @@ class Traffic:
     @property
     def fetch_requests(self) -> int:
         """Those that got records."""
+    @property
+    def failed_produce_requests(self) -> int: ...
+    @property
+    def failed_fetch_requests(self) -> int: ...
     def wrote(self, records: int, size_bytes: int) -> None:
         """Of one request."""
     def read(self, size_bytes: int) -> None:
         """Records of one request."""
+    def refused_produce(self) -> None:
+        """An append was refused."""
+    def refused_fetch(self) -> None:
+        """A read was refused."""
 
 class Appender:
     """The fast append of a partition: stages ordinary batches, and commits them if a write is enough."""

@@ -664,6 +664,8 @@ cdef class Traffic:
     cdef readonly int64_t produce_requests
     cdef readonly int64_t bytes_out
     cdef readonly int64_t fetch_requests
+    cdef readonly int64_t failed_produce_requests
+    cdef readonly int64_t failed_fetch_requests
 
     def wrote(self, int64_t records, int64_t size_bytes):
         """Of one request."""
@@ -678,6 +680,14 @@ cdef class Traffic:
         """Records of one request."""
         self.fetch_requests += 1
         self.bytes_out += size_bytes
+
+    def refused_produce(self):
+        """An append was refused."""
+        self.failed_produce_requests += 1
+
+    def refused_fetch(self):
+        """A read was refused."""
+        self.failed_fetch_requests += 1
 
 
 cdef struct Batch:

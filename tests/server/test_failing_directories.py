@@ -11,6 +11,8 @@ import pytest
 from odradek.config.broker_config import ConfigError, load
 from odradek.server.broker import BrokerServer
 from odradek.server.disks import StoreEvents
+from odradek.server.free_port import free_port
+from odradek.server.metrics.exposition import label_text
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
@@ -24,6 +26,7 @@ from odradek.wire.messages import (
 )
 from odradek.wire.records import Record, build_batch
 from tests.raw_client import AsyncRawClient
+from tests.server.scrape import scraped
 
 SECONDS = 20
 
@@ -175,6 +178,40 @@ def test_a_directory_that_fails_takes_its_partitions_offline_and_brings_them_bac
             assert await client.end(lost) == (ErrorCode.NONE, 1)
             assert await client.produce(lost) == (ErrorCode.NONE, 1)
             assert await client.fetch(lost) is ErrorCode.NONE
+
+    asyncio.run(act())
+
+
+def test_metrics_go_on_without_the_partitions_of_a_failed_directory(tmp_path, broken):
+    async def act():
+        settings = {"odradek_metrics_listen": f"127.0.0.1:{free_port()}"}
+        async with running(tmp_path, "one", "two", settings=settings) as server:
+            client = await Client.connect(server.port)
+            await client.create("t", 2)
+            for index in range(2):
+                assert await client.produce(index) == (ErrorCode.NONE, 0)
+            lost = next(
+                index
+                for index in range(2)
+                if server.store.get("t", index).directory.startswith(str(tmp_path / "two"))
+            )
+            close_files(server)
+            broken.add(str(tmp_path / "two"))
+            assert (await client.produce(lost))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+            directories = {name: label_text(dir=str(tmp_path / name)) for name in ("one", "two")}
+
+            async def is_told():
+                samples = await asyncio.to_thread(scraped, server.metrics_port)
+                return (
+                    samples["odradek_log_dir_online", directories["one"]] == 1
+                    and samples["odradek_log_dir_online", directories["two"]] == 0
+                    and samples["kafka_server_replicamanager_offlinereplicacount", None] == 1
+                    and ("kafka_log_log_size", label_text(topic="t", partition=1 - lost)) in samples
+                    and ("odradek_log_dir_free_bytes", directories["one"]) in samples
+                    and ("odradek_log_dir_free_bytes", directories["two"]) not in samples
+                )
+
+            await until(is_told)
 
     asyncio.run(act())
 

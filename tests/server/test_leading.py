@@ -6,6 +6,7 @@ import pytest
 
 from odradek.apis.replicas import EpochNotSaved, FetchingReplica
 from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.replication.in_sync import AlterIsr
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
 from odradek.server.leading import EPOCHS_AGAIN_MS, Leading
 from odradek.server.replica_log import ReplicationSettings
@@ -150,3 +151,24 @@ def test_who_leads_no_more_leaves_nobody_waiting():
     assert not isinstance(refused.value, EpochNotSaved)
     node.save()
     assert node.timers.waiting == []
+
+
+def test_changes_of_the_isr_are_counted_whoever_has_made_them():
+    node = Node()
+    changes = node.leading.isr_changes
+
+    def counts():
+        return changes.shrinks, changes.expands, changes.failures
+
+    node.lead()
+    # To lead is no change.
+    assert counts() == (0, 0, 0)
+    node.lead(isr=(1,), partition_epoch=11)
+    assert counts() == (1, 0, 0)
+    node.lead(isr=(1, 2), partition_epoch=12)
+    assert counts() == (1, 1, 0)
+    node.lead(isr=(1, 2), partition_epoch=13)
+    assert counts() == (1, 1, 0)
+    refused = AlterIsr(KEY, 5, 13, ((1, 101),))
+    node.leading.altered(refused, ErrorCode.INELIGIBLE_REPLICA)
+    assert counts() == (1, 1, 1)

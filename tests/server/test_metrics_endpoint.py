@@ -3,12 +3,16 @@
 import contextlib
 import gzip
 import http.client
+import os
 import pathlib
 import re
 import socket
 import time
+from dataclasses import replace
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 import odradek
 from odradek.client.admin.topics import create_topic
@@ -20,9 +24,20 @@ from odradek.server.free_port import free_port
 from odradek.server.metrics.exposition import label_text, pieces
 from odradek.server.metrics.families import FAMILIES, FAMILY
 from odradek.server.metrics.page import page
-from tests.client.topics import produce
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
+from tests.client.topics import delete_records, produce
+from tests.raw_client import RawClient
+from tests.server.scrape import get, scraped, until
 
-SAMPLE = re.compile(r"([a-z_]+)(\{.*\})? ([-+.0-9e]+)")
+FREE = "odradek_log_dir_free_bytes"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +47,13 @@ def port():
 
 @pytest.fixture(scope="module")
 def broker(port):
-    options = {"odradek.metrics.listen": str(port), "group.initial.rebalance.delay.ms": "0"}
+    options = {
+        "odradek.metrics.listen": str(port),
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.streams.assignment.interval.ms": "0",
+    }
     with odradek.Broker(options=options) as running:
         yield running
 
@@ -41,27 +62,6 @@ def broker(port):
 def cluster(broker):
     with Cluster(ClientSettings(broker.bootstrap_servers, retry_ms=1)) as connected:
         yield connected
-
-
-def get(port, path, method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    with contextlib.closing(connection):
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        return answer, answer.read()
-
-
-def scraped(port):
-    """The samples by name and labels."""
-    answer, body = get(port, "/metrics")
-    assert answer.status == 200
-    samples = {}
-    for line in body.decode().splitlines():
-        if not line.startswith("#"):
-            name, labels, value = SAMPLE.fullmatch(line).groups()
-            assert (name, labels) not in samples
-            samples[name, labels] = float(value)
-    return samples
 
 
 def test_topics_count_what_clients_write_and_read(port, cluster):
@@ -113,6 +113,52 @@ def test_what_consumers_read_is_counted_once(port, cluster, broker):
     assert samples[f"{jmx}totalfetchrequests_total", label_text(topic="read")] == len(fetched)
 
 
+def test_what_is_refused_is_counted_by_topic_unless_kafka_expects_it(port, cluster, broker):
+    refusing = {"max.message.bytes": "1000", "message.timestamp.before.max.ms": "60000"}
+    create_topic(cluster, "refusing", 1, {**refusing, "compression.type": "zstd"})
+
+    def failed(api):
+        name = f"kafka_server_brokertopicmetrics_failed{api}requests_total"
+        return scraped(port).get((name, label_text(topic="refusing")), 0)
+
+    now_ms = round(time.time() * 1000)
+    with pytest.raises(AssertionError, match=f"error_code={ErrorCode.MESSAGE_TOO_LARGE}"):
+        produce(cluster, "refusing", 0, [os.urandom(2000)], timestamp=now_ms)
+    assert failed("produce") == 0
+    with pytest.raises(AssertionError, match=f"error_code={ErrorCode.INVALID_TIMESTAMP}"):
+        produce(cluster, "refusing", 0, [b"v"], timestamp=now_ms - 600_000)
+    assert failed("produce") == 1
+    produce(cluster, "refusing", 0, [b"v"], timestamp=now_ms)
+    assert (failed("produce"), failed("fetch")) == (1, 0)
+    with RawClient(broker.port) as client:
+        # Version 9 knows no zstd.
+        for offset, code in (
+            (99, ErrorCode.OFFSET_OUT_OF_RANGE),
+            (0, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ):
+            wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+            request = FetchRequest(topics=[FetchTopic(topic="refusing", partitions=[wanted])])
+            version = 9 if code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else 10
+            (answer,) = client.ask(request, version).responses[0].partitions
+            assert answer.error_code == code
+    assert (failed("produce"), failed("fetch")) == (1, 1)
+
+
+def test_fetches_are_those_of_consumers_where_nobody_follows(port, cluster):
+    from odradek.client.fetching import Fetcher
+
+    create_topic(cluster, "fetched", 1, {})
+    produce(cluster, "fetched", 0, [b"v"])
+    assert list(Fetcher(cluster, "fetched", 0, 0, 1, read_committed=False))
+    requests = "kafka_network_requestmetrics_requests_total"
+    counts = {labels: number for (name, labels), number in scraped(port).items() if name == requests}
+    fetches = {labels: number for labels, number in counts.items() if '"Fetch"' in labels}
+    assert fetches
+    for labels, number in fetches.items():
+        assert counts[labels.replace('"Fetch"', '"FetchConsumer"')] == number
+    assert not any('"FetchFollower"' in labels for labels in counts)
+
+
 def test_the_lag_of_a_group_is_exact_and_never_negative(port, cluster):
     create_topic(cluster, "lagging", 2, {})
     now_ms = round(time.time() * 1000)
@@ -139,6 +185,103 @@ def test_the_lag_of_a_group_is_exact_and_never_negative(port, cluster):
     assert samples["odradek_consumergroup_lag_seconds", behind] == 0
 
 
+def test_the_lag_counts_from_the_commit_also_below_the_log_start(port, cluster):
+    create_topic(cluster, "trimmed", 1, {})
+    produce(cluster, "trimmed", 0, [b"v"] * 10)
+    commit(cluster, "slow", {("trimmed", 0): (2, "")})
+    delete_records(cluster, "trimmed", 0, 7)
+    labels = label_text(consumergroup="slow", topic="trimmed", partition=0)
+    assert scraped(port)["kafka_consumergroup_lag", labels] == 8
+    delete_records(cluster, "trimmed", 0, 10)
+    samples = scraped(port)
+    assert samples["kafka_consumergroup_lag", labels] == 8
+    # Nothing is left to read.
+    of_topic = label_text(consumergroup="slow", topic="trimmed")
+    assert samples["odradek_consumergroup_lag_seconds", of_topic] == 0
+
+
+def without_commit(port, group):
+    labels = label_text(consumergroup=group)
+    return scraped(port).get(("odradek_consumergroup_partitions_without_commit", labels))
+
+
+def test_partitions_that_a_classic_member_has_without_a_commit_are_counted(port, cluster, broker):
+    create_topic(cluster, "owned", 5, {})
+    commit(cluster, "classics", {("owned", 3): (0, "")})
+    assert without_commit(port, "classics") == 0
+    consumer = KafkaConsumer(
+        "owned",
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="classics",
+        enable_auto_commit=False,
+        metadata_max_age_ms=1000,  # it may have joined before it knew the topic
+    )
+    with contextlib.closing(consumer):
+        until(lambda: consumer.poll(2000) or consumer.assignment(), lambda assigned: len(assigned) == 5)
+        assert without_commit(port, "classics") == 4
+        consumer.commit({TopicPartition("owned", 0): OffsetAndMetadata(0, "", -1)})
+        assert without_commit(port, "classics") == 3
+    assert without_commit(port, "classics") == 0
+
+
+def test_partitions_that_consumers_and_streams_have_without_a_commit_are_counted(port, cluster, broker):
+    create_topic(cluster, "joined", 3, {})
+    commit(cluster, "consumers", {("joined", 1): (0, "")})
+    member = {"group_id": "consumers", "member_id": "m", "rebalance_timeout_ms": 60_000}
+    with RawClient(broker.port) as client:
+        subscribed = ConsumerGroupHeartbeatRequest(
+            **member, subscribed_topic_names=["joined"], topic_partitions=[]
+        )
+        beat_until_assigned(client, 1, subscribed, ConsumerGroupHeartbeatRequest(**member), "assignment")
+        assert without_commit(port, "consumers") == 2
+        member |= {"group_id": "streams"}
+        reading = Subtopology(
+            subtopology_id="0",
+            source_topics=["joined"],
+            source_topic_regex=[],
+            state_changelog_topics=[],
+            repartition_sink_topics=[],
+            repartition_source_topics=[],
+            copartition_groups=[],
+        )
+        topology = Topology(epoch=0, subtopologies=[reading])
+        joining = StreamsGroupHeartbeatRequest(
+            **member,
+            topology=topology,
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id="p",
+            client_tags=[],
+        )
+        beat_until_assigned(client, 0, joining, StreamsGroupHeartbeatRequest(**member), "active_tasks")
+        assert without_commit(port, "streams") == 3
+
+
+def beat_until_assigned(client, version, joining, staying, attribute):
+    client.ask(FindCoordinatorRequest(coordinator_keys=[joining.group_id], key_type=0), 6)
+    answers = [until(lambda: client.ask(joining, version), lambda one: not one.error_code)]
+
+    def beat():
+        answers.append(client.ask(replace(staying, member_epoch=answers[-1].member_epoch), version))
+        return answers[-1]
+
+    if not getattr(answers[0], attribute):
+        until(beat, lambda one: getattr(one, attribute))
+
+
+def test_the_disk_has_what_the_logs_have(port, cluster, broker):
+    create_topic(cluster, "stored", 1, {})
+    produce(cluster, "stored", 0, [b"v" * 1000] * 5)
+    samples = until(lambda: scraped(port), lambda one: any(name == FREE for name, _ in one))
+    (labels,) = [labels for name, labels in samples if name == FREE]
+    logs = sum(value for (name, _), value in samples.items() if name == "kafka_log_log_size")
+    # The logs of internal topics have no series of their own.
+    assert samples["odradek_log_dir_used_bytes", labels] >= logs > 5_000
+    assert 0 < samples[FREE, labels] <= samples["odradek_log_dir_total_bytes", labels]
+    assert samples["odradek_log_dir_space_age_seconds", labels] >= 0
+
+
 def test_errors_are_counted_by_their_names(port, cluster):
     cluster.partitions_of(["there-is-no-such-topic"])
     labels = label_text(request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION")
@@ -156,8 +299,17 @@ def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
         name = line.split()[2] if line.startswith("#") else re.split(r"[ {]", line)[0]
         if FAMILY.get(name) is not None and name != last:
             last = name
-    # What is left out of a quiet broker: nothing is omitted, nobody has committed past an end.
-    rare = {"odradek_metrics_series_omitted", "odradek_consumergroup_offsets_past_end"}
+    # What is left out of a quiet broker: nothing is omitted, nobody has committed past an end, and it is too
+    # young to say when a disk is full.
+    rare = {
+        "odradek_metrics_series_omitted",
+        "odradek_consumergroup_offsets_past_end",
+        "odradek_log_dir_seconds_until_full",
+        # Of a node of a cluster: compat_tests/cluster/test_in_sync.py.
+        "kafka_server_fetcherlagmetrics_consumerlag",
+        # No client pushes: test_client_metrics_scrape.py.
+        "kafka_client_*",
+    }
     assert {family.name for family in FAMILIES} - set(heads) <= rare
 
 
@@ -184,6 +336,22 @@ def test_too_many_series_are_left_out_and_told(tmp_path):
     assert ("kafka_log_log_size", label_text(topic="few", partition=3)) not in samples
     assert samples["odradek_metrics_series_omitted", label_text(family="kafka_log_log_size")] == 14
     assert samples["kafka_topic_partitions", label_text(topic="many")] == 10
+
+
+def test_a_scrape_after_a_restart_has_the_logs_that_nobody_has_used_yet(tmp_path):
+    port = free_port()
+    options = {"odradek.metrics.listen": f"127.0.0.1:{port}"}
+    with odradek.Broker(options=options, data_dir=str(tmp_path)) as running:
+        with Cluster(ClientSettings(running.bootstrap_servers)) as cluster:
+            create_topic(cluster, "quiet", 10, {})
+            produce(cluster, "quiet", 7, [b"v"] * 3)
+        running.restart()
+        samples = scraped(port)
+    ends = [
+        samples["kafka_log_log_logendoffset", label_text(topic="quiet", partition=index)]
+        for index in range(10)
+    ]
+    assert ends == [3 if index == 7 else 0 for index in range(10)]
 
 
 # HTTP -------------------------------------------------------------------------------------------------

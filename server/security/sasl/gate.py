@@ -56,6 +56,10 @@ class SaslListener:
     timers: Timers
     now_ms: Callable[[], int]
     workers: WorkQueues
+    successes: int = 0
+    """Clients that have authenticated since the start; once each."""
+    failures: int = 0
+    """Authentications that have failed, also of those who authenticate again."""
 
     def gate_of(self, connection: Connection) -> Gate:
         """A closed gate."""
@@ -116,6 +120,7 @@ class Gate:
 
     def give_up(self) -> None:
         self._is_closing = True
+        self._listener.failures += 1
         self._connection.abort(None)
 
     # Inside
@@ -183,6 +188,8 @@ class Gate:
         shared.successes += 1
         if known.is_again:
             shared.reauthentications += 1
+        else:
+            self._listener.successes += 1
         requests = connection.requests
         connection.principal, connection.is_token = known.principal, known.is_token
         requests.limit_session(known.lifetime_ms)
@@ -197,6 +204,7 @@ class Gate:
         self._is_closing = True
         shared, connection = self._listener.unauthenticated, self._connection
         shared.remove(self)
+        self._listener.failures += 1
         shared.note_failure(connection.peer_host, f"listener {self._listener.name}: {effect.reason}")
         connection.responses.is_closing = True
         transport = connection.responses.transport

@@ -65,10 +65,10 @@ def test_each_place_is_one_of_a_board_and_of_a_metric():
             "Bps",
         ),
         (
-            Family("odradek_flush_seconds", HISTOGRAM, (), "Seconds of a flush."),
+            Family("odradek_log_dir_wait_seconds", HISTOGRAM, (), "Seconds of a wait."),
             ("overview", "Disks"),
-            "Seconds of a flush",
-            "histogram_quantile(0.5, sum by (le, instance) (rate(<odradek_flush_seconds_bucket>"
+            "Seconds of a wait",
+            "histogram_quantile(0.5, sum by (le, instance) (rate(<odradek_log_dir_wait_seconds_bucket>"
             "[$__rate_interval])))",
             "s",
         ),

@@ -34,7 +34,7 @@ examples:
                         += appends to a list, -= takes out of it
   odradek configs set broker:1 --secret listener.name.tls.ssl.key.password=secret.txt
                         the value is in the file (-: stdin)
-  odradek configs set broker-logger:1 kafka.request.logger=DEBUG
+  odradek configs set broker-logger:1 odradek.cleaner=DEBUG
   odradek configs unset topic:orders retention.ms
 
 exit status: 0, or 1 when something could not be done (a sentence says what)."""

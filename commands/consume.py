@@ -63,7 +63,7 @@ examples:
   odradek consume __consumer_offsets --decode auto -f '%k %s\\n'
   odradek consume metrics -s key=q -s 'value=<hhs' -f '%k: %s\\n'
   odradek consume orders --key 'o-991' --json
-  odradek consume orders --json | odradek produce orders.copy --json --create
+  odradek consume orders --json | odradek produce orders.copy --json --create -p -1
   odradek consume orders -g billing -n 100
   odradek consume orders payments -g billing --follow -X group.protocol=consumer
 

@@ -69,6 +69,7 @@ def test_make_serve_makes_its_environment_and_another_checkout_builds_nothing(tm
     assert parts(second, "so") == parts(first, "so") != []
 
 
+@pytest.mark.nightly
 def test_make_serve_takes_ziglang_where_there_is_no_c_compiler(tmp_path: pathlib.Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

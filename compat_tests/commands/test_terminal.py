@@ -203,6 +203,14 @@ def names(
     yield names
     consumer.close()
     producer.abort_transaction(PATIENCE_S)
+    # Others use the brokers, too, and count what there is.
+    for command in (
+        ["acls", "remove", "--principal", f"User:{user}"],
+        ["quotas", "remove", "--user", user, "--client-id", LONG],
+        ["users", "remove", user, "--mechanism", "SCRAM-SHA-256"],
+        ["topics", "delete", topic],
+    ):
+        assert main([*command, "-b", authorizing if command[0] == "acls" else bootstrap]) == 0
 
 
 @pytest.mark.parametrize("command", TABLES)

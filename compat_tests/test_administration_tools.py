@@ -16,6 +16,7 @@ import pytest
 import odradek
 from compat_tests import reference
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from tests.tiers import rest_at_night
 
 TOOLS = "org.apache.kafka.tools"
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -178,7 +179,7 @@ def features(pair: Pair, words: str, version: str) -> list[tuple[int, str]]:
     )
 
 
-@pytest.mark.parametrize("version", [reference.CURRENT, reference.OLDER])
+@pytest.mark.parametrize("version", rest_at_night(reference.CURRENT, reference.OLDER))
 def test_the_features_tool_ends_as_with_kafka(pair: Pair, version: str) -> None:
     """With the levels of a new directory, which but for that of share groups are those of Kafka."""
     is_current = version == reference.CURRENT

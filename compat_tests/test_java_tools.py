@@ -22,12 +22,13 @@ from compat_tests.reference import kafka_tool, tool_command
 from compat_tests.stories import START_MS, Sending, topic_name
 from odradek.storage.directories.store import MANY_TO_CLOSE
 from odradek.storage.log.batches import scan
+from tests.tiers import rest_at_night
 
 TOOLS = "org.apache.kafka.tools"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@pytest.fixture(params=[reference.CURRENT, reference.OLDER])
+@pytest.fixture(params=rest_at_night(reference.CURRENT, reference.OLDER))
 def version(request: pytest.FixtureRequest) -> str:
     return request.param
 

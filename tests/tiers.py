@@ -15,3 +15,8 @@ def examples(count: int) -> int:
 def seeds(count: int, *, fast: int) -> list:
     """So many seeds, of which the first `fast` are in the fast tier, and all others in the suite `log`."""
     return [*range(fast), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(fast, count))]
+
+
+def rest_at_night(first: object, *others: object) -> list:
+    """Parameters of which only the first is tried by day, in the tests of clients."""
+    return [first, *(pytest.param(one, marks=pytest.mark.nightly) for one in others)]

@@ -9,7 +9,7 @@ import pytest
 from compat_tests import reference
 from compat_tests.differential.harness import Pair
 from compat_tests.differential.pairs import pair_of
-from tests.tiers import NIGHTLY
+from tests.tiers import NIGHTLY, rest_at_night
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(version or item.path.stem))
 
 
-@pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])
+@pytest.fixture(scope="session", params=rest_at_night(reference.CURRENT, reference.OLDER))
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with pair_of(request.param, SETTINGS) as pair:
         yield pair

@@ -152,6 +152,7 @@ from odradek.wire.messages.write_txn_markers import (
 )
 from odradek.wire.records import build_batch
 from odradek.wire.schema import Message, fields_of
+from tests.tiers import rest_at_night
 
 ANYBODY = "User:*"
 
@@ -164,7 +165,7 @@ _addresses = itertools.count(7)
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=[reference.CURRENT, reference.OLDER])
+@pytest.fixture(scope="module", params=rest_at_night(reference.CURRENT, reference.OLDER))
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with access_pair(request.param) as pair:
         yield pair

@@ -16,13 +16,14 @@ from odradek.wire.acl_types import CLUSTER_NAME, Operation, PatternType, Permiss
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
+from tests.tiers import rest_at_night
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ADMIN, GUEST = "main", "guest"
 """Connections: from 127.0.0.1, which may do everything, and from 127.0.0.2. Both are `User:ANONYMOUS`."""
 
 
-@pytest.fixture(scope="module", params=[reference.CURRENT, reference.OLDER])
+@pytest.fixture(scope="module", params=rest_at_night(reference.CURRENT, reference.OLDER))
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
     with pair_of(request.param, settings) as pair:

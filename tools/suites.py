@@ -137,7 +137,11 @@ SUITES = {
     ),
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
-    "transactions": Suite([pytest("compat_tests/transactions")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "transactions": Suite(
+        # As in `compat`: half of the time is waiting for brokers and clients that were killed.
+        [pytest("-n", "2", "--dist", "loadfile", "compat_tests/transactions")],
+        jars=["kafka-4.3.1", "kafka-3.9.2"],
+    ),
     "transactions-on-kafka": Suite(
         [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),

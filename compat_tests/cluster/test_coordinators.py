@@ -36,11 +36,13 @@ from odradek.wire.messages.offset_commit import (
 SESSION_MS = 20_000
 """Longer than a coordinator takes to move on a busy machine."""
 KINDS = [
-    Kind("confluent-kafka", "range"),
     Kind("kafka-python", "range"),
-    Kind("aiokafka", "range"),
     Kind("confluent-kafka", "uniform", CONSUMER),
     Kind("java-4.3", "uniform", CONSUMER),
+    *(
+        pytest.param(Kind(library, "range"), marks=pytest.mark.nightly)
+        for library in ("confluent-kafka", "aiokafka")
+    ),
 ]
 
 

@@ -166,6 +166,7 @@ def made(folder: pathlib.Path, number: int) -> pathlib.Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_cluster_is_upgraded_while_its_clients_go_on(older: Controllers, tmp_path: pathlib.Path) -> None:
     """Requests among brokers have the versions that the cluster has agreed on, before and after."""
     with (

@@ -26,6 +26,7 @@ from compat_tests.test_java_tools import Reassigning
 from odradek.coordinator.replication.replication_quota import WindowedRate
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.tiers import rest_at_night
 
 OTHER_ID = 2
 VALUE_BYTES = 100_000
@@ -135,7 +136,7 @@ class Watch:
 SIDES = ["follower", "leader"]
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", rest_at_night(*SIDES))
 def test_our_side_alone_keeps_the_limit_of_a_move(
     odradek: OdradekMember, kafka: KafkaMember, side: str
 ) -> None:

@@ -14,6 +14,7 @@ from compat_tests.clients import wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.security.test_sasl_clients import kafka_configs
 from odradek.wire.scram import MECHANISM_NAMES
+from tests.tiers import rest_at_night
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 NODE = 'username="admin" password="pw-of-admin" user_admin="pw-of-admin" user_ann="pw-of-ann"'
@@ -101,7 +102,7 @@ def test_nodes_of_both_kinds_replicate_to_each_other_over_sasl(nodes: Nodes) -> 
     assert seen == 80
 
 
-@pytest.mark.parametrize("mechanism", MECHANISM_NAMES.values())
+@pytest.mark.parametrize("mechanism", rest_at_night(*MECHANISM_NAMES.values()))
 def test_users_of_the_controllers_log_in_to_each_node(nodes: Nodes, mechanism: str, tmp_path: Any) -> None:
     def logs_in(node: Any) -> bool:
         try:

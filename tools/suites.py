@@ -125,8 +125,9 @@ SUITES = {
         [pytest("compat_tests/commands", "--broker=kafka", "--kafka-version=3.9.2")], jars=CLIENT_JARS
     ),
     "reference": Suite(
-        # Four processes: half of the time is waiting, and each pair of brokers is started once.
-        [pytest("-n", "4", "--dist", "loadgroup", "compat_tests/differential")],
+        # Three processes: half of the time is waiting, and each pair of brokers is started once. Four of them
+        # wait for the disk, and are slower.
+        [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/differential")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),

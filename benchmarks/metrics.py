@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import odradek
 from benchmarks.figures import Figure, Section
-from benchmarks.request_cost import CASES, CONNECTIONS, ROUNDS_FACTOR, Setup, children, costs, record
+from benchmarks.request_cost import CONNECTIONS, ROUNDS_FACTOR, Setup, children, cost_figures, record
 from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
 from odradek.server.free_port import free_port
@@ -137,12 +137,6 @@ def measure(run: Run) -> Section:
         "metrics, a scrape in a second": Setup({"odradek.metrics.listen": f"127.0.0.1:{port}"}),
     }
     with children(run, setups) as started, scraped(port):
-        for case in CASES:
-            found = costs(run, started, case)
-            without = found.pop("no metrics")
-            section.figures.append(Figure(f"{case}: no metrics", without, "us"))
-            for name, value in found.items():
-                share = value / without if without else 1.0
-                section.figures.append(Figure(f"{case}: {name}", share, "times", SHARE_MAX))
+        section.figures += cost_figures(run, started, "no metrics", SHARE_MAX)
     section.figures += scrape_figures(run)
     return section

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import odradek
+from benchmarks.figures import Figure
 from benchmarks.group_load import wait_for_coordinator
 from benchmarks.run import Run
 from benchmarks.wire_client import WireClient, produce_request
@@ -282,6 +283,16 @@ def children(run: Run, setups: Mapping[str, Setup]) -> Iterator[dict[str, Child]
             started[name] = Child(setup, folder / "data", run.is_quick)
             ending.callback(started[name].close)
         yield started
+
+
+def cost_figures(run: Run, started: Mapping[str, Child], plain: str, share_max: float) -> Iterator[Figure]:
+    """Of each case what it costs the broker `plain`, and the others as shares of that."""
+    for case in CASES:
+        found = costs(run, started, case)
+        least = found.pop(plain)
+        yield Figure(f"{case}: {plain}", least, "us")
+        for name, value in found.items():
+            yield Figure(f"{case}: {name}", value / least if least else 1.0, "times", share_max)
 
 
 def costs(run: Run, started: Mapping[str, Child], case: str) -> dict[str, float]:

@@ -5,8 +5,8 @@ Each cost is beside that of the broker that has nothing configured.
 
 from __future__ import annotations
 
-from benchmarks.figures import Figure, Section
-from benchmarks.request_cost import CASES, CONNECTIONS, PASSWORD, ROUNDS_FACTOR, USER, Setup, children, costs
+from benchmarks.figures import Section
+from benchmarks.request_cost import CONNECTIONS, PASSWORD, ROUNDS_FACTOR, USER, Setup, children, cost_figures
 from benchmarks.run import Run
 
 SHARE_MAX = 1.05
@@ -21,7 +21,7 @@ SASL = {
     ),
 }
 SETUPS = {
-    "nothing": Setup(),
+    "nothing configured": Setup(),
     "an authorizer with 10 ACLs": Setup(AUTHORIZER, acls=10),
     "an authorizer with 10,000 ACLs": Setup(AUTHORIZER, acls=10_000),
     "quotas that never bite": Setup(has_quota=True),
@@ -39,11 +39,5 @@ def measure(run: Run) -> Section:
         "of each user."
     ]
     with children(run, SETUPS) as started:
-        for case in CASES:
-            found = costs(run, started, case)
-            nothing = found.pop("nothing")
-            section.figures.append(Figure(f"{case}: nothing configured", nothing, "us"))
-            for name, value in found.items():
-                share = value / nothing if nothing else 1.0
-                section.figures.append(Figure(f"{case}: {name}", share, "times", SHARE_MAX))
+        section.figures += cost_figures(run, started, "nothing configured", SHARE_MAX)
     return section

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from odradek.client.admin.topics import create_topic, delete_topics
+from odradek.client.admin.topics import await_topic, create_topic, delete_topics
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import LATEST, Cluster
-from odradek.client.patience import Patience
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER
 from odradek.client.progress import Progress
 from odradek.commands.actions import act_on_cluster, add_action, new_actions
@@ -191,19 +190,13 @@ def _topic(
     topic = f"odradek-bench-{secrets.token_hex(4)}"
     try:
         create_topic(cluster, topic, partitions, {})
-        _await(cluster, topic, partitions)
+        await_topic(cluster, topic, partitions)
         _await_leaders(cluster, topic, partitions)
         yield topic, partitions
     finally:
         if isinstance(sys.exc_info()[1], KeyboardInterrupt):
             cluster.close()  # half of a response may have been read
         refused(delete_topics(cluster, [topic]))
-
-
-def _await(cluster: Cluster, topic: str, partitions: int) -> None:
-    patience = Patience(cluster.settings)
-    while cluster.partitions_of([topic]).get(topic, 0) < partitions:
-        patience.pause(f"waiting for topic {topic}", ClientError("the brokers do not know it yet"))
 
 
 def _await_leaders(cluster: Cluster, topic: str, partitions: int) -> None:

@@ -8,9 +8,8 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from odradek.client.client_error import ClientError, error_of, refusal
 from odradek.client.cluster import EARLIEST, LATEST, Cluster, leader_of
@@ -195,7 +194,7 @@ def fill(cluster: Cluster, topic: str, partitions: int, plan: Plan, records: int
     writer.finish()
 
 
-def _turns(plan: Plan, began: float) -> Any:
+def _turns(plan: Plan, began: float) -> Iterator[tuple[int, float]]:
     """Records of each batch, and when it is due."""
     sent = 0
     while plan.records is None or sent < plan.records:

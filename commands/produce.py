@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from odradek.client.admin.topics import create_topic
+from odradek.client.admin.topics import await_topic, create_topic
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.client.gathering import BATCH_BYTES, Gatherer
 from odradek.client.partitioning import PARTITIONERS, Partitioner
-from odradek.client.patience import Patience
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER, Producer
 from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import quantity
@@ -300,11 +299,7 @@ class _Targets:
             )
         if not counts.get(topic):
             create_topic(self.cluster, topic, -1, {})
-        patience = Patience(self.cluster.settings)
-        while not counts.get(topic):
-            counts = self.cluster.partitions_of([topic])
-            if not counts.get(topic):
-                patience.pause(f"waiting for topic {topic}", ClientError("the brokers do not know it yet"))
+            return await_topic(self.cluster, topic)
         return counts[topic]
 
 

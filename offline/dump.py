@@ -22,6 +22,7 @@ from odradek.config.secret import HIDDEN, Secret
 from odradek.storage.log import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
 from odradek.wire.readable import InternalRecord, internal_reader, plain
+from odradek.wire.schema import uuid_to_text
 
 __all__ = ["dump"]
 
@@ -353,12 +354,6 @@ def _add_bytes(fact: Fact, name: str, value: bytes | None) -> None:
         fact[name] = shown
 
 
-def _uuid_text(uuid: bytes) -> str:
-    from odradek.wire.schema import uuid_to_text
-
-    return uuid_to_text(uuid)
-
-
 # --- Indexes, snapshots, checkpoints, metadata ---
 
 
@@ -488,7 +483,7 @@ def _flush_journal(directory: str, name: str | None = None) -> Iterator[Fact]:
         yield {
             "what": "group-log-entry",
             "partition": entry.name,
-            "topic_id": _uuid_text(entry.topic_id),
+            "topic_id": uuid_to_text(entry.topic_id),
             "segment": entry.base_offset,
             "position": entry.position,
             "size_bytes": len(entry.content),

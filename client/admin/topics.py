@@ -15,6 +15,7 @@ from odradek.client.admin.asking import (
 )
 from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
 from odradek.client.cluster import Cluster, TopicPartition, leader_of
+from odradek.client.patience import Patience
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -31,6 +32,7 @@ __all__ = [
     "PartitionDescription",
     "TopicDescription",
     "add_partitions",
+    "await_topic",
     "create_topic",
     "delete_records",
     "delete_topics",
@@ -96,6 +98,14 @@ def _partition(one: Any) -> PartitionDescription:
         one.offline_replicas,
         error_of(one.error_code),
     )
+
+
+def await_topic(cluster: Cluster, topic: str, partitions: int = 1) -> int:
+    """Returns its number of partitions when the brokers know so many of a topic that was just made."""
+    patience = Patience(cluster.settings)
+    while (count := cluster.partitions_of([topic]).get(topic, 0)) < partitions:
+        patience.pause(f"waiting for topic {topic}", ClientError("the brokers do not know it yet"))
+    return count
 
 
 def log_sizes(

@@ -189,11 +189,12 @@ FAMILIES: Final = (
     ),
     Family(
         "kafka_cluster_partition_underminisr", GAUGE, PER_PARTITION,
-        "1 if it is led here with fewer replicas in sync than min.insync.replicas.", _PARTITIONS,
+        "1 if it is led here with fewer replicas in sync than min.insync.replicas, or than it has, if that "
+        "asks for more.", _PARTITIONS,
     ),
     Family(
         "kafka_cluster_partition_atminisr", GAUGE, PER_PARTITION,
-        "1 if it is led here with as many replicas in sync as min.insync.replicas.", _PARTITIONS,
+        "1 if it is led here with as many replicas in sync as that.", _PARTITIONS,
     ),
     Family("kafka_log_log_size", GAUGE, PER_PARTITION, "Bytes of the log on disk.", _PARTITIONS),
     Family("kafka_log_log_logstartoffset", GAUGE, PER_PARTITION, "The first offset.", _PARTITIONS),

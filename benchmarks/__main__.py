@@ -21,6 +21,7 @@ from benchmarks import (
     cleaning,
     cluster,
     cold_reads,
+    command_line,
     groups,
     log_growth,
     machine,
@@ -78,6 +79,9 @@ PARTS = {
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "security": Part("what ACLs, quotas and SASL cost a request", 4, alone(security.measure)),
     "metrics": Part("what metrics cost a request, and a scrape of 20,000 series", 3, alone(metrics.measure)),
+    "commands": Part(
+        "how long commands take, and records a second of consume", 2, alone(command_line.measure)
+    ),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)
     ),

@@ -11,7 +11,7 @@ import pathlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,8 +46,6 @@ REQUESTS, REQUESTS_WHEN_QUICK = 20_000, 200
 """Of one round of one broker."""
 WARM_SHARE = 10
 """A tenth of them before the first round."""
-ROUNDS_FACTOR = 2
-"""The best of many short rounds is less disturbed than that of few."""
 SESSION_MS = 1_800_000
 PRODUCE_VERSION, FETCH_VERSION, HEARTBEAT_VERSION, JOIN_VERSION, SYNC_VERSION = 9, 12, 4, 5, 5
 ANONYMOUS = "User:ANONYMOUS"
@@ -275,35 +273,50 @@ def codes_of(answer: Any) -> Iterator[int]:
 
 @contextmanager
 def children(run: Run, setups: Mapping[str, Setup]) -> Iterator[dict[str, Child]]:
-    """All brokers by the names of their set-ups."""
+    """All brokers by the names of their set-ups. They have one core, and who asks them the other."""
     with ExitStack() as ending:
         started = {}
-        for name, setup in setups.items():
-            folder = ending.enter_context(run.folder("request-cost"))
-            started[name] = Child(setup, folder / "data", run.is_quick)
-            ending.callback(started[name].close)
-        yield started
+        with run.on_core(run.cores.server):
+            for name, setup in setups.items():
+                folder = ending.enter_context(run.folder("request-cost"))
+                started[name] = Child(setup, folder / "data", run.is_quick)
+                ending.callback(started[name].close)
+        with run.on_core(run.cores.load):
+            yield started
 
 
-def cost_figures(run: Run, started: Mapping[str, Child], plain: str, share_max: float) -> Iterator[Figure]:
-    """Of each case what it costs the broker `plain`, and the others as shares of that."""
+Costs = Mapping[str, Mapping[str, float]]
+"""CPU microseconds of one request, by the case and by what is configured."""
+
+
+def cost_figures(found: Sequence[Costs], plain: str, share_max: float) -> Iterator[Figure]:
+    """Of each case what it costs the broker `plain`, and the others as shares of that: medians of what was
+    found with different processes.
+    """
     for case in CASES:
-        found = costs(run, started, case)
-        least = found.pop(plain)
-        yield Figure(f"{case}: {plain}", least, "us")
-        for name, value in found.items():
-            yield Figure(f"{case}: {name}", value / least if least else 1.0, "times", share_max)
+        yield Figure.median(f"{case}: {plain}", [costs[case][plain] for costs in found], "us")
+        for name in found[0][case]:
+            if name != plain:
+                shares = [costs[case][name] / costs[case][plain] for costs in found]
+                yield Figure.median(f"{case}: {name}", shares, "times", share_max)
 
 
-def costs(run: Run, started: Mapping[str, Child], case: str) -> dict[str, float]:
-    """CPU microseconds of one request by what is configured; the best of the rounds."""
+def measured_costs(run: Run, started: Mapping[str, Child], rounds: int) -> Costs:
+    """The best of the rounds."""
+    return {case: _costs(run, started, case, rounds) for case in CASES}
+
+
+def _costs(run: Run, started: Mapping[str, Child], case: str, rounds: int) -> dict[str, float]:
     requests = run.choose(REQUESTS, REQUESTS_WHEN_QUICK)
     found: dict[str, list[float]] = {name: [] for name in started}
     with ExitStack() as ending:
         askers = {name: Asker(child, *CASES[case](child), ending) for name, child in started.items()}
         for asker in askers.values():
             asker.cpu_us(requests // WARM_SHARE)
-        for _ in range(run.choose(run.rounds * ROUNDS_FACTOR, 1)):
-            for name, asker in askers.items():
-                found[name].append(asker.cpu_us(requests))
-    return {name: min(values) for name, values in found.items()}
+        order = list(askers)
+        for _ in range(run.choose(rounds, 1)):
+            for name in order:
+                found[name].append(askers[name].cpu_us(requests))
+            order.reverse()
+    # A quick round can be shorter than what the clock of a process tells.
+    return {name: max(min(values), 0.01) for name, values in found.items()}

@@ -78,6 +78,11 @@ ODRADEK_ON_KAFKA = [
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
+CROWDS = "compat_tests/security/test_hostile_clients.py"
+"""At night ten thousand attack, and the waits of others are measured: beside other tests those would be the
+time that the tests take.
+"""
+
 SPARK_CONNECTOR = [
     f"compat_tests/spark/test_{name}.py"
     for name in (
@@ -154,7 +159,12 @@ SUITES = {
     "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(
-        [pytest("-n", "5", "--dist", "loadfile", "compat_tests/security")],
+        [
+            pytest(
+                "-n", "5", "--dist", "loadfile", "compat_tests/security", *(["--deselect", CROWDS] * NIGHTLY)
+            ),
+            *([pytest(CROWDS)] * NIGHTLY),
+        ],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     # Prometheus reads brokers, then answers what boards and alerts ask.

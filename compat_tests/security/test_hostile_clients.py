@@ -403,6 +403,7 @@ def send_all_but_the_end(client: socket.socket) -> None:
         client.sendall(struct.pack(">i", FRAME_BYTES) + bytes(FRAME_BYTES - 1))
 
 
+@pytest.mark.timeout(600)  # as many handshakes of TLS at night
 @pytest.mark.parametrize("listener", LISTENERS[2:])
 def test_all_who_have_not_authenticated_together_hold_a_bounded_memory(
     listener: str, target: Target, bystander: Bystander

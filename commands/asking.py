@@ -1,13 +1,13 @@
 """How a command that asks brokers is run: its failures become sentences and exit statuses."""
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from odradek.client.admin.asking import Refused
 from odradek.client.client_error import ClientError
+from odradek.commands.output import flushed, output_failed
 
 __all__ = ["failed", "run"]
 
@@ -15,20 +15,12 @@ __all__ = ["failed", "run"]
 def run(module: Any, options: argparse.Namespace) -> int:
     """Runs a command; returns its exit status. A closed pipe is no failure: the reader has seen enough."""
     try:
-        status = int(module.run(options))
-        sys.stdout.flush()
-        return status
+        return flushed(int(module.run(options)))
     except ClientError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # Python would complain once more while it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
-        print(f"odradek: the output cannot be written: {error.strerror or error}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return output_failed(error)
 
 
 def failed(refused: Iterable[Refused]) -> int:

@@ -44,10 +44,19 @@ def _main(arguments: Sequence[str]) -> int:
     parser = main_parser()
     options = parser.parse_args(arguments)
     if options.version:
-        print(_version_line())
-        return 0
+        return _tell_version()
     parser.print_help(sys.stderr)
     return 2
+
+
+def _tell_version() -> int:
+    try:
+        print(_version_line(), flush=True)
+        return 0
+    except OSError as error:
+        from odradek.commands.output import output_failed
+
+        return output_failed(error)
 
 
 def _version_line() -> str:

@@ -68,7 +68,7 @@ examples:
   odradek consume orders payments -g billing --follow -X group.protocol=consumer
 
 exit status: 0 (also when the reader of a pipe has gone), 1 when something could not be read or
-committed, 2 for options that do not go together, 130 after Ctrl-C."""
+committed, 2 for options that do not go together, 130 after Ctrl-C, 143 after SIGTERM."""
 
 
 _RESETS = ("earliest", "latest")

@@ -1,8 +1,8 @@
 """Finds the command, and runs it: `odradek COMMAND ...`.
 
 Exit status: 0 when all went well, 1 when something is wrong with options, brokers or data (one sentence on
-stderr), 2 for a usage that is not understood, 130 after Ctrl-C. Modules are imported where they are needed,
-so that `odradek --version` answers at once and a broker starts in a tenth of a second.
+stderr), 2 for a usage that is not understood, 130 after Ctrl-C, 143 after SIGTERM. Modules are imported where
+they are needed, so that `odradek --version` answers at once and a broker starts in a tenth of a second.
 """
 
 import io

@@ -45,7 +45,7 @@ list of {"key": ..., "value": ...}); key_base64 and value_base64 for what is no 
 timestamp_type are not used.
 
 exit status: 0 when all is written, 1 when something could not be (with --transaction: nothing
-is), 130 after Ctrl-C."""
+is), 130 after Ctrl-C, 143 after SIGTERM."""
 
 READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30

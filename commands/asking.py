@@ -22,8 +22,10 @@ class Terminated(KeyboardInterrupt):
 
 
 def run(module: Any, options: argparse.Namespace) -> int:
-    """Runs a command; returns its exit status. A closed pipe is no failure: the reader has seen enough. At
-    SIGTERM a command ends as at Ctrl-C: it leaves its group, aborts its transaction, deletes its own topic."""
+    """Runs a command; returns its exit status. A closed pipe is no failure: the reader has seen enough.
+
+    At SIGTERM it ends as at Ctrl-C: it leaves its group, aborts its transaction, deletes its own topic.
+    """
     try:
         with _ending_at_sigterm():
             return flushed(int(module.run(options)))

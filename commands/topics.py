@@ -7,14 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.client.admin import topics as admin
-from odradek.client.admin.asking import Outcome
+from odradek.client.admin.asking import Outcome, Refused
 from odradek.client.admin.lag import offset_bounds
+from odradek.client.admin.topics import TopicDescription
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
-from odradek.commands.selecting import is_pattern, matching, parse_partition, parse_time_ms, parse_whole
+from odradek.commands.selecting import (
+    is_pattern,
+    matching,
+    named_and_missing,
+    parse_partition,
+    parse_time_ms,
+    parse_whole,
+)
 from odradek.wire.errors import ErrorCode
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
@@ -124,8 +132,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    names = _existing(cluster, options.topics)
-    found, refused = admin.describe_topics(cluster, names)
+    found, refused = _existing(cluster, options.topics)
     partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
     bounds = offset_bounds(cluster, partitions)
     sizes = admin.log_sizes(cluster, partitions)
@@ -169,7 +176,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
 
 
 def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    partitions = _partitions(cluster, options.topics)
+    partitions, missing = _partitions(cluster, options.topics)
     bounds = offset_bounds(cluster, partitions)
     rows: list[dict[str, Any]] = [
         {
@@ -195,7 +202,7 @@ def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> i
             row["offset"] = offset if offset >= 0 else row["end_offset"]
         columns.insert(2, Column("offset", f"from {time_text(at_ms)}", True))
     output.rows(columns, rows)
-    return 0
+    return failed(missing)
 
 
 # Changing ---------------------------------------------------------------------------------------------
@@ -228,17 +235,23 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
 
 
 def _delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    names = _existing(cluster, options.topics)
-    refused = [] if options.dry_run else admin.delete_topics(cluster, names)
+    found, missing = _existing(cluster, options.topics)
+    names = [topic.name for topic in found]
+    refused = [] if options.dry_run or not names else admin.delete_topics(cluster, names)
     kept = {one.name for one in refused} | (set(names) if options.dry_run else set())
     rows = [{"topic": name, "deleted": name not in kept} for name in names]
     output.rows([Column("topic"), Column("deleted")], rows)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     number = parse_whole(options.partitions, "N", 1, 2**31 - 1)
-    (found,), _ = admin.describe_topics(cluster, _existing(cluster, [options.topic])[:1])
+    described, missing = _existing(cluster, [options.topic])
+    if missing:
+        return failed(missing)
+    if len(described) > 1:
+        raise ClientError(f"{options.topic} names {quantity(len(described), 'topic')}, and has to name one")
+    (found,) = described
     admin.add_partitions(cluster, found.name, number, only_validate=options.dry_run)
     row = {"topic": found.name, "partitions_before": len(found.partitions), "partitions": number}
     output.rows(
@@ -249,12 +262,12 @@ def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Outpu
 
 
 def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    partitions = _partitions(cluster, options.topics)
+    partitions, missing = _partitions(cluster, options.topics)
     bounds = offset_bounds(cluster, partitions)
     before = _trim_offsets(cluster, options.before, bounds)
     starts: dict[TopicPartition, int] = {}
     refused: Outcome = []
-    if not options.dry_run:
+    if before and not options.dry_run:
         starts, refused = admin.delete_records(cluster, before)
     rows = [
         {
@@ -275,7 +288,7 @@ def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         Column("records_deleted", "to delete" if options.dry_run else "deleted", True),
     ]
     output.rows(columns, rows)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def _trim_offsets(
@@ -294,37 +307,43 @@ def _trim_offsets(
 # Reading what was typed -------------------------------------------------------------------------------
 
 
-def _existing(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
-    """The topics that the patterns name; ClientError if one of them names none."""
+def _existing(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[TopicDescription], Outcome]:
+    """The topics that the patterns name, sorted, and a refusal of each pattern that names none."""
     if not any(map(is_pattern, patterns)):
         # A cluster may have 100,000 others.
-        _, refused = admin.describe_topics(cluster, patterns)
-        for one in refused:
-            if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise one.error
-            raise ClientError(f"there is no topic {one.name}")
-        return list(dict.fromkeys(patterns))
+        found, refused = admin.describe_topics(cluster, patterns)
+        return found, [_missing(one) for one in refused]
     found, _ = admin.describe_topics(cluster)
-    names: dict[str, None] = {}
-    for pattern in patterns:
-        # An internal topic is meant only by its own name.
-        known = [topic.name for topic in found if not topic.is_internal or topic.name == pattern]
-        matched = matching(known, [pattern])
-        if not matched:
-            raise ClientError(f"there is no topic {pattern}")
-        names.update(dict.fromkeys(matched))
-    return list(names)
+    # An internal topic is meant only by its own name.
+    known = [topic.name for topic in found if not topic.is_internal or topic.name in patterns]
+    names, missing = named_and_missing(known, patterns, "topic")
+    wanted = set(names)
+    return [topic for topic in found if topic.name in wanted], missing
 
 
-def _partitions(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
-    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted."""
-    found: set[TopicPartition] = set()
+def _missing(one: Refused) -> Refused:
+    if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return one
+    return Refused(one.name, ClientError(f"there is no topic {one.name}"))
+
+
+def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicPartition], Outcome]:
+    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted, and refusals of what is not there."""
+    single = {parse_partition(text) for text in texts if ":" in text}
     whole = [text for text in texts if ":" not in text]
-    if whole:
-        described, _ = admin.describe_topics(cluster, _existing(cluster, whole))
-        found |= {(topic.name, one.partition) for topic in described for one in topic.partitions}
-    found |= {parse_partition(text) for text in texts if ":" in text}
-    return sorted(found)
+    described, refused = _existing(cluster, [*whole, *{topic for topic, _ in single}])
+    there = {(topic.name, one.partition) for topic in described for one in topic.partitions}
+    known = {topic.name: len(topic.partitions) for topic in described}
+    refused += [
+        Refused(
+            f"{topic}:{number}",
+            ClientError(f"topic {topic} has no partition {number}: it has {known[topic]}, counted from 0"),
+        )
+        for topic, number in sorted(single - there)
+        if topic in known
+    ]
+    names = set(matching(known, whole)) if whole else set()
+    return sorted(key for key in there if key in single or key[0] in names), refused
 
 
 def _config(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from odradek.client.admin import topics as admin
 from tests.client.topics import produce
 
 
@@ -86,6 +87,53 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "topics"),
+    [
+        (["describe", "here.two", "nowhere", "here.one"], ["here.one", "here.two"]),
+        (["describe", "here.*", "nowhere"], ["here.one", "here.two"]),
+        (["offsets", "nowhere:0", "here.one:0", "here.two"], ["here.one", "here.two"]),
+        (["offsets", "nowhere", "--at", "-1h"], []),
+        (["trim", "nowhere", "here.one:0", "--before", "end"], ["here.one"]),
+        (["delete", "here.one", "nowhere", "--dry-run"], ["here.one"]),
+        (["delete", "here.one", "nowhere", "here.two"], ["here.one", "here.two"]),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_and_the_others_are_done(odradek_command, arguments, topics):
+    odradek_command("topics", "create", "here.one", "here.two", "-p", "1", "--if-not-exists")
+    ended = odradek_command("topics", *arguments, "--output", "json")
+    assert (ended.status, ended.err) == (1, "odradek: there is no topic nowhere\n")
+    assert [row["topic"] for row in ended.rows] == topics
+    if arguments[0] == "delete":
+        is_tried = "--dry-run" in arguments
+        assert [row["deleted"] for row in ended.rows] == [not is_tried] * len(topics)
+
+
+def test_a_partition_that_is_not_there_is_told_and_the_others_are_shown(odradek_command):
+    odradek_command("topics", "create", "narrow", "-p", "1")
+    ended = odradek_command("topics", "offsets", "narrow:0", "narrow:5", "--output", "json")
+    assert (ended.status, ended.err) == (
+        1,
+        "odradek: topic narrow has no partition 5: it has 1, counted from 0\n",
+    )
+    assert [row["partition"] for row in ended.rows] == [0]
+
+
+def test_a_description_asks_once_for_the_metadata_of_its_topics(odradek_command, monkeypatch):
+    """But for where the leaders are, and which brokers there are."""
+    odradek_command("topics", "create", "asked", "-p", "1")
+    asked = []
+    plain = admin.describe_topics
+
+    def describe_topics(cluster, topics=None):
+        asked.append(topics)
+        return plain(cluster, topics)
+
+    monkeypatch.setattr(admin, "describe_topics", describe_topics)
+    assert odradek_command("topics", "describe", "asked").status == 0
+    assert asked == [["asked"]]
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["describe", "nowhere"], "there is no topic nowhere"),
@@ -93,7 +141,9 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
         (["create", "t", "-p", "many"], "--partitions is 'many': it has to be a whole number"),
         (["create", "t", "-c", "retention.ms"], "--config retention.ms is not NAME=VALUE"),
         (["create", "t", "-c", "no.such=1"], "creating topic t was refused: INVALID_CONFIG"),
-        (["trim", "t", "--before", "soon"], "there is no topic t"),
+        (["trim", "t", "--before", "soon"], "the time 'soon' is not understood"),
+        (["add-partitions", "nowhere", "3"], "there is no topic nowhere"),
+        (["add-partitions", "*", "3"], "* names "),
         (["offsets", "t:x"], "'t:x' is not TOPIC:PARTITION"),
         (["list", "--timeout", "0"], "--timeout has to be a number of seconds above 0"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import odradek
+from odradek.client import progress
 from odradek.commands import record_printer
 from odradek.wire.records import build_batch, iter_whole_batches
 from tests.client.topics import Transactions, create_topic, delete_records, produce, produce_batch
@@ -196,6 +197,42 @@ def test_a_file_and_a_rate(typed, odradek_command, topic, tmp_path, monkeypatch)
 
 
 # Reading ----------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """Of a person."""
+
+    def isatty(self):
+        return True
+
+    def taken(self):
+        """What it has got since the last question."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+def test_what_takes_long_shows_its_progress_on_a_terminal(typed, odradek_command, topic, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    note = f"odradek: 2 records to {topic}\n"
+    monkeypatch.setattr(progress, "TERMINAL_FIRST_S", 1e9)
+    typed(b"a\nb\n", topic)
+    assert terminal.taken() == note, "it was not long"
+    odradek_command("consume", topic)
+    assert terminal.taken() == ""
+
+    monkeypatch.setattr(progress, "TERMINAL_FIRST_S", 0.0)
+    typed(b"a\nb\n", topic, "-p", "0")
+    produced = terminal.taken()
+    assert produced.startswith("\r\x1b[Kproduce: 2 rows, ")
+    assert produced.endswith("\r\x1b[K" + note), "the line is taken away"
+    odradek_command("consume", topic)
+    assert terminal.taken().startswith("\r\x1b[Kconsume: ")
+    typed(b"c\n", topic, "-q")
+    odradek_command("consume", topic, "-q")
+    assert terminal.taken() == ""
 
 
 def test_an_empty_topic_has_nothing_and_an_unknown_one_is_named(odradek_command, topic):

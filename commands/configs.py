@@ -37,6 +37,10 @@ examples:
   odradek configs set broker-logger:1 odradek.cleaner=DEBUG
   odradek configs unset topic:orders retention.ms
 
+keys of get: resource name value source sensitive read_only.
+keys of diff: resource name value source sensitive read_only default.
+keys of set and unset: resource name value_before value sensitive.
+
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ResourceKind}

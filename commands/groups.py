@@ -54,9 +54,14 @@ seek goes to start, end, an offset, a time (-1h, 2026-11-27T09:00, @176423040000
 offsets from the present commit (+10, -10); never past the end, nor before the start. Only a group
 without members can be moved: a refusal says who is in it.
 
+keys of list: group type state protocol_type coordinator; with --lag or --lagging partitions lag, too.
 keys of describe: group type state topic partition committed_offset start_offset end_offset lag
 lag_seconds member_id instance_id client_id host. A member without partitions, and a group without
 any, are rows without a topic; with --watch there is timestamp_ms, too.
+keys of describe --members: group type state assignor member_id instance_id client_id host partitions.
+keys of seek: group topic partition committed_offset_before committed_offset start_offset end_offset lag.
+keys of delete: group deleted.
+keys of delete-offsets: group topic partition committed_offset_before deleted.
 
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 

@@ -3,15 +3,15 @@
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.client.admin import topics as admin
 from odradek.client.admin.asking import Outcome, Refused
-from odradek.client.admin.lag import offset_bounds
+from odradek.client.admin.lag import first_times, offset_bounds
 from odradek.client.admin.topics import TopicDescription
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
@@ -36,16 +36,34 @@ examples:
   odradek topics list
   odradek topics list 'shop.*' --sizes
   odradek topics describe orders
+  odradek topics describe orders --times  when its records are of, and how many come
   odradek topics create orders -p 6 -c retention.ms=86400000
   odradek topics add-partitions orders 12
   odradek topics offsets orders --at 2026-11-27T09:00
   odradek topics trim orders --before -7d --dry-run
   odradek topics delete 'test-*' --dry-run
 
+keys of list: topic partitions replicas internal; with --sizes records size_bytes, too.
+keys of describe: topic partition leader leader_epoch replicas in_sync offline start_offset
+end_offset records size_bytes; with --times oldest_time_ms newest_time_ms records_per_second, too:
+of the first record, of the one with the latest time, and of the last minute.
+keys of create: topic created.
+keys of delete: topic deleted.
+keys of add-partitions: topic partitions_before partitions.
+keys of trim: topic partition start_offset_before start_offset records_deleted.
+keys of offsets: topic partition start_offset end_offset; with --at offset, too.
+
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _SIZE = Column("size_bytes", "size", True, size_text)
 _RECORDS = Column("records", right=True)
+RATE_S = 60
+"""Of the records of so many seconds `records_per_second` is the mean."""
+_TIMES = [
+    Column("records_per_second", "records/s", True, lambda rate: f"{rate:,.1f}"),
+    Column("oldest_time_ms", "oldest", text=time_text),
+    Column("newest_time_ms", "newest", text=time_text),
+]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--sizes", action="store_true", help="also records and bytes on disk")
     one = add_action(actions, "describe", "partitions, leaders, replicas, offsets and sizes", _describe)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
+    one.add_argument(
+        "--times",
+        action="store_true",
+        help="also when the oldest and the newest record are of, and the rate of the last minute",
+    )
     one = add_action(actions, "create", "make topics", _create)
     one.add_argument("topics", nargs="+", metavar="NAME")
     one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
@@ -146,6 +169,9 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
         _RECORDS,
         _SIZE,
     ]
+    times = _times(cluster, bounds) if options.times else {}
+    if options.times:
+        columns += _TIMES
     rows = []
     for topic in found:
         described = []
@@ -164,6 +190,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
                     "end_offset": end,
                     "records": None if start is None or end is None else end - start,
                     "size_bytes": sizes.get((topic.name, one.partition)),
+                    **times.get((topic.name, one.partition), {}),
                 }
             )
         if output.is_table:
@@ -173,6 +200,24 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     if not output.is_table:
         output.rows([Column("topic"), *columns], rows)
     return failed(refused)
+
+
+def _times(
+    cluster: Cluster, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, dict[str, Any]]:
+    """Of records: whose time is that of their writers, or of the append (message.timestamp.type)."""
+    newest = cluster.list_offsets(dict.fromkeys(bounds, NEWEST))
+    begun = cluster.list_offsets(dict.fromkeys(bounds, _now_ms() - 1000 * RATE_S))
+    first = first_times(cluster, ((key, start) for key, (start, _) in bounds.items()), bounds)
+    last = first_times(cluster, ((key, offset) for key, offset in newest.items() if offset >= 0), bounds)
+    return {
+        key: {
+            "oldest_time_ms": first.get(key),
+            "newest_time_ms": last.get(key),
+            "records_per_second": (end - begun[key]) / RATE_S if begun[key] >= 0 else 0.0,
+        }
+        for key, (_, end) in bounds.items()
+    }
 
 
 def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:

@@ -143,6 +143,7 @@ complete -c odradek -n '_shtab_odradek_using topics describe' -s X -x -d 'one su
 complete -c odradek -n '_shtab_odradek_using topics describe' -l timeout -x -d 'how long to try (default 15)'
 complete -c odradek -n '_shtab_odradek_using topics describe' -l output -xka "table json jsonl tsv" -d 'a table for people, or a form for programs'
 complete -c odradek -n '_shtab_odradek_using topics describe' -l color -xka "auto always never" -d 'colours (default: if a terminal)'
+complete -c odradek -n '_shtab_odradek_using topics describe' -l times -d 'also when the oldest and the newest record are of, and the rate of the last minute'
 complete -c odradek -n '_shtab_odradek_using topics describe; and test $_shtab_odradek_npos -ge 0' -ka "(_odradek_names topics)" -d TOPIC
 complete -c odradek -n '_shtab_odradek_using topics; and test $_shtab_odradek_npos -eq 0' -a create -d 'make topics'
 complete -c odradek -n '_shtab_odradek_using topics create' -s h -l help -d 'show this help message and exit'

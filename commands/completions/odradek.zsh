@@ -1066,6 +1066,7 @@ _shtab_odradek_topics_describe_options=(
   "--timeout[how long to try (default 15)]:SECONDS:"
   "--output[a table for people, or a form for programs]:output:(table json jsonl tsv)"
   "--color[colours (default\: if a terminal)]:color:(auto always never)"
+  "--times[also when the oldest and the newest record are of, and the rate of the last minute]"
   "(*):TOPIC:_odradek_topics"
 )
 

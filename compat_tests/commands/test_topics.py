@@ -111,6 +111,11 @@ def test_offsets_are_those_of_the_admin_client(rows: Command, admin: AdminClient
     assert by_partition(found, "start_offset") == offsets(admin, topic, OffsetSpec.earliest())
     ends = offsets(admin, topic, OffsetSpec.latest())
     assert by_partition(found, "end_offset") == ends
+    newest = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.max_timestamp()})
+    (row, *others) = rows("topics", "describe", topic, "--times")
+    assert row["newest_time_ms"] == next(iter(newest.values())).result(30).timestamp
+    assert (row["oldest_time_ms"], row["records_per_second"]) == (START_MS, 0)
+    assert {(one["oldest_time_ms"], one["newest_time_ms"]) for one in others} == {(None, None)}
     for number in (0, 4, 10):
         at_ms = START_MS + 1000 * number - 500
         theirs = offsets(admin, topic, OffsetSpec.for_timestamp(at_ms))

@@ -44,6 +44,29 @@ def test_sizes_and_offsets_are_those_of_the_records(odradek_command, cluster):
     assert [one["in_sync"] for one in described] == [[1], [1]]
 
 
+def test_times_and_the_rate_are_those_of_the_records(odradek_command, cluster):
+    odradek_command("topics", "create", "aged", "-p", "3")
+    began_ms = now_ms()
+    produce(cluster, "aged", 0, [b"v"] * 3, timestamp=began_ms - 3_600_000)
+    produce(cluster, "aged", 0, [b"v"] * 6, timestamp=began_ms)
+    produce(cluster, "aged", 0, [b"late"], timestamp=began_ms - 7_200_000)
+    produce(cluster, "aged", 1, [b"v"], timestamp=began_ms - 3_600_000)
+    described = odradek_command("topics", "describe", "aged", "--times", "--output", "json").rows
+    assert [
+        (row["oldest_time_ms"], row["newest_time_ms"], row["records_per_second"]) for row in described
+    ] == [
+        # From the first record of the last minute on, so the one that comes late is in it. Records of a
+        # batch are a millisecond apart.
+        (began_ms - 3_600_000, began_ms + 5, 7 / 60),
+        (began_ms - 3_600_000, began_ms - 3_600_000, 0),
+        (None, None, 0),
+    ]
+    shown = odradek_command("topics", "describe", "aged", "--times").out.splitlines()
+    assert shown[1].split()[-3:] == ["records/s", "oldest", "newest"]
+    assert shown[2].split()[-5] == "0.1"
+    assert shown[4].split()[-3:] == ["0.0", "-", "-"]
+
+
 def test_records_are_trimmed_to_an_offset_the_end_or_a_time(odradek_command, cluster):
     odradek_command("topics", "create", "trimmed", "-p", "1")
     produce(cluster, "trimmed", 0, [b"v"] * 10, timestamp=now_ms())

@@ -35,7 +35,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one broker or more, with commas (default {DEFAULT_BOOTSTRAP})",
     )
     group.add_argument("--profile", metavar="NAME", help="a profile of the configuration file")
-    group.add_argument("--command-config", metavar="FILE", help="Kafka's properties for the connection")
+    group.add_argument("-F", "--command-config", metavar="FILE", help="Kafka's properties for the connection")
     group.add_argument(
         "-X",
         action="append",

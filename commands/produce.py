@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of records and of writing."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="may be left out where --json names topics")
     records = parser.add_argument_group("records")
-    records.add_argument("--file", metavar="FILE", help="read this instead of stdin")
+    records.add_argument("-l", "--file", metavar="FILE", help="read this instead of stdin")
     records.add_argument(
         "--json", action="store_true", help="each line is an object as consume --json prints"
     )
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     records.add_argument("-Z", "--nulls", action="store_true", help="empty values and keys are null")
     records.add_argument(
-        "--delimiter", default="\\n", metavar="SEP", help="what ends a record (default \\n; \\0, \\xNN)"
+        "-D", "--delimiter", default="\\n", metavar="SEP", help="what ends a record (default \\n; \\0, \\xNN)"
     )
     writing = parser.add_argument_group("writing")
     writing.add_argument(

@@ -341,6 +341,41 @@ def test_a_search_finds_text_patterns_and_keys(odradek_command, cluster, topic):
     assert found("--grep", "/(a*)*b/")[0] == [], "a pattern that others search for ever"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["-K", ":"], "k:v\nno:\n:n\n"),
+        (["-K:", "-Z"], "k:v\nno:NULL\nNULL:n\n"),
+        (["-D", ";"], "v;;n;"),
+        (["-K", "%", "-D", "\\x7c\\n"], "k%v|\nno%|\n%n|\n"),
+    ],
+)
+def test_separators_are_those_of_kcat(typed, odradek_command, topic, arguments, printed):
+    typed(b"k:v;no:;n;", topic, "-p", "0", "-K", ":", "-Z", "-D", ";")
+    assert odradek_command("consume", topic, *arguments) == (0, printed, "")
+
+
+def test_other_tools_have_other_letters_for_json_files_and_properties(
+    typed, odradek_command, topic, tmp_path
+):
+    (tmp_path / "lines").write_text("a\n")
+    assert typed(b"", topic, "-l", str(tmp_path / "lines")).status == 0
+    expected = odradek_command("consume", topic, "--json")
+    assert json.loads(expected.out)["value"] == "a"
+    for letters in (["-J"], ["-f", "json"]):
+        assert odradek_command("consume", topic, *letters) == expected
+    (tmp_path / "kcat.conf").write_text("broker.address.family=any\nclient.id=kcat\n")
+    assert odradek_command("consume", topic, "-F", str(tmp_path / "kcat.conf")).out == "a\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-K", ":", "--json"], ["-D", ";", "-f", "%s"], ["-K", ":", "-f", "json"]]
+)
+def test_separators_do_not_go_with_formats(odradek_command, topic, arguments):
+    ended = odradek_command("consume", topic, *arguments)
+    assert (ended.status, "-K and -D do not go with -f" in ended.err) == (2, True)
+
+
 def test_follow_goes_on_after_the_end(odradek_command, cluster, topic, monkeypatch):
     produce(cluster, topic, 0, [b"old"])
     plain = record_printer.batches_of

@@ -36,7 +36,8 @@ examples:
   odradek topics list
   odradek topics list 'shop.*' --sizes
   odradek topics describe orders
-  odradek topics describe orders --times  when its records are of, and how many come
+  odradek topics describe orders --times
+                                          of when its records are, and how many come
   odradek topics create orders -p 6 -c retention.ms=86400000
   odradek topics add-partitions orders 12
   odradek topics offsets orders --at 2026-11-27T09:00

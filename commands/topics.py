@@ -143,8 +143,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     ]
     columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
     if options.sizes:
-        partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
-        bounds = offset_bounds(cluster, partitions)
+        bounds = offset_bounds(cluster, _led(found))
         sizes = admin.log_sizes(cluster)
         for row, topic in zip(rows, found, strict=True):
             keys = [(topic.name, one.partition) for one in topic.partitions]
@@ -157,8 +156,8 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     found, refused = _existing(cluster, options.topics)
+    bounds = offset_bounds(cluster, _led(found))
     partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
-    bounds = offset_bounds(cluster, partitions)
     sizes = admin.log_sizes(cluster, partitions)
     columns = [
         Column("partition", right=True),
@@ -170,9 +169,10 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
         _RECORDS,
         _SIZE,
     ]
-    times = _times(cluster, bounds) if options.times else {}
+    times, no_times = {}, {}
     if options.times:
         columns += _TIMES
+        times, no_times = _times(cluster, bounds), {column.key: None for column in _TIMES}
     rows = []
     for topic in found:
         described = []
@@ -191,7 +191,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
                     "end_offset": end,
                     "records": None if start is None or end is None else end - start,
                     "size_bytes": sizes.get((topic.name, one.partition)),
-                    **times.get((topic.name, one.partition), {}),
+                    **times.get((topic.name, one.partition), no_times),
                 }
             )
         if output.is_table:
@@ -201,6 +201,11 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     if not output.is_table:
         output.rows([Column("topic"), *columns], rows)
     return failed(refused)
+
+
+def _led(topics: Sequence[TopicDescription]) -> list[TopicPartition]:
+    """Partitions with a leader: nobody knows the offsets of the others."""
+    return [(topic.name, one.partition) for topic in topics for one in topic.partitions if one.leader >= 0]
 
 
 def _times(
@@ -374,7 +379,8 @@ def _missing(one: Refused) -> Refused:
 
 
 def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicPartition], Outcome]:
-    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted, and refusals of what is not there."""
+    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted, and refusals of what is not there, or without
+    a leader."""
     single = {parse_partition(text) for text in texts if ":" in text}
     whole = [text for text in texts if ":" not in text]
     described, refused = _existing(cluster, [*whole, *{topic for topic, _ in single}])
@@ -389,7 +395,16 @@ def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicParti
         if topic in known
     ]
     names = set(matching(known, whole)) if whole else set()
-    return sorted(key for key in there if key in single or key[0] in names), refused
+    wanted = {key for key in there if key in single or key[0] in names}
+    led = wanted.intersection(_led(described))
+    refused += [
+        Refused(
+            f"{topic}:{number}",
+            ClientError(f"partition {number} of topic {topic} has no leader at the moment"),
+        )
+        for topic, number in sorted(wanted - led)
+    ]
+    return sorted(led), refused
 
 
 def _config(text: str) -> tuple[str, str]:

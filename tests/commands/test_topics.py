@@ -5,6 +5,9 @@ import time
 import pytest
 
 from odradek.client.admin import topics as admin
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.metadata import MetadataRequest
+from tests.client.proxy import Proxy
 from tests.client.topics import produce
 
 
@@ -65,6 +68,37 @@ def test_times_and_the_rate_are_those_of_the_records(odradek_command, cluster):
     assert shown[1].split()[-3:] == ["records/s", "oldest", "newest"]
     assert shown[2].split()[-5] == "0.1"
     assert shown[4].split()[-3:] == ["0.0", "-", "-"]
+
+
+def test_a_partition_without_a_leader_is_shown_without_offsets(run, broker, odradek_command, cluster):
+    odradek_command("topics", "create", "orphaned", "-p", "2")
+    produce(cluster, "orphaned", 0, [b"v"] * 3)
+
+    def without_leader(answer):
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.partition_index == 1:
+                    one.leader_id, one.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return answer
+
+    with Proxy(broker.port) as proxy:
+        proxy.change(MetadataRequest, without_leader)
+        reach = ("-b", f"127.0.0.1:{proxy.port}", "--timeout", "5", "--output", "json")
+        described = run("topics", "describe", "orphaned", "--times", *reach)
+        listed = run("topics", "list", "orphaned", "--sizes", *reach)
+        offsets = run("topics", "offsets", "orphaned", *reach)
+    assert (described.status, described.err) == (0, "")
+    assert [(row["leader"], row["end_offset"], row["records"]) for row in described.rows] == [
+        (1, 3, 3),
+        (None, None, None),
+    ]
+    assert [row["newest_time_ms"] for row in described.rows] == [1002, None]
+    assert (listed.status, [row["records"] for row in listed.rows]) == (0, [3])
+    assert [row["partition"] for row in offsets.rows] == [0]
+    assert (offsets.status, offsets.err) == (
+        1,
+        "odradek: partition 1 of topic orphaned has no leader at the moment\n",
+    )
 
 
 def test_records_are_trimmed_to_an_offset_the_end_or_a_time(odradek_command, cluster):

@@ -32,6 +32,7 @@ __all__ = [
     "ANY_NODE",
     "EARLIEST",
     "LATEST",
+    "NEWEST",
     "Cluster",
     "Coordinator",
     "Leader",
@@ -43,6 +44,8 @@ __all__ = [
 LATEST: Final = -1
 """For `list_offsets`: the offset after the last record that the reader may see."""
 EARLIEST: Final = -2
+NEWEST: Final = -3
+"""The record with the latest timestamp; of Kafka 3.0 and later."""
 """For `list_offsets`: the first offset in the log."""
 ANY_NODE: Final = -1
 """For `ask`: any broker."""
@@ -184,12 +187,13 @@ class Cluster:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Offset of each partition for a timestamp in milliseconds, EARLIEST or LATEST.
+        """Offset of each partition for a timestamp in milliseconds, EARLIEST, LATEST or NEWEST.
 
         -1 where no record has that timestamp or a later one. With `read_committed` LATEST is the last
         stable offset. `UnknownTopic` for a partition that is not there.
         """
         left = dict(wanted)
+        version_min = 7 if NEWEST in wanted.values() else 0
         found: dict[TopicPartition, int] = {}
         patience = Patience(self.settings)
         while left:
@@ -197,7 +201,7 @@ class Cluster:
             for node, partitions in self._by_leader(left, patience).items():
                 request = _list_offsets_request({key: left[key] for key in partitions}, read_committed)
                 try:
-                    answer = self._ask_node(node, request)
+                    answer = self._ask_node(node, request, version_min)
                 except Disconnected as error:
                     failure = error
                     for key in partitions:

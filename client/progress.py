@@ -6,6 +6,8 @@ from typing import TextIO
 
 __all__ = ["Progress"]
 
+TERMINAL_FIRST_S = 1.0
+"""What is done sooner shows nothing."""
 TERMINAL_INTERVAL_S = 0.2
 PLAIN_INTERVAL_S = 10.0
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
@@ -24,7 +26,7 @@ class Progress:
         self._is_terminal = out is not None and out.isatty()
         self._began = clock()
         # A job that is done at once leaves no plain line.
-        self._next = self._began if self._is_terminal else self._began + PLAIN_INTERVAL_S
+        self._next = self._began + (TERMINAL_FIRST_S if self._is_terminal else PLAIN_INTERVAL_S)
         self._is_shown = False
 
     @property

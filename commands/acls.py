@@ -35,6 +35,8 @@ examples:
   odradek acls remove --principal User:ann --topic orders --dry-run
   odradek acls remove --principal User:ann
 
+keys: principal host permission operation resource_type resource_name pattern_type.
+
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _RESOURCES = {

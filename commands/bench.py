@@ -56,7 +56,8 @@ latency_p50_ms latency_p99_ms latency_max_ms size_bytes batch_records compressio
 right to one per cent. acks (-1: all) is null for consume, rate without --rate; a latency is null
 where nothing was measured.
 
-exit status: 0, 1 when a request was refused or the topic could not be deleted, 130 after Ctrl-C."""
+exit status: 0, 1 when a request was refused or the topic could not be deleted, 130 after Ctrl-C, 143
+after SIGTERM."""
 
 SECONDS = 5.0
 """How long it takes if nothing is said."""

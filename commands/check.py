@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from odradek.commands.output import output_failed, terminal
+from odradek.commands.output import flushed, output_failed, terminal
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
 
@@ -38,8 +38,7 @@ def run(options: argparse.Namespace) -> int:
         status = check(
             options.paths, repair=options.repair, as_json=options.json, out=sys.stdout, terminal=terminal()
         )
-        sys.stdout.flush()
-        return status
+        return flushed(status)
     except CannotCheck as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1

@@ -30,6 +30,11 @@ examples:
   odradek cluster features
   odradek cluster log-dirs --broker 1
 
+keys of info: cluster_id broker host port rack controller fenced release metadata_version.
+keys of health: check healthy of found unknown.
+keys of features: feature finalized_level supported_min supported_max.
+keys of log-dirs: broker log_dir online replicas size_bytes usable_bytes total_bytes cordoned.
+
 exit status: 0, or 1 when something could not be done, or is not healthy (a sentence says
 what)."""
 

@@ -109,7 +109,7 @@ def _remembered(kind: str, options: argparse.Namespace, ask: Callable[[Cluster],
     if found is None:
         milliseconds = round(SECONDS_MAX * 1000)
         settings = replace(
-            client_settings(options), patience_ms=milliseconds, request_timeout_ms=milliseconds
+            client_settings(options, asks=False), patience_ms=milliseconds, request_timeout_ms=milliseconds
         )
         with Cluster(settings) as cluster:
             found = ask(cluster)

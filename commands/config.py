@@ -40,6 +40,9 @@ examples:
                         the whole profile
   odradek config path
 
+keys of path: path exists.
+keys of list, set, set-password, unset and use: profile default name value.
+
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 HIDDEN = "***"

@@ -37,6 +37,10 @@ examples:
   odradek configs set broker-logger:1 odradek.cleaner=DEBUG
   odradek configs unset topic:orders retention.ms
 
+keys of get: resource name value source sensitive read_only.
+keys of diff: resource name value source sensitive read_only default.
+keys of set and unset: resource name value_before value sensitive.
+
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ResourceKind}
@@ -84,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    resources = _resources(cluster, [options.resource])
+    resources = _resources(cluster, options.resource)
     found, refused = _described(cluster, resources, options.names or None)
     rows = [_row(resource, one) for resource, configs in found for one in configs]
     missing = [
@@ -99,7 +103,13 @@ def _get(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _diff(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    found, refused = _described(cluster, _resources(cluster, options.resources))
+    resources, missing = [], []
+    for text in dict.fromkeys(options.resources):
+        try:
+            resources += _resources(cluster, text)
+        except ClientError as error:
+            missing.append(Refused(text, error))
+    found, refused = _described(cluster, list(dict.fromkeys(resources)))
     rows = [
         {**_row(resource, one), "default": one.default}
         for resource, configs in found
@@ -108,7 +118,7 @@ def _diff(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     columns = [Column("resource"), Column("name"), Column("value"), Column("default"), Column("source")]
     nothing = f"all is default ({quantity(len(found), 'resource')})" if found else ""
     output.rows(columns, rows, nothing)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def _not_default(resource: Resource, configs: Sequence[Config]) -> Iterator[Config]:
@@ -171,7 +181,7 @@ def _altered(
     secrets: Iterable[str],
 ) -> int:
     rows, refused = [], []
-    for resource in _resources(cluster, [options.resource]):
+    for resource in _resources(cluster, options.resource):
         try:
             before = {one.name: one for one in admin.describe_configs(cluster, resource)}
             _refuse_unknown(resource, before, changes)
@@ -248,13 +258,9 @@ def _own_source(resource: Resource) -> ConfigSource:
 # Reading what was typed -------------------------------------------------------------------------------
 
 
-def _resources(cluster: Cluster, texts: Sequence[str]) -> list[Resource]:
-    """Each once, in the order of the texts; ClientError for a text that is no resource."""
-    found: dict[Resource, None] = {}
-    for text in texts:
-        resource = _resource(text)
-        found.update(dict.fromkeys(_matching_topics(cluster, resource)))
-    return list(found)
+def _resources(cluster: Cluster, text: str) -> list[Resource]:
+    """ClientError for a text that is no resource, and for a topic that is not there."""
+    return _matching_topics(cluster, _resource(text))
 
 
 def _resource(text: str) -> Resource:

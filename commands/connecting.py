@@ -35,7 +35,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one broker or more, with commas (default {DEFAULT_BOOTSTRAP})",
     )
     group.add_argument("--profile", metavar="NAME", help="a profile of the configuration file")
-    group.add_argument("--command-config", metavar="FILE", help="Kafka's properties for the connection")
+    group.add_argument("-F", "--command-config", metavar="FILE", help="Kafka's properties for the connection")
     group.add_argument(
         "-X",
         action="append",
@@ -52,8 +52,13 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def options_of(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The properties of the connection, by Kafka's names. ClientError for what cannot be read."""
+def options_of(
+    options: argparse.Namespace, environ: Mapping[str, str] = os.environ, *, asks: bool = True
+) -> dict[str, str]:
+    """The properties of the connection, by Kafka's names. ClientError for what cannot be read.
+
+    `asks`: a person at a terminal is asked for the password that a user name lacks.
+    """
     profiles = read_profiles(config_path(environ))
     profile = profiles.get(options.profile or environ.get("ODRADEK_PROFILE"))
     warning = profiles.warning(profile)
@@ -70,13 +75,33 @@ def options_of(options: argparse.Namespace, environ: Mapping[str, str] = os.envi
     if "sasl.username" not in named and named.get("sasl.password") == password:
         # A token or a certificate has no user's name: the password in the environment is for others.
         named.pop("sasl.password", None)
+    if asks and "sasl.username" in named and "sasl.password" not in named and _is_typed():
+        named["sasl.password"] = _asked(named["sasl.username"])
     named.setdefault("bootstrap.servers", named.pop("metadata.broker.list", DEFAULT_BOOTSTRAP))
     return java_names(named)
 
 
-def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ClientSettings:
-    """The settings of the client. ClientError for options that are wrong, or unknown to it."""
-    return settings_of(options, options_of(options, environ))
+def _is_typed() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _asked(user: str) -> str:
+    from getpass import getpass
+
+    try:
+        password = getpass(f"Password of {user}: ")
+    except EOFError:
+        password = ""
+    if not password:
+        raise ClientError(f"the password of {user} is missing")
+    return password
+
+
+def client_settings(
+    options: argparse.Namespace, environ: Mapping[str, str] = os.environ, *, asks: bool = True
+) -> ClientSettings:
+    """The settings of the client; see `options_of`. ClientError for options that are wrong or unknown."""
+    return settings_of(options, options_of(options, environ, asks=asks))
 
 
 def settings_of(

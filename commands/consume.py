@@ -63,12 +63,13 @@ examples:
   odradek consume __consumer_offsets --decode auto -f '%k %s\\n'
   odradek consume metrics -s key=q -s 'value=<hhs' -f '%k: %s\\n'
   odradek consume orders --key 'o-991' --json
+  odradek consume orders -K :                       key:value in each line
   odradek consume orders --json | odradek produce orders.copy --json --create -p -1
   odradek consume orders -g billing -n 100
   odradek consume orders payments -g billing --follow -X group.protocol=consumer
 
 exit status: 0 (also when the reader of a pipe has gone), 1 when something could not be read or
-committed, 2 for options that do not go together, 130 after Ctrl-C."""
+committed, 2 for options that do not go together, 130 after Ctrl-C, 143 after SIGTERM."""
 
 
 _RESETS = ("earliest", "latest")
@@ -113,7 +114,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     printing = parser.add_argument_group("printing")
     form = printing.add_mutually_exclusive_group()
     form.add_argument("-f", "--format", metavar="FORMAT", help="as said below (default: the value, a line)")
-    form.add_argument("--json", action="store_true", help="one object a line, which produce --json takes")
+    form.add_argument(
+        "-J",
+        "--json",
+        action="store_true",
+        help="one object a line, which produce --json takes; also -f json",
+    )
+    printing.add_argument(
+        "-K", "--key-separator", metavar="SEP", help="the key and this before each value; not with -f, --json"
+    )
+    printing.add_argument(
+        "-D",
+        "--delimiter",
+        metavar="SEP",
+        help="what ends a record (default \\n; \\0, \\xNN); not with -f, --json",
+    )
     printing.add_argument(
         "--decode", choices=FORMS, metavar="FORM", help="keys and values as auto or a form says, see below"
     )
@@ -134,6 +149,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints; returns the exit status."""
+    if options.format == "json":
+        options.format, options.json = None, True  # as rpk has it
     count = None if options.count is None else parse_whole(options.count, "--count")
     wanted = _range(options)
     printer = RecordPrinter(
@@ -252,14 +269,26 @@ def _names_partition(text: str) -> bool:
 
 def _lines(options: argparse.Namespace) -> Lines:
     is_terminal = sys.stdout.isatty()
+    if (options.key_separator, options.delimiter) != (None, None) and (options.json or options.format):
+        options.usage_error("-K and -D do not go with -f, which says it itself, nor with --json")
     decoders = None
     if options.decode is not None or options.packs:
         decoders = Decoders(options.decode, options.packs)
     if options.json:
         lines = json_lines if decoders is None else decoders.json_lines
         return _for_terminal(lines) if is_terminal else lines
-    text = "%s\\n" if options.format is None else options.format
-    return RecordFormat(text, nulls=options.nulls, is_terminal=is_terminal, decoders=decoders).lines
+    return RecordFormat(
+        _format(options), nulls=options.nulls, is_terminal=is_terminal, decoders=decoders
+    ).lines
+
+
+def _format(options: argparse.Namespace) -> str:
+    """With kcat's -K and -D."""
+    key, end = options.key_separator, options.delimiter
+    if options.format is not None:
+        return str(options.format)
+    before = "" if key is None else "%k" + key.replace("%", "%%")
+    return before + "%s" + ("\\n" if end is None else end.replace("%", "%%"))
 
 
 def _for_terminal(lines: Lines) -> Lines:

@@ -24,6 +24,8 @@ examples:
   odradek doctor --write --topic orders
                         writes its record there, where it stays
 
+keys: step subject ok milliseconds detail fault remedy.
+
 exit status: 0 when a client works, 1 when a step fails."""
 
 _COLUMNS = [

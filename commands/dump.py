@@ -1,8 +1,9 @@
 """`odradek dump`: what files of a broker hold."""
 
 import argparse
-import os
 import sys
+
+from odradek.commands.output import output_failed
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
 
@@ -41,7 +42,5 @@ def run(options: argparse.Namespace) -> int:
             out=sys.stdout,
             include_empty=options.include_empty,
         )
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; Python would complain once more while it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return output_failed(error)

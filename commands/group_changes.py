@@ -28,21 +28,30 @@ from odradek.client.cluster import Cluster, TopicPartition, coordinator_of
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.reading_range import Place, parse_range
-from odradek.commands.selecting import is_pattern, matching, named, parse_partition
+from odradek.commands.selecting import is_pattern, matching, named, named_and_missing, parse_partition
 
-__all__ = ["delete", "forget", "named_groups", "seek"]
+__all__ = ["delete", "existing_groups", "forget", "named_groups", "seek"]
 
 MEMBERS_SHOWN = 5
 
 
 def named_groups(cluster: Cluster, patterns: Sequence[str]) -> list[ListedGroup]:
     """The groups that the patterns name; ClientError if one of them names none."""
+    found, missing = existing_groups(cluster, patterns)
+    for one in missing:
+        raise one.error
+    return found
+
+
+def existing_groups(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[ListedGroup], Outcome]:
+    """The groups that the patterns name, and a refusal of each that names none."""
     listed = {one.group: one for one in list_groups(cluster)}
     for pattern in patterns:
         if pattern not in listed and not is_pattern(pattern):
             # Its coordinator may be away, or the user may not see it: that fails here.
             cluster.connect(coordinator_of("group", pattern))
-    return [listed[group] for group in named(listed, patterns, "group")]
+    found, missing = named_and_missing(listed, patterns, "group")
+    return [listed[group] for group in found], missing
 
 
 # Moving -----------------------------------------------------------------------------------------------
@@ -197,7 +206,7 @@ def _offset(place: Place, start: int, end: int, present: int, at_time: int) -> i
 
 def delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     """Deletes the groups that nobody uses; the others are refused."""
-    listed = named_groups(cluster, options.groups)
+    listed, missing = existing_groups(cluster, options.groups)
     described, refused = describe_groups(cluster, listed)
     refused += [Refused(one.group, _active(one)) for one in described if one.members]
     kept = {one.name for one in refused}
@@ -210,7 +219,7 @@ def delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
         kept.update(one.name for one in not_deleted)
     rows = [{"group": one.group, "deleted": one.group not in kept} for one in listed]
     output.rows([Column("group"), Column("deleted")], rows)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:

@@ -21,7 +21,7 @@ from odradek.client.cluster import Cluster, TopicPartition
 from odradek.client.progress import duration
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
-from odradek.commands.group_changes import delete, forget, named_groups, seek
+from odradek.commands.group_changes import delete, existing_groups, forget, named_groups, seek
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import matching, parse_seconds, parse_whole
 
@@ -54,9 +54,14 @@ seek goes to start, end, an offset, a time (-1h, 2026-11-27T09:00, @176423040000
 offsets from the present commit (+10, -10); never past the end, nor before the start. Only a group
 without members can be moved: a refusal says who is in it.
 
+keys of list: group type state protocol_type coordinator; with --lag or --lagging partitions lag, too.
 keys of describe: group type state topic partition committed_offset start_offset end_offset lag
 lag_seconds member_id instance_id client_id host. A member without partitions, and a group without
 any, are rows without a topic; with --watch there is timestamp_ms, too.
+keys of describe --members: group type state assignor member_id instance_id client_id host partitions.
+keys of seek: group topic partition committed_offset_before committed_offset start_offset end_offset lag.
+keys of delete: group deleted.
+keys of delete-offsets: group topic partition committed_offset_before deleted.
 
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
@@ -173,6 +178,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     if output.form not in ("table", "jsonl"):
         raise ClientError("--watch has no end, so its --output is table or jsonl")
     seconds = parse_seconds(options.watch, "--watch")
+    named_groups(cluster, options.groups)  # a slip in a name would be watched for ever
     while True:
         # The last screen stays until the next one is complete.
         screen = io.StringIO()
@@ -187,7 +193,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
 def _show_partitions(
     cluster: Cluster, patterns: Sequence[str], output: Output, more: Mapping[str, Any]
 ) -> int:
-    listed = named_groups(cluster, patterns)
+    listed, missing = existing_groups(cluster, patterns)
     groups, refused = describe_groups(cluster, listed)
     # The ends are read after the commits: no group can be past them by the order of the questions.
     offsets, not_read = offsets_of_groups(cluster, listed)
@@ -210,7 +216,7 @@ def _show_partitions(
             output.rows(columns, [row for row in described if row["topic"] or row["member_id"]])
     else:
         output.rows([Column("group"), *columns], [{**more, **row} for described in rows for row in described])
-    return failed([*refused, *not_read])
+    return failed([*missing, *refused, *not_read])
 
 
 def _heading(group: GroupDescription, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -284,7 +290,8 @@ def _of_member(member: GroupMember | None) -> dict[str, Any]:
 
 
 def _show_members(cluster: Cluster, patterns: Sequence[str], output: Output, more: Mapping[str, Any]) -> int:
-    groups, refused = describe_groups(cluster, named_groups(cluster, patterns))
+    listed, missing = existing_groups(cluster, patterns)
+    groups, refused = describe_groups(cluster, listed)
     columns = [
         Column("client_id", "client"),
         Column("host"),
@@ -314,7 +321,7 @@ def _show_members(cluster: Cluster, patterns: Sequence[str], output: Output, mor
         rows += described
     if not output.is_table:
         output.rows([Column("group"), *columns], rows)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def _now_ms() -> int:

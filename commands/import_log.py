@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from odradek.commands.output import output_failed, terminal
+from odradek.commands.output import flushed, output_failed, terminal
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
 
@@ -83,10 +83,9 @@ def run(options: argparse.Namespace) -> int:
             out=sys.stdout,
             terminal=terminal(),
         )
-        sys.stdout.flush()
+        return flushed(0)
     except CannotImport as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         return output_failed(error)
-    return 0

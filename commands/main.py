@@ -1,8 +1,8 @@
 """Finds the command, and runs it: `odradek COMMAND ...`.
 
 Exit status: 0 when all went well, 1 when something is wrong with options, brokers or data (one sentence on
-stderr), 2 for a usage that is not understood, 130 after Ctrl-C. Modules are imported where they are needed,
-so that `odradek --version` answers at once and a broker starts in a tenth of a second.
+stderr), 2 for a usage that is not understood, 130 after Ctrl-C, 143 after SIGTERM. Modules are imported where
+they are needed, so that `odradek --version` answers at once and a broker starts in a tenth of a second.
 """
 
 import io
@@ -44,10 +44,19 @@ def _main(arguments: Sequence[str]) -> int:
     parser = main_parser()
     options = parser.parse_args(arguments)
     if options.version:
-        print(_version_line())
-        return 0
+        return _tell_version()
     parser.print_help(sys.stderr)
     return 2
+
+
+def _tell_version() -> int:
+    try:
+        print(_version_line(), flush=True)
+        return 0
+    except OSError as error:
+        from odradek.commands.output import output_failed
+
+        return output_failed(error)
 
 
 def _version_line() -> str:

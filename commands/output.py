@@ -20,6 +20,7 @@ __all__ = [
     "Column",
     "Output",
     "add_output_arguments",
+    "flushed",
     "has_colour",
     "output_failed",
     "quantity",
@@ -307,13 +308,26 @@ def quantity(number: int, one: str, many: str = "") -> str:
 # Where it goes ----------------------------------------------------------------------------------------
 
 
+def flushed(status: int) -> int:
+    """The exit status of a command that has printed all, when that is written out. It stays what it is when
+    the reader of a pipe has gone."""
+    try:
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        return output_failed(error) or status
+
+
 def output_failed(error: OSError) -> int:
-    """The reader (head, less) has seen enough, or the disk of a file is full."""
+    """The exit status: 0 if the reader (head, less) has seen enough, 1 if the disk of a file is full; that is
+    told."""
+    status = 0
     if not isinstance(error, BrokenPipeError):
         print(f"odradek: the output cannot be written: {error.strerror or error}.", file=sys.stderr)
+        status = 1
     # Python would complain once more while it closes stdout.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    return status
 
 
 def terminal() -> TextIO | None:

@@ -23,11 +23,12 @@ Commands that ask brokers are tested with Odradek and with Apache Kafka 4.3.1. T
   tools take it), from `-X`, from `-b`. The configuration file is `$XDG_CONFIG_HOME/odradek/config.toml`, else
   `~/.config/odradek/config.toml`; `ODRADEK_CONFIG` names another one. `--profile` or `ODRADEK_PROFILE`
   chooses the profile.
-- Names of properties are those of Java's clients or of librdkafka. A password is never an argument.
+- Names of properties are those of Java's clients or of librdkafka. A password is never an argument; a person
+  at a terminal is asked for the one that `sasl.username` lacks.
 - `--output json` is one list, `jsonl` an object a line, `tsv` has the keys in its first line. Keys are in
   snake_case, with the unit in the name. What a table does not show for want of room is in all of these.
-- Exit status: 0 done, 1 could not (a sentence on stderr; the rest was done), 2 wrong usage, 130 interrupted.
-  A closed pipe is 0.
+- Exit status: 0 done, 1 could not (a sentence on stderr; the rest was done), 2 wrong usage, 130 interrupted,
+  143 ended by SIGTERM, which is handled as Ctrl-C is. A closed pipe is 0.
 - Colours are for terminals; `NO_COLOR`, `FORCE_COLOR` and `--color` change that.
 
 """

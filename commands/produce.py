@@ -6,7 +6,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from odradek.client.admin.topics import await_topic, create_topic
@@ -15,8 +15,9 @@ from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.client.gathering import BATCH_BYTES, Gatherer
 from odradek.client.partitioning import PARTITIONERS, Partitioner
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER, Producer
+from odradek.client.progress import Progress
 from odradek.commands.connecting import add_connection_arguments, cluster_of
-from odradek.commands.output import quantity
+from odradek.commands.output import quantity, terminal
 from odradek.commands.record_format import unescaped
 from odradek.commands.record_json import ReadRecord, read_record
 from odradek.commands.selecting import parse_whole
@@ -45,7 +46,7 @@ list of {"key": ..., "value": ...}); key_base64 and value_base64 for what is no 
 timestamp_type are not used.
 
 exit status: 0 when all is written, 1 when something could not be (with --transaction: nothing
-is), 130 after Ctrl-C."""
+is), 130 after Ctrl-C, 143 after SIGTERM."""
 
 READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of records and of writing."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="may be left out where --json names topics")
     records = parser.add_argument_group("records")
-    records.add_argument("--file", metavar="FILE", help="read this instead of stdin")
+    records.add_argument("-l", "--file", metavar="FILE", help="read this instead of stdin")
     records.add_argument(
         "--json", action="store_true", help="each line is an object as consume --json prints"
     )
@@ -80,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     records.add_argument("-Z", "--nulls", action="store_true", help="empty values and keys are null")
     records.add_argument(
-        "--delimiter", default="\\n", metavar="SEP", help="what ends a record (default \\n; \\0, \\xNN)"
+        "-D", "--delimiter", default="\\n", metavar="SEP", help="what ends a record (default \\n; \\0, \\xNN)"
     )
     writing = parser.add_argument_group("writing")
     writing.add_argument(
@@ -135,9 +136,14 @@ def run(options: argparse.Namespace) -> int:
         if options.topic is not None:
             targets.partitioner(options.topic)
         with _producer(cluster, options) as producer:
-            writer = _Writer(producer, targets, options)
-            pace = _Pace(rate)
-            _write_all(source, lines, writer, pace)
+            # Who types the records sees them.
+            is_shown = not (options.quiet or source.isatty())
+            progress = Progress("produce", terminal() if is_shown else None)
+            writer = _Writer(producer, targets, options, progress.update)
+            try:
+                _write_all(source, lines, writer, _Pace(rate))
+            finally:
+                progress.clear()
         if sys.stderr.isatty() and not options.quiet:
             topics = ", ".join(sorted(writer.topics)[:NAMES_SHOWN]) or "no topic"
             print(f"odradek: {quantity(writer.written, 'record')} to {topics}", file=sys.stderr)
@@ -306,7 +312,15 @@ class _Targets:
 class _Writer:
     """Hands records to the producer."""
 
-    def __init__(self, producer: Producer, targets: _Targets, options: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        targets: _Targets,
+        options: argparse.Namespace,
+        progressed: Callable[[int], object],
+    ) -> None:
+        """`progressed` is told how many records are written."""
+        self._progressed = progressed
         self._producer, self._targets, self._topic = producer, targets, options.topic
         self._cluster = targets.cluster
         self._is_transaction = options.transaction is not None
@@ -332,6 +346,7 @@ class _Writer:
         self.written += 1
         if full is not None:
             self._producer.send(full)
+            self._progressed(self.written)
 
     def stopped(self, sentence: str) -> ClientError:
         """The failure of a line; what stands before it is written, if that is not for a transaction."""
@@ -345,6 +360,7 @@ class _Writer:
         for rest in self._gatherer.drain():
             self._producer.send(rest)
         self._producer.flush()
+        self._progressed(self.written)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

@@ -31,6 +31,9 @@ examples:
   odradek quotas remove --user ann --dry-run
                         all quotas of the user, without those of its clients
 
+keys of list: entity key value.
+keys of set and remove: entity key value_before value.
+
 exit status: 0, or 1 when nothing was changed (a sentence says why)."""
 
 _NAME_OF_DEFAULT = "<default>"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable
 
+from odradek.client.admin.asking import Refused
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import TopicPartition
 
@@ -10,6 +11,7 @@ __all__ = [
     "is_pattern",
     "matching",
     "named",
+    "named_and_missing",
     "parse_partition",
     "parse_seconds",
     "parse_time_ms",
@@ -30,10 +32,22 @@ def matching(names: Iterable[str], patterns: Collection[str]) -> list[str]:
 
 def named(names: Collection[str], patterns: Collection[str], what: str) -> list[str]:
     """As `matching`; ClientError for a pattern that names none: "there is no WHAT PATTERN"."""
-    for pattern in patterns:
-        if not matching(names, [pattern]):
-            raise ClientError(f"there is no {what} {pattern}")
-    return matching(names, patterns)
+    found, missing = named_and_missing(names, patterns, what)
+    for one in missing:
+        raise one.error
+    return found
+
+
+def named_and_missing(
+    names: Collection[str], patterns: Collection[str], what: str
+) -> tuple[list[str], list[Refused]]:
+    """As `matching`, and a refusal of each pattern that names none: "there is no WHAT PATTERN"."""
+    missing = [
+        Refused(pattern, ClientError(f"there is no {what} {pattern}"))
+        for pattern in dict.fromkeys(patterns)
+        if not matching(names, [pattern])
+    ]
+    return matching(names, patterns) if patterns else [], missing
 
 
 def is_pattern(text: str) -> bool:

@@ -176,12 +176,18 @@ def _tell_ready(server: "BrokerServer") -> None:
     for _, host, port in server.addresses:
         host = host or "0.0.0.0"
         addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    print(
-        f"odradek {__version__} ready on {', '.join(addresses)} "
-        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)}"
-        f"{_metrics_text(server)})",
-        flush=True,
-    )
+    try:
+        print(
+            f"odradek {__version__} ready on {', '.join(addresses)} "
+            f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)}"
+            f"{_metrics_text(server)})",
+            flush=True,
+        )
+    except OSError as error:
+        # That nobody reads the line is no reason not to serve.
+        from odradek.commands.output import output_failed
+
+        output_failed(error)
     path = os.environ.get("ODRADEK_ADDRESS_FILE")
     if path:
         from odradek.server.health import write_address

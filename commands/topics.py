@@ -3,18 +3,26 @@
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.client.admin import topics as admin
-from odradek.client.admin.asking import Outcome
-from odradek.client.admin.lag import offset_bounds
+from odradek.client.admin.asking import Outcome, Refused
+from odradek.client.admin.lag import first_times, offset_bounds
+from odradek.client.admin.topics import TopicDescription
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
-from odradek.commands.selecting import is_pattern, matching, parse_partition, parse_time_ms, parse_whole
+from odradek.commands.selecting import (
+    is_pattern,
+    matching,
+    named_and_missing,
+    parse_partition,
+    parse_time_ms,
+    parse_whole,
+)
 from odradek.wire.errors import ErrorCode
 
 __all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
@@ -28,16 +36,35 @@ examples:
   odradek topics list
   odradek topics list 'shop.*' --sizes
   odradek topics describe orders
+  odradek topics describe orders --times
+                                          of when its records are, and how many come
   odradek topics create orders -p 6 -c retention.ms=86400000
   odradek topics add-partitions orders 12
   odradek topics offsets orders --at 2026-11-27T09:00
   odradek topics trim orders --before -7d --dry-run
   odradek topics delete 'test-*' --dry-run
 
+keys of list: topic partitions replicas internal; with --sizes records size_bytes, too.
+keys of describe: topic partition leader leader_epoch replicas in_sync offline start_offset
+end_offset records size_bytes; with --times oldest_time_ms newest_time_ms records_per_second, too:
+of the first record, of the one with the latest time, and of the last minute.
+keys of create: topic created.
+keys of delete: topic deleted.
+keys of add-partitions: topic partitions_before partitions.
+keys of trim: topic partition start_offset_before start_offset records_deleted.
+keys of offsets: topic partition start_offset end_offset; with --at offset, too.
+
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _SIZE = Column("size_bytes", "size", True, size_text)
 _RECORDS = Column("records", right=True)
+RATE_S = 60
+"""Of the records of so many seconds `records_per_second` is the mean."""
+_TIMES = [
+    Column("records_per_second", "records/s", True, lambda rate: f"{rate:,.1f}"),
+    Column("oldest_time_ms", "oldest", text=time_text),
+    Column("newest_time_ms", "newest", text=time_text),
+]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--sizes", action="store_true", help="also records and bytes on disk")
     one = add_action(actions, "describe", "partitions, leaders, replicas, offsets and sizes", _describe)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
+    one.add_argument(
+        "--times",
+        action="store_true",
+        help="also when the oldest and the newest record are of, and the rate of the last minute",
+    )
     one = add_action(actions, "create", "make topics", _create)
     one.add_argument("topics", nargs="+", metavar="NAME")
     one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
@@ -111,8 +143,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     ]
     columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
     if options.sizes:
-        partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
-        bounds = offset_bounds(cluster, partitions)
+        bounds = offset_bounds(cluster, _led(found))
         sizes = admin.log_sizes(cluster)
         for row, topic in zip(rows, found, strict=True):
             keys = [(topic.name, one.partition) for one in topic.partitions]
@@ -124,10 +155,9 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    names = _existing(cluster, options.topics)
-    found, refused = admin.describe_topics(cluster, names)
+    found, refused = _existing(cluster, options.topics)
+    bounds = offset_bounds(cluster, _led(found))
     partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
-    bounds = offset_bounds(cluster, partitions)
     sizes = admin.log_sizes(cluster, partitions)
     columns = [
         Column("partition", right=True),
@@ -139,6 +169,10 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
         _RECORDS,
         _SIZE,
     ]
+    times, no_times = {}, {}
+    if options.times:
+        columns += _TIMES
+        times, no_times = _times(cluster, bounds), {column.key: None for column in _TIMES}
     rows = []
     for topic in found:
         described = []
@@ -157,6 +191,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
                     "end_offset": end,
                     "records": None if start is None or end is None else end - start,
                     "size_bytes": sizes.get((topic.name, one.partition)),
+                    **times.get((topic.name, one.partition), no_times),
                 }
             )
         if output.is_table:
@@ -168,8 +203,31 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     return failed(refused)
 
 
+def _led(topics: Sequence[TopicDescription]) -> list[TopicPartition]:
+    """Partitions with a leader: nobody knows the offsets of the others."""
+    return [(topic.name, one.partition) for topic in topics for one in topic.partitions if one.leader >= 0]
+
+
+def _times(
+    cluster: Cluster, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, dict[str, Any]]:
+    """Of records: whose time is that of their writers, or of the append (message.timestamp.type)."""
+    newest = cluster.list_offsets(dict.fromkeys(bounds, NEWEST))
+    begun = cluster.list_offsets(dict.fromkeys(bounds, _now_ms() - 1000 * RATE_S))
+    first = first_times(cluster, ((key, start) for key, (start, _) in bounds.items()), bounds)
+    last = first_times(cluster, ((key, offset) for key, offset in newest.items() if offset >= 0), bounds)
+    return {
+        key: {
+            "oldest_time_ms": first.get(key),
+            "newest_time_ms": last.get(key),
+            "records_per_second": (end - begun[key]) / RATE_S if begun[key] >= 0 else 0.0,
+        }
+        for key, (_, end) in bounds.items()
+    }
+
+
 def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    partitions = _partitions(cluster, options.topics)
+    partitions, missing = _partitions(cluster, options.topics)
     bounds = offset_bounds(cluster, partitions)
     rows: list[dict[str, Any]] = [
         {
@@ -195,7 +253,7 @@ def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> i
             row["offset"] = offset if offset >= 0 else row["end_offset"]
         columns.insert(2, Column("offset", f"from {time_text(at_ms)}", True))
     output.rows(columns, rows)
-    return 0
+    return failed(missing)
 
 
 # Changing ---------------------------------------------------------------------------------------------
@@ -228,17 +286,23 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
 
 
 def _delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    names = _existing(cluster, options.topics)
-    refused = [] if options.dry_run else admin.delete_topics(cluster, names)
+    found, missing = _existing(cluster, options.topics)
+    names = [topic.name for topic in found]
+    refused = [] if options.dry_run or not names else admin.delete_topics(cluster, names)
     kept = {one.name for one in refused} | (set(names) if options.dry_run else set())
     rows = [{"topic": name, "deleted": name not in kept} for name in names]
     output.rows([Column("topic"), Column("deleted")], rows)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     number = parse_whole(options.partitions, "N", 1, 2**31 - 1)
-    (found,), _ = admin.describe_topics(cluster, _existing(cluster, [options.topic])[:1])
+    described, missing = _existing(cluster, [options.topic])
+    if missing:
+        return failed(missing)
+    if len(described) > 1:
+        raise ClientError(f"{options.topic} names {quantity(len(described), 'topic')}, and has to name one")
+    (found,) = described
     admin.add_partitions(cluster, found.name, number, only_validate=options.dry_run)
     row = {"topic": found.name, "partitions_before": len(found.partitions), "partitions": number}
     output.rows(
@@ -249,12 +313,12 @@ def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Outpu
 
 
 def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    partitions = _partitions(cluster, options.topics)
+    partitions, missing = _partitions(cluster, options.topics)
     bounds = offset_bounds(cluster, partitions)
     before = _trim_offsets(cluster, options.before, bounds)
     starts: dict[TopicPartition, int] = {}
     refused: Outcome = []
-    if not options.dry_run:
+    if before and not options.dry_run:
         starts, refused = admin.delete_records(cluster, before)
     rows = [
         {
@@ -275,7 +339,7 @@ def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         Column("records_deleted", "to delete" if options.dry_run else "deleted", True),
     ]
     output.rows(columns, rows)
-    return failed(refused)
+    return failed([*missing, *refused])
 
 
 def _trim_offsets(
@@ -294,37 +358,53 @@ def _trim_offsets(
 # Reading what was typed -------------------------------------------------------------------------------
 
 
-def _existing(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
-    """The topics that the patterns name; ClientError if one of them names none."""
+def _existing(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[TopicDescription], Outcome]:
+    """The topics that the patterns name, sorted, and a refusal of each pattern that names none."""
     if not any(map(is_pattern, patterns)):
         # A cluster may have 100,000 others.
-        _, refused = admin.describe_topics(cluster, patterns)
-        for one in refused:
-            if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise one.error
-            raise ClientError(f"there is no topic {one.name}")
-        return list(dict.fromkeys(patterns))
+        found, refused = admin.describe_topics(cluster, patterns)
+        return found, [_missing(one) for one in refused]
     found, _ = admin.describe_topics(cluster)
-    names: dict[str, None] = {}
-    for pattern in patterns:
-        # An internal topic is meant only by its own name.
-        known = [topic.name for topic in found if not topic.is_internal or topic.name == pattern]
-        matched = matching(known, [pattern])
-        if not matched:
-            raise ClientError(f"there is no topic {pattern}")
-        names.update(dict.fromkeys(matched))
-    return list(names)
+    # An internal topic is meant only by its own name.
+    known = [topic.name for topic in found if not topic.is_internal or topic.name in patterns]
+    names, missing = named_and_missing(known, patterns, "topic")
+    wanted = set(names)
+    return [topic for topic in found if topic.name in wanted], missing
 
 
-def _partitions(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
-    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted."""
-    found: set[TopicPartition] = set()
+def _missing(one: Refused) -> Refused:
+    if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return one
+    return Refused(one.name, ClientError(f"there is no topic {one.name}"))
+
+
+def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicPartition], Outcome]:
+    """TOPIC (all its partitions) or TOPIC:PARTITION, sorted, and refusals of what is not there, or without
+    a leader."""
+    single = {parse_partition(text) for text in texts if ":" in text}
     whole = [text for text in texts if ":" not in text]
-    if whole:
-        described, _ = admin.describe_topics(cluster, _existing(cluster, whole))
-        found |= {(topic.name, one.partition) for topic in described for one in topic.partitions}
-    found |= {parse_partition(text) for text in texts if ":" in text}
-    return sorted(found)
+    described, refused = _existing(cluster, [*whole, *{topic for topic, _ in single}])
+    there = {(topic.name, one.partition) for topic in described for one in topic.partitions}
+    known = {topic.name: len(topic.partitions) for topic in described}
+    refused += [
+        Refused(
+            f"{topic}:{number}",
+            ClientError(f"topic {topic} has no partition {number}: it has {known[topic]}, counted from 0"),
+        )
+        for topic, number in sorted(single - there)
+        if topic in known
+    ]
+    names = set(matching(known, whole)) if whole else set()
+    wanted = {key for key in there if key in single or key[0] in names}
+    led = wanted.intersection(_led(described))
+    refused += [
+        Refused(
+            f"{topic}:{number}",
+            ClientError(f"partition {number} of topic {topic} has no leader at the moment"),
+        )
+        for topic, number in sorted(wanted - led)
+    ]
+    return sorted(led), refused
 
 
 def _config(text: str) -> tuple[str, str]:

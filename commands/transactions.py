@@ -49,6 +49,8 @@ Both have to see all transactional ids: for a user who may not, transactions of 
 
 keys of list and describe: transactional_id state producer_id producer_epoch timeout_ms start_time_ms
 open_seconds partitions coordinator.
+keys of find-hanging: those of odradek producers, and idle_seconds.
+keys of abort: those of odradek producers, and aborted.
 
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 

@@ -38,6 +38,8 @@ examples:
   odradek users add admin server.properties --mechanism SCRAM-SHA-512 --password-file secret
   odradek users list --data-dir data
 
+keys: user mechanism iterations.
+
 exit status: 0, or 1 when nothing was changed (one sentence says why)."""
 
 _COLUMNS = [Column("user"), Column("mechanism"), Column("iterations", right=True)]

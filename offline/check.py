@@ -86,18 +86,22 @@ def check(
     """Check the data directories of one broker and partition directories; returns the exit status.
 
     `terminal` shows the progress of a long check, by `clock`. Raises CannotCheck, and OSError only for `out`.
+    When its reader has gone (a closed pipe) a check ends, and the status is of what was found until then; a
+    repair goes on to its end.
     """
     disk = OsDisk() if repair else ReadingDisk()
     locks: list[Lock | None] = []
     progress = Progress(terminal, clock)
+    report = Report(out, as_json, goes_on=repair)
     try:
         directories = directories_of(disk, paths)
         for directory in directories:
             locks.append(lock_directory(directory.path, repair=repair))
-        run = _Check(disk, directories, repair, Report(out, as_json), progress)
-        run.do()
-        return 1 if run.report.damage_count else 0
+        _Check(disk, directories, repair, report, progress).do()
+        return 1 if report.damage_count else 0
     except CannotTell as failure:
+        if isinstance(failure.error, BrokenPipeError):
+            return 1 if report.damage_count else 0
         raise failure.error from None
     except OSError as error:
         raise CannotCheck(

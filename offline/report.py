@@ -26,13 +26,18 @@ class CannotTell(Exception):
 
 
 class Report:
-    def __init__(self, out: TextIO, as_json: bool) -> None:
+    """Lines to `out`. A reader that has gone (a closed pipe) ends a check, but not a repair: with
+    `goes_on` what is found and done is counted without a word then."""
+
+    def __init__(self, out: TextIO, as_json: bool, *, goes_on: bool = False) -> None:
         self.damage_count = 0
         self.note_count = 0
         self.repair_count = 0
         self.lost_bytes = 0
         self._out = out
         self._as_json = as_json
+        self._goes_on = goes_on
+        self._is_read = True
 
     def findings(self, findings: Iterable[Finding], *, is_repaired: bool = False) -> None:
         """Damage that will be repaired is reported, too, but does not count."""
@@ -84,10 +89,14 @@ class Report:
         self._line({"what": "summary", **facts}, f"summary {text}")
 
     def _line(self, fact: dict[str, Any], text: str) -> None:
+        if not self._is_read:
+            return
         try:
             self._out.write((json.dumps(fact) if self._as_json else text) + "\n")
         except OSError as error:
-            raise CannotTell(error) from error
+            if not (self._goes_on and isinstance(error, BrokenPipeError)):
+                raise CannotTell(error) from error
+            self._is_read = False
 
 
 def _at(position: int | None) -> str:

@@ -14,7 +14,7 @@ from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from odradek.client.reading import PARTITION_BYTES, PartitionRecords, Reader
 from odradek.client.stored_records import batches_of
 
-__all__ = ["Bounds", "lag_of", "offset_bounds", "partition_bounds", "seconds_behind"]
+__all__ = ["Bounds", "first_times", "lag_of", "offset_bounds", "partition_bounds", "seconds_behind"]
 
 FIRST_BYTES = 16 << 10
 """Of each partition at first: most batches are smaller, and only one is looked at."""
@@ -67,6 +67,15 @@ def seconds_behind(
         for place, time in times.items()
         if time is None or time >= 0
     }
+
+
+def first_times(
+    cluster: Cluster, places: Iterable[Place], bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, int]:
+    """The timestamp (ms) of the first record from each place on, one in a partition. Left out is where there
+    is none, and where it cannot be said."""
+    times = _first_times(cluster, places, bounds)
+    return {key: time for (key, _), time in times.items() if time is not None and time >= 0}
 
 
 def _first_times(

@@ -297,7 +297,13 @@ def protocol(request: pytest.FixtureRequest, is_older: bool) -> str:
     return name
 
 
-def test_a_group_has_what_was_printed(odradek: Odradek, bootstrap: str, topic: str, protocol: str) -> None:
+ENDS = pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@ENDS
+def test_a_group_has_what_was_printed(
+    odradek: Odradek, bootstrap: str, topic: str, protocol: str, number: signal.Signals, status: int
+) -> None:
     group = topic_name("group")
     member = ("consume", topic, "-g", group, "-X", f"group.protocol={protocol}")
     odradek("produce", topic, "-p", "1", content=b"a\nb\nc\nd\n")
@@ -307,9 +313,9 @@ def test_a_group_has_what_was_printed(odradek: Odradek, bootstrap: str, topic: s
         assert process.stdout is not None
         assert process.stdout.readline() == b"d\n"
         await_commit(bootstrap, topic, group, {1: 4})
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
-    assert odradek(*member) == b"", "the one that was interrupted has left"
+        process.send_signal(number)
+        assert process.wait(TIMEOUT_S) == status
+    assert odradek(*member) == b"", "the one that was ended has left"
 
 
 def test_what_a_closed_pipe_did_not_take_comes_again(
@@ -398,8 +404,9 @@ def other_member(library: str, bootstrap: str, group: str, topic: str) -> Iterat
         yield of_librdkafka
 
 
+@ENDS
 def test_a_transaction_that_is_interrupted_leaves_nothing(
-    odradek: Odradek, cluster: Cluster, topic: str
+    odradek: Odradek, cluster: Cluster, topic: str, number: signal.Signals, status: int
 ) -> None:
     with odradek.start("produce", topic, "-p", "0", "--transaction", "-q") as process:
         assert process.stdin is not None
@@ -408,8 +415,8 @@ def test_a_transaction_that_is_interrupted_leaves_nothing(
         key = topic, 0
         while cluster.list_offsets({key: LATEST})[key] < 2:
             pass  # the log has the records, not yet their end
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
+        process.send_signal(number)
+        assert process.wait(TIMEOUT_S) == status
     odradek("produce", topic, "-p", "0", content=b"behind")
     assert odradek("consume", f"{topic}:0") == b"behind\n", "the abort is not left to a timeout"
     assert odradek("consume", topic, "--isolation", "read_uncommitted") == b"a\nb\nbehind\n"

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import signal
 
 import pytest
 from hypothesis import given
@@ -111,16 +112,17 @@ def test_an_empty_topic_has_nothing_to_read(odradek_command, cluster):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_an_interrupt_takes_the_topic_away(odradek_command, cluster, monkeypatch, action):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_takes_the_topic_away(odradek_command, cluster, monkeypatch, action, number, status):
     there = []
 
     def interrupted(*arguments):
         there.extend(own_topics(cluster))
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
     monkeypatch.setattr(bench.Progress, "update", interrupted)
     ended = odradek_command("bench", action, "--records", "1000")
-    assert (ended.status, ended.out, ended.err) == (130, "", "")
+    assert (ended.status, ended.out, ended.err) == (status, "", "")
     assert len(there) == 1
     assert own_topics(cluster) == []
 

@@ -161,9 +161,11 @@ def test_topics_are_named_by_a_pattern(configs, odradek_command):
 
 
 def test_what_can_be_done_is_done_when_a_part_is_refused(configs, topic):
-    ended = configs("diff", "broker:7", topic, "--output", "json", "--timeout", "0.2")
+    ended = configs("diff", "broker:7", "topic:nowhere", topic, "--output", "json", "--timeout", "0.2")
     assert ended.status == 1
-    assert "DescribeConfigs at broker 7 failed for 0.2 s" in ended.err
+    missing, refused = ended.err.splitlines()
+    assert missing == "odradek: there is no topic nowhere"
+    assert "DescribeConfigs at broker 7 failed for 0.2 s" in refused
     assert {row["resource"] for row in ended.rows} == {topic}
 
 

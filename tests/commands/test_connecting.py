@@ -1,7 +1,9 @@
 """How a command finds its brokers: each source, and which rules over which."""
 
 import argparse
+import io
 import os
+import sys
 
 import pytest
 
@@ -79,6 +81,39 @@ def test_the_password_may_come_from_a_file_or_the_environment(config, tmp_path):
     assert client_settings(parsed(), environ).security.credentials.password[:] == "from file"
     environ["ODRADEK_SASL_PASSWORD"] = "from environment"
     assert client_settings(parsed(), environ).security.credentials.password[:] == "from environment"
+
+
+class Terminal(io.StringIO):
+    """A person types there."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_person_is_asked_for_the_password_that_a_user_lacks(monkeypatch, tmp_path):
+    login = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=ann"]
+    options = parsed(*(word for one in login for word in ("-X", one)))
+    environ = {"ODRADEK_CONFIG": str(tmp_path / "none.toml")}
+    prompts, typed = [], iter(["from the prompt", ""])
+
+    def getpass(prompt):
+        prompts.append(prompt)
+        return next(typed)
+
+    monkeypatch.setattr("getpass.getpass", getpass)
+    with pytest.raises(ClientError, match="are needed both"):
+        client_settings(options, environ)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert client_settings(options, environ).security.credentials.password[:] == "from the prompt"
+    with pytest.raises(ClientError, match="the password of ann is missing"):
+        client_settings(options, environ)
+    assert prompts == ["Password of ann: "] * 2
+    # The environment has it, and a shell that completes names asks nobody.
+    from_environment = client_settings(options, {**environ, "ODRADEK_SASL_PASSWORD": "known"})
+    assert from_environment.security.credentials.password[:] == "known"
+    with pytest.raises(ClientError, match="needed both"):
+        client_settings(options, environ, asks=False)
+    assert len(prompts) == 2
 
 
 def test_a_password_that_others_can_read_is_told(config, capsys):

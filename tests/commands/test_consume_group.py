@@ -1,6 +1,7 @@
 """`odradek consume -g`: a member of a group, at a broker of ours; compat_tests has the same at others."""
 
 import itertools
+import signal
 import threading
 import time
 
@@ -148,16 +149,17 @@ def during_the_output(monkeypatch, happens):
     monkeypatch.setattr(record_printer, "batches_of", batches_of)
 
 
-def test_an_interrupt_commits_what_was_printed_and_leaves(consume, cluster, topic, monkeypatch):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_commits_what_was_printed_and_leaves(consume, cluster, topic, monkeypatch, number, status):
     produce(cluster, topic, 0, [b"a", b"b"])
 
     def happens(value):
         if value == b"c":
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         produce(cluster, topic, 1, [b"c"])
 
     during_the_output(monkeypatch, happens)
-    assert consume("--follow") == (130, "a b ", "")
+    assert consume("--follow") == (status, "a b ", "")
     assert commits(cluster, topic) == {0: 2}
     assert members(cluster, topic) == []
 

@@ -7,11 +7,18 @@ import datetime
 import pathlib
 import socket
 import threading
+import time
+import types
 
 import pytest
 
 import odradek
+from odradek.client import trial
 from odradek.server.free_port import free_port
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.metadata import MetadataRequest
+from tests.client.proxy import Proxy
 from tests.secured import MECHANISMS, PASSWORD, running
 from tests.server.tls_ends import Authority, chain_text
 
@@ -303,3 +310,38 @@ def test_a_user_who_may_not_write(doctor, tmp_path):
 def test_a_topic_that_is_not_there(doctor, broker):
     ended = doctor(broker.port, "--topic", "nowhere")
     assert_names(ended, "write", "the cluster has no topic nowhere", "a topic that exists")
+
+
+def test_a_group_without_a_coordinator(doctor, broker):
+    """As where __consumer_offsets has no leaders, or asks for more replicas than there are brokers."""
+
+    def nobody(answer):
+        answer.coordinators[0].error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return answer
+
+    with Proxy(broker.port) as proxy:
+        proxy.change(FindCoordinatorRequest, nobody)
+        ended = doctor(proxy.port)
+    assert_names(ended, "group", "COORDINATOR_NOT_AVAILABLE", "has __consumer_offsets leaders?")
+
+
+def test_a_cluster_that_names_no_broker(doctor, broker):
+    def empty(answer):
+        answer.brokers = []
+        return answer
+
+    with Proxy(broker.port) as proxy:
+        proxy.change(MetadataRequest, empty)
+        ended = doctor(proxy.port)
+    assert_names(ended, "metadata", "the cluster names no broker", "it still starts, or all of its brokers")
+
+
+@pytest.mark.parametrize(("ahead_s", "fault"), [(-90, "90 s ahead of"), (90, "90 s behind")])
+def test_a_clock_that_differs(doctor, broker, monkeypatch, ahead_s, fault):
+    """By so much this machine's clock is ahead of the broker's."""
+    now = types.SimpleNamespace(
+        time=lambda: time.time() + ahead_s, time_ns=time.time_ns, monotonic=time.monotonic
+    )
+    monkeypatch.setattr(trial, "time", now)
+    ended = doctor(broker.port, "--write")
+    assert_names(ended, "write", f"the broker's clock is {fault} the clock of this machine", "NTP")

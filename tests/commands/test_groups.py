@@ -330,6 +330,14 @@ def test_groups_and_commits_are_deleted_not_so_in_a_dry_run(groups, odradek_comm
     assert groups("list", group) == []
 
 
+@pytest.mark.parametrize("arguments", [["describe"], ["describe", "--members"], ["delete"]])
+def test_a_group_that_is_not_there_is_told_and_the_others_are_done(odradek_command, cluster, arguments):
+    group = committed(cluster, {(create_topic(cluster), 0): 0})
+    ended = odradek_command("groups", *arguments, "nobody", group, "--output", "json")
+    assert (ended.status, ended.err) == (1, "odradek: there is no group nobody\n")
+    assert [row["group"] for row in ended.rows] == ([] if "--members" in arguments else [group])
+
+
 class Enough(Exception):
     """Of watching."""
 
@@ -376,6 +384,7 @@ def test_a_group_that_moves_to_another_coordinator_is_found_there(groups, cluste
     [
         (["describe", "nobody"], "there is no group nobody"),
         (["describe", "nobody*"], "there is no group nobody*"),
+        (["describe", "nobody", "--watch"], "there is no group nobody"),
         (["delete", "nobody"], "there is no group nobody"),
         (["delete-offsets", "nobody", "t"], "there is no group nobody"),
         (["list", "--lagging", "many"], "--lagging is 'many': it has to be a whole number"),

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import odradek
+from odradek.client import progress
 from odradek.commands import record_printer
 from odradek.wire.records import build_batch, iter_whole_batches
 from tests.client.topics import Transactions, create_topic, delete_records, produce, produce_batch
@@ -198,6 +199,42 @@ def test_a_file_and_a_rate(typed, odradek_command, topic, tmp_path, monkeypatch)
 # Reading ----------------------------------------------------------------------------------------------
 
 
+class Terminal(io.StringIO):
+    """Of a person."""
+
+    def isatty(self):
+        return True
+
+    def taken(self):
+        """What it has got since the last question."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+def test_what_takes_long_shows_its_progress_on_a_terminal(typed, odradek_command, topic, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    note = f"odradek: 2 records to {topic}\n"
+    monkeypatch.setattr(progress, "TERMINAL_FIRST_S", 1e9)
+    typed(b"a\nb\n", topic)
+    assert terminal.taken() == note, "it was not long"
+    odradek_command("consume", topic)
+    assert terminal.taken() == ""
+
+    monkeypatch.setattr(progress, "TERMINAL_FIRST_S", 0.0)
+    typed(b"a\nb\n", topic, "-p", "0")
+    produced = terminal.taken()
+    assert produced.startswith("\r\x1b[Kproduce: 2 rows, ")
+    assert produced.endswith("\r\x1b[K" + note), "the line is taken away"
+    odradek_command("consume", topic)
+    assert terminal.taken().startswith("\r\x1b[Kconsume: ")
+    typed(b"c\n", topic, "-q")
+    odradek_command("consume", topic, "-q")
+    assert terminal.taken() == ""
+
+
 def test_an_empty_topic_has_nothing_and_an_unknown_one_is_named(odradek_command, topic):
     assert odradek_command("consume", topic) == (0, "", "")
     assert odradek_command("consume", topic, "--json") == (0, "", "")
@@ -302,6 +339,41 @@ def test_a_search_finds_text_patterns_and_keys(odradek_command, cluster, topic):
     assert found("--key", "k1", "--grep", "REF")[0] == ["2"]
     assert found("--grep", "refund", "-n", "1", "-q") == (["0"], "")
     assert found("--grep", "/(a*)*b/")[0] == [], "a pattern that others search for ever"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["-K", ":"], "k:v\nno:\n:n\n"),
+        (["-K:", "-Z"], "k:v\nno:NULL\nNULL:n\n"),
+        (["-D", ";"], "v;;n;"),
+        (["-K", "%", "-D", "\\x7c\\n"], "k%v|\nno%|\n%n|\n"),
+    ],
+)
+def test_separators_are_those_of_kcat(typed, odradek_command, topic, arguments, printed):
+    typed(b"k:v;no:;n;", topic, "-p", "0", "-K", ":", "-Z", "-D", ";")
+    assert odradek_command("consume", topic, *arguments) == (0, printed, "")
+
+
+def test_other_tools_have_other_letters_for_json_files_and_properties(
+    typed, odradek_command, topic, tmp_path
+):
+    (tmp_path / "lines").write_text("a\n")
+    assert typed(b"", topic, "-l", str(tmp_path / "lines")).status == 0
+    expected = odradek_command("consume", topic, "--json")
+    assert json.loads(expected.out)["value"] == "a"
+    for letters in (["-J"], ["-f", "json"]):
+        assert odradek_command("consume", topic, *letters) == expected
+    (tmp_path / "kcat.conf").write_text("broker.address.family=any\nclient.id=kcat\n")
+    assert odradek_command("consume", topic, "-F", str(tmp_path / "kcat.conf")).out == "a\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-K", ":", "--json"], ["-D", ";", "-f", "%s"], ["-K", ":", "-f", "json"]]
+)
+def test_separators_do_not_go_with_formats(odradek_command, topic, arguments):
+    ended = odradek_command("consume", topic, *arguments)
+    assert (ended.status, "-K and -D do not go with -f" in ended.err) == (2, True)
 
 
 def test_follow_goes_on_after_the_end(odradek_command, cluster, topic, monkeypatch):

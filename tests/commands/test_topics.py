@@ -4,6 +4,10 @@ import time
 
 import pytest
 
+from odradek.client.admin import topics as admin
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.metadata import MetadataRequest
+from tests.client.proxy import Proxy
 from tests.client.topics import produce
 
 
@@ -41,6 +45,60 @@ def test_sizes_and_offsets_are_those_of_the_records(odradek_command, cluster):
         (0, 7, 7),
     ]
     assert [one["in_sync"] for one in described] == [[1], [1]]
+
+
+def test_times_and_the_rate_are_those_of_the_records(odradek_command, cluster):
+    odradek_command("topics", "create", "aged", "-p", "3")
+    began_ms = now_ms()
+    produce(cluster, "aged", 0, [b"v"] * 3, timestamp=began_ms - 3_600_000)
+    produce(cluster, "aged", 0, [b"v"] * 6, timestamp=began_ms)
+    produce(cluster, "aged", 0, [b"late"], timestamp=began_ms - 7_200_000)
+    produce(cluster, "aged", 1, [b"v"], timestamp=began_ms - 3_600_000)
+    described = odradek_command("topics", "describe", "aged", "--times", "--output", "json").rows
+    assert [
+        (row["oldest_time_ms"], row["newest_time_ms"], row["records_per_second"]) for row in described
+    ] == [
+        # From the first record of the last minute on, so the one that comes late is in it. Records of a
+        # batch are a millisecond apart.
+        (began_ms - 3_600_000, began_ms + 5, 7 / 60),
+        (began_ms - 3_600_000, began_ms - 3_600_000, 0),
+        (None, None, 0),
+    ]
+    shown = odradek_command("topics", "describe", "aged", "--times").out.splitlines()
+    assert shown[1].split()[-3:] == ["records/s", "oldest", "newest"]
+    assert shown[2].split()[-5] == "0.1"
+    assert shown[4].split()[-3:] == ["0.0", "-", "-"]
+
+
+def test_a_partition_without_a_leader_is_shown_without_offsets(run, broker, odradek_command, cluster):
+    odradek_command("topics", "create", "orphaned", "-p", "2")
+    produce(cluster, "orphaned", 0, [b"v"] * 3)
+
+    def without_leader(answer):
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.partition_index == 1:
+                    one.leader_id, one.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return answer
+
+    with Proxy(broker.port) as proxy:
+        proxy.change(MetadataRequest, without_leader)
+        reach = ("-b", f"127.0.0.1:{proxy.port}", "--timeout", "5", "--output", "json")
+        described = run("topics", "describe", "orphaned", "--times", *reach)
+        listed = run("topics", "list", "orphaned", "--sizes", *reach)
+        offsets = run("topics", "offsets", "orphaned", *reach)
+    assert (described.status, described.err) == (0, "")
+    assert [(row["leader"], row["end_offset"], row["records"]) for row in described.rows] == [
+        (1, 3, 3),
+        (None, None, None),
+    ]
+    assert [row["newest_time_ms"] for row in described.rows] == [1002, None]
+    assert (listed.status, [row["records"] for row in listed.rows]) == (0, [3])
+    assert [row["partition"] for row in offsets.rows] == [0]
+    assert (offsets.status, offsets.err) == (
+        1,
+        "odradek: partition 1 of topic orphaned has no leader at the moment\n",
+    )
 
 
 def test_records_are_trimmed_to_an_offset_the_end_or_a_time(odradek_command, cluster):
@@ -86,6 +144,53 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "topics"),
+    [
+        (["describe", "here.two", "nowhere", "here.one"], ["here.one", "here.two"]),
+        (["describe", "here.*", "nowhere"], ["here.one", "here.two"]),
+        (["offsets", "nowhere:0", "here.one:0", "here.two"], ["here.one", "here.two"]),
+        (["offsets", "nowhere", "--at", "-1h"], []),
+        (["trim", "nowhere", "here.one:0", "--before", "end"], ["here.one"]),
+        (["delete", "here.one", "nowhere", "--dry-run"], ["here.one"]),
+        (["delete", "here.one", "nowhere", "here.two"], ["here.one", "here.two"]),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_and_the_others_are_done(odradek_command, arguments, topics):
+    odradek_command("topics", "create", "here.one", "here.two", "-p", "1", "--if-not-exists")
+    ended = odradek_command("topics", *arguments, "--output", "json")
+    assert (ended.status, ended.err) == (1, "odradek: there is no topic nowhere\n")
+    assert [row["topic"] for row in ended.rows] == topics
+    if arguments[0] == "delete":
+        is_tried = "--dry-run" in arguments
+        assert [row["deleted"] for row in ended.rows] == [not is_tried] * len(topics)
+
+
+def test_a_partition_that_is_not_there_is_told_and_the_others_are_shown(odradek_command):
+    odradek_command("topics", "create", "narrow", "-p", "1")
+    ended = odradek_command("topics", "offsets", "narrow:0", "narrow:5", "--output", "json")
+    assert (ended.status, ended.err) == (
+        1,
+        "odradek: topic narrow has no partition 5: it has 1, counted from 0\n",
+    )
+    assert [row["partition"] for row in ended.rows] == [0]
+
+
+def test_a_description_asks_once_for_the_metadata_of_its_topics(odradek_command, monkeypatch):
+    """But for where the leaders are, and which brokers there are."""
+    odradek_command("topics", "create", "asked", "-p", "1")
+    asked = []
+    plain = admin.describe_topics
+
+    def describe_topics(cluster, topics=None):
+        asked.append(topics)
+        return plain(cluster, topics)
+
+    monkeypatch.setattr(admin, "describe_topics", describe_topics)
+    assert odradek_command("topics", "describe", "asked").status == 0
+    assert asked == [["asked"]]
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["describe", "nowhere"], "there is no topic nowhere"),
@@ -93,7 +198,9 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
         (["create", "t", "-p", "many"], "--partitions is 'many': it has to be a whole number"),
         (["create", "t", "-c", "retention.ms"], "--config retention.ms is not NAME=VALUE"),
         (["create", "t", "-c", "no.such=1"], "creating topic t was refused: INVALID_CONFIG"),
-        (["trim", "t", "--before", "soon"], "there is no topic t"),
+        (["trim", "t", "--before", "soon"], "the time 'soon' is not understood"),
+        (["add-partitions", "nowhere", "3"], "there is no topic nowhere"),
+        (["add-partitions", "*", "3"], "* names "),
         (["offsets", "t:x"], "'t:x' is not TOPIC:PARTITION"),
         (["list", "--timeout", "0"], "--timeout has to be a number of seconds above 0"),
     ],

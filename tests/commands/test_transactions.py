@@ -154,12 +154,15 @@ def test_a_hanging_transaction_is_found_and_aborted(rows, odradek_command, clust
     assert (row["topic"], row["partition"], row["producer_id"]) == (topic, 0, 920_000)
     assert (row["transaction_start_offset"], row["transactional_id"]) == (0, None)
     assert 3600 <= row["idle_seconds"] < 3700
+    (producer,) = rows("producers", topic)
+    assert row.keys() == producer.keys() | {"idle_seconds"}
     assert rows("transactions", "find-hanging", "--older", "7200") == []
     assert rows("transactions", "find-hanging", create_topic(cluster)) == []
     abort = ("transactions", "abort", f"{topic}:0", "--producer-id", "920000")
     assert stable_end(cluster, topic) == 0
     (planned,) = rows(*abort, "--dry-run")
     assert (planned["aborted"], stable_end(cluster, topic)) == (False, 0)
+    assert planned.keys() == producer.keys() | {"aborted"}
     assert rows(*abort) == [{**planned, "aborted": True}]
     assert stable_end(cluster, topic) == 2
     assert rows("transactions", "find-hanging") == []

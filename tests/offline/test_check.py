@@ -763,34 +763,78 @@ def test_a_directory_that_a_broker_has_is_left_alone(data):
     store.close(NOW_MS)
 
 
-@pytest.mark.parametrize(
-    "error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError(errno.ENOSPC, "Full")]
-)
-def test_an_output_that_takes_no_more_is_no_fault_of_the_disk(data, error):
-    class Gone(io.StringIO):
-        def write(self, text):
-            raise error
+class Gone(io.StringIO):
+    """Takes some lines; the next one raises the error."""
 
+    def __init__(self, error, lines=0):
+        super().__init__()
+        self.error, self.lines = error, lines
+
+    def write(self, text):
+        self.lines -= 1
+        if self.lines < 0:
+            raise self.error
+        return super().write(text)
+
+
+def test_an_output_that_takes_no_more_is_no_fault_of_the_disk(data):
     (data / "orders-0" / f"{FIRST}.log").open("ab").write(b"torn")
-    with pytest.raises(type(error)) as raised:
-        check([str(data)], out=Gone())
+    error = OSError(errno.ENOSPC, "Full")
+    with pytest.raises(OSError, match="Full") as raised:
+        check([str(data)], out=Gone(error))
     assert raised.value is error
+
+
+def test_a_check_ends_with_its_reader_and_the_status_is_of_what_was_found(data):
+    closed = BrokenPipeError(errno.EPIPE, "Broken pipe")
+    assert check([str(data)], out=Gone(closed)) == 0
+    for name in ("orders-0", "orders-1"):
+        (data / name / f"{FIRST}.log").open("ab").write(b"torn")
+    out = Gone(closed, lines=1)
+    assert check([str(data)], out=out) == 1
+    assert len(out.getvalue().splitlines()) == 1
+
+
+def test_a_repair_goes_on_when_its_reader_has_gone(data):
+    for name in ("orders-0", "orders-1"):
+        (data / name / f"{FIRST}.log").open("ab").write(b"torn")
+    assert check([str(data)], repair=True, out=Gone(BrokenPipeError(errno.EPIPE, "Broken pipe"))) == 0
+    assert told(data) == []
+
+
+def outputs(data):
+    """Commands that read the directory, and print of it."""
+    return (
+        ("check", str(data)),
+        ("dump", str(data)),
+        ("import-log", str(data), "--topic", "orders", "--data-dir", f"{data}-2"),
+    )
+
+
+def printed_to(stdout, arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True
+    )
+    return done.returncode, done.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has such a device")
 def test_an_output_on_a_full_disk_is_told_in_one_sentence(data):
-    for arguments in (
-        ("check", str(data)),
-        ("import-log", str(data), "--topic", "orders", "--data-dir", f"{data}-2"),
-    ):
+    for arguments in (*outputs(data), ("--version",)):
         with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                [sys.executable, "-m", "odradek", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+            assert printed_to(full, arguments) == (
+                1,
+                "odradek: the output cannot be written: No space left on device.\n",
             )
-        assert (done.returncode, done.stderr) == (
-            1,
-            "odradek: the output cannot be written: No space left on device.\n",
-        )
+
+
+def test_a_closed_pipe_is_no_failure(data):
+    for arguments in (*outputs(data), ("--version",)):
+        ours, theirs = os.pipe()
+        os.close(ours)
+        with open(theirs, "w") as closed:
+            assert printed_to(closed, arguments) == (0, ""), arguments
+    assert os.path.exists(f"{data}-2/orders-0/{FIRST}.log")
 
 
 def test_a_link_to_a_partition_that_a_broker_has_is_left_alone(data, tmp_path):

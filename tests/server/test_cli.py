@@ -20,6 +20,7 @@ from odradek.wire.frames import request_frame
 from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
 from tests.config.config_sources import KAFKAS_OWN_FILE
 from tests.raw_client import RawClient
+from tests.server.scrape import until
 
 PATIENCE_S = 20
 READY = re.compile(
@@ -164,6 +165,38 @@ def test_a_second_ctrl_c_does_not_spoil_the_stop_that_is_under_way(serve, tmp_pa
 def answer_or_refusal(port):
     with contextlib.suppress(EOFError):
         answer(port)
+
+
+def closed_pipe():
+    ours, theirs = os.pipe()
+    os.close(ours)
+    return open(theirs, "w")
+
+
+def full_disk():
+    return open("/dev/full", "w")
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [(closed_pipe, ""), (full_disk, "odradek: the output cannot be written: No space left on device.\n")],
+)
+def test_a_broker_whose_ready_line_nobody_reads_serves(tmp_path, output, told):
+    address = tmp_path / "address"
+    command = [sys.executable, "-m", "odradek", "serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]
+    with output() as stdout:
+        process = subprocess.Popen(
+            command,
+            env=environment(ODRADEK_ADDRESS_FILE=str(address)),
+            cwd=tmp_path,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    until(address.exists, bool)
+    assert answer(int(re.findall(r":(\d+)", address.read_text())[0]))[:4] == bytes.fromhex("00000007")
+    status, _, stderr = stop(process)
+    assert (status, stderr) == (0, told)
 
 
 def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):

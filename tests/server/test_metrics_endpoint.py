@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
@@ -21,6 +22,8 @@ from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
 from odradek.config.broker_config import ConfigError, load
 from odradek.server.free_port import free_port
+from odradek.server.metrics import endpoint
+from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import label_text, pieces
 from odradek.server.metrics.families import FAMILIES, FAMILY
 from odradek.server.metrics.page import page
@@ -366,6 +369,45 @@ def test_health_and_details(port, broker):
     assert b'"ready": true' in body
 
 
+def observed(*, failed=0, groups=None, transactions=None, fenced=False):
+    """A broker, as far as readiness is concerned; `groups` and `transactions`: whether they are loading."""
+
+    def part(is_loading):
+        return SimpleNamespace(
+            is_made=is_loading is not None, made=lambda: SimpleNamespace(is_loading=is_loading)
+        )
+
+    directories = ["one", "two"]
+    return SimpleNamespace(
+        node_id=1,
+        store=SimpleNamespace(
+            directories=directories,
+            failing_disks=SimpleNamespace(failures=dict.fromkeys(directories[:failed], "it has failed")),
+        ),
+        coordinators=SimpleNamespace(groups=part(groups), transactions=part(transactions)),
+        cluster_view=SimpleNamespace(brokers={} if fenced else {1: None}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reasons"),
+    [
+        ({"failed": 1, "groups": False, "transactions": False}, []),
+        ({"failed": 2}, ["no data directory can be used"]),
+        ({"groups": True, "transactions": False}, ["groups are being loaded"]),
+        ({"groups": False, "transactions": True}, ["transactions are being loaded"]),
+        ({"fenced": True}, ["the controllers have fenced this broker"]),
+    ],
+)
+def test_each_reason_not_to_be_ready_is_told(port, broker, monkeypatch, state, reasons):
+    found = reasons_not_ready(observed(**state))
+    assert found == reasons
+    monkeypatch.setattr(endpoint, "reasons_not_ready", lambda server: found)
+    answer, body = get(port, "/health/ready")
+    told = "".join(f"{one}\n" for one in reasons)
+    assert (answer.status, body.decode()) == ((503, told) if reasons else (200, "ready\n"))
+
+
 def test_head_has_the_length_and_no_body(port, broker):
     answer, body = get(port, "/health/live", "HEAD")
     assert (answer.status, answer.getheader("Content-Length"), body) == (200, "5", b"")
@@ -409,6 +451,20 @@ def test_a_request_that_is_none_is_answered_and_closed(port, broker, request_byt
     answer = raw(port, request_bytes)
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert b"Connection: close" in answer
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent"), [("IDLE_SECONDS_MAX", b""), ("REQUEST_SECONDS_MAX", b"GET /health/live HTTP/1.1\r\n")]
+)
+def test_a_request_that_does_not_end_is_given_up(port, broker, monkeypatch, limit, sent):
+    monkeypatch.setattr(endpoint, limit, 0.05)
+    with socket.create_connection(("127.0.0.1", port), 10) as connected:
+        connected.sendall(sent)
+        answer = b""
+        while more := connected.recv(65536):
+            answer += more
+    assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert get(port, "/health/live")[0].status == 200
 
 
 def test_requests_follow_one_another_on_a_connection(port, broker):

@@ -95,7 +95,10 @@ class Terminal(io.StringIO):
 def test_a_terminal_has_one_line_written_over_again():
     clock, out = Clock(), Terminal()
     progress = Progress("archive", out, clock)
-    clock.now += 10
+    clock.now += 0.9
+    progress.update(90, 450_000)
+    assert out.getvalue() == "", "what is done within a second shows nothing"
+    clock.now += 9.1
     progress.update(1000, 5_000_000, lag=9000)
     progress.update(1001, 5_000_000, lag=8999)  # too soon to be read
     clock.now += 10

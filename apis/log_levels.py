@@ -22,6 +22,7 @@ ROOT = "root"
 LOGGERS = (
     "odradek",
     "odradek.apis",
+    "odradek.audit",
     "odradek.authentication",
     "odradek.authorizer",
     "odradek.broker",

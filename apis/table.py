@@ -15,6 +15,7 @@ from odradek.apis import access
 from odradek.apis.access import Needs
 from odradek.apis.api import Api, Handler
 from odradek.apis.api_versions import ApiVersions
+from odradek.apis.audit import CHANGING, Audited
 from odradek.apis.overlaps import overlaps_of
 from odradek.apis.topic_creation import TopicCreation
 from odradek.wire.messages import find
@@ -52,6 +53,8 @@ class Apis(Mapping[int, Api]):
             make_handler = self._rows[api_key][1]
             request, response = find(api_key)
             handler = make_handler()
+            if api_key in CHANGING:
+                handler = Audited(handler)
             api = Api(
                 request,
                 response,

@@ -172,6 +172,8 @@ class ConfluentProducer(TransactionalProducer):
             )
             self._consumers[group] = consumer
         where = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        # librdkafka does not keep this time-out (its issue 5456), and where the coordinator of the group has
+        # left the metadata it waits until any other broker comes or goes (5511): minutes, now and then.
         self._call(
             self._producer.send_offsets_to_transaction,
             *(where, consumer.consumer_group_metadata(), PATIENCE_SECONDS),

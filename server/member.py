@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.cluster")
 
+OWN_RECORD_S = 5.0
 UNPROTECTED = "odradek.ignore.acls"
 """The option that lets a node serve in a cluster with ACLs."""
 
@@ -133,6 +134,7 @@ class Member:
         """Returns when the metadata log has been replayed. Raises ConfigError with one sentence."""
         self.publisher.subscribe(lambda view, change: self._check_view(view))
         self.publisher.subscribe(lambda view, change: self._new_topics.view_changed(view))
+        self.publisher.subscribe(self._brokers_changed)
         self.link.start()
         await self._until(lambda: self.state is not BrokerState.STARTING)
 
@@ -143,10 +145,14 @@ class Member:
         self.reporter.check_all()
 
     async def serve(self) -> None:
-        """The listeners answer. Returns when the controllers have unfenced the node."""
+        """The listeners answer. Returns when the controllers have unfenced the node, and it tells so itself:
+        the record of that comes a moment after the answer to the heartbeat."""
         self._ask_producer_ids()
         self.link.set_ready()
         await self._until(lambda: self.state is not BrokerState.RECOVERY)
+        with contextlib.suppress(TimeoutError):  # without controllers it may never come: serve all the same
+            async with asyncio.timeout(OWN_RECORD_S):
+                await self._until(lambda: self._settings.node_id in self.view.brokers)
         logger.info("node %d is unfenced, broker epoch %d", self._settings.node_id, self.broker_epoch)
 
     async def leave(self) -> None:
@@ -227,6 +233,10 @@ class Member:
 
     def _wake(self) -> None:
         self._waking = asyncio.get_running_loop().create_task(self._notify())
+
+    def _brokers_changed(self, view: ClusterView, change: ClusterChange) -> None:
+        if change.brokers:
+            self._wake()
 
     def _check_view(self, view: ClusterView) -> None:
         """A cluster with a feature that this node does not serve ends it, and so do ACLs."""

@@ -36,7 +36,8 @@ def test_a_leader_whose_only_directory_is_full_ends_and_another_leads_with_all_a
             OdradekMember(controllers, OTHER, QUICK) as other,
         ):
             create(other.bootstrap_servers, topic, [FULL, OTHER], min_insync_replicas="2")
-            wait_for_isr(other.bootstrap_servers, topic, FULL, OTHER)
+            for node in (full, other):
+                wait_for_isr(node.bootstrap_servers, topic, FULL, OTHER)
             side, new = Side("full", full.bootstrap_servers), Side("other", other.bootstrap_servers)
             resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, resource.RLIM_INFINITY))
             acknowledged = []

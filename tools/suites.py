@@ -78,9 +78,9 @@ ODRADEK_ON_KAFKA = [
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
-CROWDS = "compat_tests/security/test_hostile_clients.py"
-"""At night ten thousand attack, and the waits of others are measured: beside other tests those would be the
-time that the tests take.
+ALONE_AT_NIGHT = [f"compat_tests/security/test_{name}.py" for name in ("hostile_clients", "quota_rates")]
+"""There ten thousand attack, and rates and the waits of others are measured: other tests beside them would
+count as well.
 """
 
 SPARK_CONNECTOR = [
@@ -161,9 +161,10 @@ SUITES = {
     "security": Suite(
         [
             pytest(
-                "-n", "5", "--dist", "loadfile", "compat_tests/security", *(["--deselect", CROWDS] * NIGHTLY)
+                *("-n", "5", "--dist", "loadfile", "compat_tests/security"),
+                *(f"--ignore={path}" for path in ALONE_AT_NIGHT if NIGHTLY),
             ),
-            *([pytest(CROWDS)] * NIGHTLY),
+            *([pytest(*ALONE_AT_NIGHT)] if NIGHTLY else []),
         ],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),

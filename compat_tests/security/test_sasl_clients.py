@@ -33,6 +33,7 @@ HERE = pathlib.Path(__file__).parent
 SECONDS = 30.0
 MODULES = "org.apache.kafka.common.security"
 SESSION_SECONDS = 6
+ATTEMPTS = 4
 """Three times as long as a session."""
 
 Connect = Callable[..., bool]
@@ -249,12 +250,15 @@ def test_kafkas_own_client_renews_its_session(short_sessions: Broker, mechanism:
     class_path = compile_java(reference.client_class_path(), HERE / "SaslClient.java")
     program = JavaProgram(class_path, "SaslClient", short_sessions.bootstrap_servers)
     before = renewals(short_sessions)
+    counts = []
     try:
         topic = f"java-{mechanism}"
-        (count,) = program.ask("produce", mechanism, "ann", PASSWORD, topic, SESSION_SECONDS)
+        # On a busy machine its connection may be made late, and the time be over before the session.
+        while renewals(short_sessions) == before and len(counts) < ATTEMPTS:
+            counts += program.ask("produce", mechanism, "ann", PASSWORD, topic, SESSION_SECONDS)
     finally:
         program.close()
-    assert int(count) > 0
+    assert all(int(count) > 0 for count in counts)
     assert renewals(short_sessions) > before
 
 

@@ -78,9 +78,10 @@ class Side:
             program.close()
 
 
+LOOKING = {"--describe", "--list", "describe", "list"}
 LOOKS = 5
-"""So often both are asked for a description before it counts as different: Kafka's broker takes a change in a
-moment after its controller has answered.
+"""So often both are asked for a description or a list before it counts as different: Kafka's broker takes a
+change in a moment after its controller has answered.
 """
 Change = tuple[str, str]
 """A regular expression, and what stands for what it finds."""
@@ -115,7 +116,7 @@ class Pair:
                 text = re.sub(pattern, stands_for, text, flags=re.MULTILINE)
             return code, "\n".join(sorted(text.split("\n"))) if unordered else text
 
-        for _ in range(LOOKS if "--describe" in command else 1):
+        for _ in range(LOOKS if LOOKING.intersection(command) else 1):
             with ThreadPoolExecutor(len(self.sides)) as threads:
                 theirs, ours = threads.map(ended, self.sides)
             if ours == theirs:

@@ -46,13 +46,12 @@ if TYPE_CHECKING:
 async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
     """Either of the two below, in the directories of a ZooKeeper: its id of the cluster counts for a new data
     directory, and clients are served before others find the broker there."""
-    from odradek.server.zookeeper.joining import cluster_id, join, open_session
+    from odradek.server.zookeeper.joining import join, open_zookeeper
 
-    session = await open_session(node.config, ending)
-    node = replace(node, cluster_id=await cluster_id(session))
+    zookeeper = await open_zookeeper(node.config, ending)
     serves = serve_alone if node.config.cluster is None else serve_in_cluster
-    serving = await serves(node, ending)
-    await join(session, serving, ending)
+    serving = await serves(replace(node, zookeeper=zookeeper), ending)
+    await join(zookeeper, serving, ending)
     return serving
 
 

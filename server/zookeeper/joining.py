@@ -6,16 +6,19 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.zookeeper import nodes
+from odradek.server.zookeeper.offsets import GroupsInZooKeeper
 from odradek.server.zookeeper.own_requests import OwnRequests
 from odradek.server.zookeeper.registration import Registration
 from odradek.server.zookeeper.session import Session, session_of
 from odradek.server.zookeeper.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
     from odradek.server.listeners import Listener
@@ -25,30 +28,37 @@ if TYPE_CHECKING:
 EVERY_HOST = ("", "0.0.0.0", "::")
 
 
-async def open_session(config: BrokerConfig, ending: AsyncExitStack) -> Session:
-    """`ending` gets what closes it. Raises ConfigError with one sentence for people."""
+class ZooKeeper(NamedTuple):
+    """One that a broker is in."""
+
+    session: Session
+    cluster_id: str | None
+    """The id in `/cluster/id`; None where no broker has been."""
+
+    def groups(
+        self, loop: asyncio.AbstractEventLoop, view: Callable[[], ClusterView], metadata_bytes_max: int
+    ) -> GroupsInZooKeeper:
+        """The offsets of groups that are kept there."""
+        return GroupsInZooKeeper(self.session, loop, view, metadata_bytes_max)
+
+
+async def open_zookeeper(config: BrokerConfig, ending: AsyncExitStack) -> ZooKeeper:
+    """`ending` gets what closes the session. Raises ConfigError with one sentence for people."""
     session, patience_s = session_of(config)
     await asyncio.to_thread(session.open, patience_s)
     ending.push_async_callback(asyncio.to_thread, session.close)
-    return session
-
-
-async def cluster_id(session: Session) -> str | None:
-    """The id in `/cluster/id`; None where no broker has been."""
     content = await asyncio.to_thread(session.get, nodes.CLUSTER_ID)
-    if not content:
-        return None
     try:
-        return nodes.read_cluster_id(content)
+        return ZooKeeper(session, nodes.read_cluster_id(content) if content else None)
     except ValueError as error:
         raise ConfigError(f"zookeeper.connect: {error} at {session.address}.") from None
 
 
-async def join(session: Session, serving: Serving, ending: AsyncExitStack) -> None:
+async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -> None:
     """The broker is in ZooKeeper when this returns. `ending` gets what ends it. Raises ConfigError."""
     from kazoo.exceptions import KazooException
 
-    opened = serving.opened
+    session, opened = zookeeper.session, serving.opened
     bound, node, publisher = opened.bound, opened.bound.node, opened.plane.publisher
     endpoints = [_listening(listener, node.config) for listener in bound.ports.listeners]
     own = OwnRequests(serving.connections.dispatcher.routes, opened.schedule.loop, node.now_ms)

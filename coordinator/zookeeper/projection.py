@@ -59,70 +59,78 @@ def _number_text(value: float) -> str:
 
 
 class Projection:
-    """See the module. `known` are the nodes that are there, by path: of our topics and settings, and those
-    below them, whoever wrote them."""
+    """See the module. `known` are the nodes that are there, by path: of topics and settings, and those below
+    them, whoever wrote them. Nodes of topics that nobody knows are removed."""
 
     def __init__(self, known: Mapping[str, bytes], controller_epoch: int) -> None:
-        self._known = dict(known)
         self._controller_epoch = controller_epoch
+        self._topic_nodes: dict[str, dict[str, bytes]] = {}
+        """Contents by path, of each topic."""
+        self._setting_nodes: dict[str, bytes] = {}
         self._topics: dict[str, TopicView] = {}
+        """As they are written."""
         self._settings: tuple[object, object] | None = None
+        for path, content in known.items():
+            self._nodes_of(path)[path] = content
 
-    @property
-    def known(self) -> Mapping[str, bytes]:
-        return self._known
+    def topics(self) -> dict[str, bytes]:
+        """Contents of the nodes of topics by their names, as far as they are known to be there."""
+        paths = ((name, nodes.topic_path(name), known) for name, known in self._topic_nodes.items())
+        return {name: known[path] for name, path, known in paths if path in known}
+
+    def forget(self, path: str, content: bytes) -> None:
+        """Somebody else has written this node."""
+        self._nodes_of(path)[path] = content
+        self._topics.pop(_topic_of(path) or "", None)
+        self._settings = None
 
     def steps(self, view: ClusterView) -> Iterator[Step]:
         """To this view. A step counts as done when the next one is asked for: who cannot do it ends, and
         begins with another projection."""
-        for name in [name for name in self._topics if name not in view.topics]:
+        for name in [name for name in self._topic_nodes if name not in view.topics]:
             yield from self._removing(name)
-            del self._topics[name]
         for name, topic in view.topics.items():
             before = self._topics.get(name)
-            if before is topic:
-                continue
-            if before is not None and before.topic_id != topic.topic_id:
-                yield from self._removing(name)
-            yield from self._writing(topic_nodes(topic, self._controller_epoch))
-            self._topics[name] = topic
+            if before is not topic:
+                if before is not None and before.topic_id != topic.topic_id:
+                    yield from self._removing(name)
+                known = self._topic_nodes.setdefault(name, {})
+                yield from _steps(known, dict(topic_nodes(topic, self._controller_epoch)))
+                self._topics[name] = topic
         settings = view.broker_configs, view.client_quotas
         if self._settings is None or any(a is not b for a, b in zip(self._settings, settings, strict=True)):
-            wanted = dict(setting_nodes(view))
-            for path in self._below_settings():
-                if path not in wanted:
-                    yield from self._removing_node(path)
-            yield from self._writing(iter(wanted.items()))
+            yield from _steps(self._setting_nodes, dict(setting_nodes(view)))
             self._settings = settings
 
-    def forget(self, path: str, content: bytes) -> None:
-        """Somebody else has written this node."""
-        self._known[path] = content
-        name = path.removeprefix(f"{nodes.TOPICS}/")
-        if name in self._topics:
-            del self._topics[name]
-        self._settings = None
-
-    def _writing(self, wanted: Iterator[tuple[str, bytes]]) -> Iterator[Step]:
-        for path, content in wanted:
-            before = self._known.get(path)
-            if before != content:
-                yield Step(path, content, is_new=before is None)
-                self._known[path] = content
+    def _nodes_of(self, path: str) -> dict[str, bytes]:
+        name = _topic_of(path)
+        return self._setting_nodes if name is None else self._topic_nodes.setdefault(name, {})
 
     def _removing(self, name: str) -> Iterator[Step]:
-        below = f"{nodes.topic_path(name)}/"
-        for path in sorted((path for path in self._known if path.startswith(below)), reverse=True):
-            yield from self._removing_node(path)
-        for path in (nodes.topic_path(name), nodes.topic_config_path(name)):
-            if path in self._known:
-                yield from self._removing_node(path)
+        yield from _steps(self._topic_nodes[name], {})
+        del self._topic_nodes[name]
+        self._topics.pop(name, None)
 
-    def _removing_node(self, path: str) -> Iterator[Step]:
+
+def _steps(known: dict[str, bytes], wanted: Mapping[str, bytes]) -> Iterator[Step]:
+    """From the nodes that are known to the wanted ones; `known` follows."""
+    for path in sorted(known.keys() - wanted.keys(), key=_depth, reverse=True):
         yield Step(path, None)
-        del self._known[path]
+        del known[path]
+    for path, content in wanted.items():
+        before = known.get(path)
+        if before != content:
+            yield Step(path, content, is_new=before is None)
+            known[path] = content
 
-    def _below_settings(self) -> list[str]:
-        """Deepest first."""
-        folders = tuple(f"/config/{kind}/" for kind in ("brokers", "users", "clients", "ips"))
-        return sorted((path for path in self._known if path.startswith(folders)), reverse=True)
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+def _topic_of(path: str) -> str | None:
+    """The topic that a node is of; None: it has the settings of something else."""
+    for folder in (f"{nodes.TOPICS}/", nodes.topic_config_path("")):
+        if path.startswith(folder):
+            return path[len(folder) :].partition("/")[0]
+    return None

@@ -43,8 +43,6 @@ SET, DELETE = 0, 1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 PREFERRED = 0
 SCRAM = "SCRAM-"
-TOPIC_NODES = f"{nodes.TOPICS}/"
-TOPIC_DEPTH = TOPIC_NODES.count("/")
 Watch = Callable[[Any], object]
 
 
@@ -81,24 +79,22 @@ class Tools:
 
     def topic_changed(self, path: str) -> None:
         """The node of a topic is other than when it was read."""
-        self._watched.discard(path)
+        self._watched.discard(path.rpartition("/")[2])
 
     def look_at_topics(self, known: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Nodes of topics that are other than `known`, which we have written: what they ask for is done. The
-        result has their contents, so that they are written over, or removed where there is no such topic.
-        Raises NotController when somebody has removed one that we have written."""
+        """Nodes of topics that are other than `known`, by the names of the topics, which we have written: what
+        they ask for is done. The result has contents by path, so that they are written over, or removed where
+        there is no such topic. Raises NotController when somebody has removed one that we have written."""
         found: dict[str, bytes] = {}
-        names = self._session.client.get_children(nodes.TOPICS, self._watch)
-        paths = {nodes.topic_path(name): name for name in names}
-        for path in known:
-            if path.startswith(TOPIC_NODES) and path.count("/") == TOPIC_DEPTH and path not in paths:
-                raise NotController(f"somebody has removed {path}")
-        self._watched &= paths.keys()
-        for path in paths.keys() - self._watched:
-            name = paths[path]
+        names = set(self._session.client.get_children(nodes.TOPICS, self._watch))
+        if removed := known.keys() - names:
+            raise NotController(f"somebody has removed {nodes.topic_path(min(removed))}")
+        self._watched &= names
+        for name in sorted(names - self._watched):
+            path = nodes.topic_path(name)
             content = self._session.get(path, self._watch)
-            self._watched.add(path)
-            if content is None or content == known.get(path):
+            self._watched.add(name)
+            if content is None or content == known.get(name):
                 continue
             found[path] = content
             settings = self._session.get(nodes.topic_config_path(name))

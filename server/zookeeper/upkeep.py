@@ -43,7 +43,7 @@ class _Leading:
         """Tools first: a topic that they have made is not removed as one that nobody knows."""
         tools, projection = self.tools, self._projection
         tools.look_at_deletions()
-        for found in (tools.look_at_topics(projection.known), tools.look_at_settings()):
+        for found in (tools.look_at_topics(projection.topics()), tools.look_at_settings()):
             for path, content in found.items():
                 projection.forget(path, content)
         tools.look_at_reassignment()

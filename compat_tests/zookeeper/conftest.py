@@ -32,7 +32,8 @@ class Looking:
     def __init__(self, address: str) -> None:
         self.address = address
         self.client = KazooClient(address)
-        self.client.start()
+        # Unlike `start`, it says nothing about a chroot that is not there yet.
+        assert self.client.start_async().wait(10)
 
     def close(self) -> None:
         self.client.stop()

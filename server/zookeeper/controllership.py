@@ -42,8 +42,11 @@ def elect(
 
     client = session.client
     while True:
-        found = client.exists(nodes.CONTROLLER, watch)
-        if found is not None:
+        # Without the watch, which would see the node that we make.
+        if client.exists(nodes.CONTROLLER) is not None:
+            found = client.exists(nodes.CONTROLLER, watch)
+            if found is None:
+                continue
             if found.ephemeralOwner != session.id:
                 return None
             # Won, and the answer was lost.

@@ -35,12 +35,17 @@ class Session:
         quiet = logging.getLogger("odradek.zookeeper.client")
         # It tells each attempt to connect; we tell the loss and the return.
         quiet.setLevel(logging.CRITICAL)
-        self.client: KazooClient = KazooClient(
-            address,
-            timeout=timeout_s,
-            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": RETRY_MAX_S},
-            logger=quiet,
-        )
+        try:
+            self.client: KazooClient = KazooClient(
+                address,
+                timeout=timeout_s,
+                connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": RETRY_MAX_S},
+                logger=quiet,
+            )
+        except (ValueError, TypeError):
+            raise ConfigError(
+                f"zookeeper.connect: {address!r} is not of the form HOST:PORT,HOST:PORT/CHROOT."
+            ) from None
         self.on_change: Callable[[], object] = lambda: None
         """Called, in a thread of the client, when the connection is lost or back."""
         self._is_lost = threading.Event()
@@ -48,19 +53,21 @@ class Session:
     def open(self, patience_s: float) -> None:
         """Raises ConfigError when nobody answers for so long."""
         from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
 
+        reason = ""
+        self.client.start_async().wait(patience_s)
         try:
-            self.client.start(patience_s)
-            self.client.ensure_path("/")
-        except (KazooTimeoutError, KazooException, OSError) as error:
-            self.close()
-            reason = f" ({error})" if str(error) and not isinstance(error, KazooTimeoutError) else ""
-            raise ConfigError(
-                f"zookeeper.connect: no ZooKeeper answers at {self.address} within {patience_s:g} s{reason}: "
-                "start it, or leave the option out."
-            ) from None
-        self.client.add_listener(self._state_changed)
+            if self.client.connected:
+                self.client.ensure_path("/")
+                self.client.add_listener(self._state_changed)
+                return
+        except KazooException as error:
+            reason = f" ({type(error).__name__})"
+        self.close()
+        raise ConfigError(
+            f"zookeeper.connect: no ZooKeeper answers at {self.address} within {patience_s:g} s{reason}: "
+            "start it, or leave the option out."
+        )
 
     def close(self) -> None:
         """The broker's own nodes are gone at once. Harmless a second time."""

@@ -73,6 +73,8 @@ class Upkeep:
         self._leading: _Leading | None = None
         self._session_id: int | None = None
         """Of the session that all is done in."""
+        self._is_contested = False
+        """Whether `/controller` is other than when it was read."""
         self._is_told = False
         self._work = threading.Event()
         self._end = threading.Event()
@@ -103,6 +105,8 @@ class Upkeep:
 
     def _changed(self, event: Any) -> None:
         """A watch, in a thread of the client."""
+        if event.path == nodes.CONTROLLER:
+            self._is_contested = True
         leading = self._leading
         if leading is not None and event.path is not None and event.path.startswith(f"{nodes.TOPICS}/"):
             leading.tools.topic_changed(event.path)
@@ -155,6 +159,9 @@ class Upkeep:
             for path in nodes.ROOTS:
                 session.client.ensure_path(path)
         self._register()
+        if self._is_contested:
+            self._is_contested = False
+            self._leading = None
         if self._leading is None:
             controllership = elect(session, self._node_id, self._now_ms, self._changed)
             if controllership is None:

@@ -41,6 +41,8 @@ LOGGERS = (
     "odradek.produce",
     "odradek.replication",
     "odradek.slow",
+    "odradek.zookeeper",
+    "odradek.zookeeper.client",
     "odradek.timers",
     "odradek.topics",
     "odradek.turn",

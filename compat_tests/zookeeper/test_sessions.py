@@ -195,6 +195,13 @@ def test_the_id_of_another_broker_refuses_the_start(chroot: str, own_looking: Lo
         assert broker.is_running
 
 
+def test_a_node_alone_does_not_share_with_another(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot):
+        with pytest.raises(odradek.BrokerStartError, match=r"broker 1 is in the ZooKeeper .* already"):
+            in_zookeeper(chroot, options={"node.id": "2"}).start()
+        assert own_looking.children("/brokers/ids") == ["1"]
+
+
 def test_a_killed_broker_comes_back_under_its_id(chroot: str, own_looking: Looking) -> None:
     with in_zookeeper(chroot) as broker:
         Topics(broker).make("kept")

@@ -1,14 +1,15 @@
 """Requests that the broker makes to itself, for what old tools ask for in ZooKeeper.
 
-They go through the handlers of clients, so that they are checked and carried out in the same way. In a cluster
-the controllers get them instead.
+They go through the handlers of clients, so that they are checked and carried out in the same way. In a
+cluster the controllers get them instead.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import RequestContext, Waiting
@@ -61,9 +62,15 @@ class OwnRequests:
             )
             answer = api.handle(request, context)
         except Exception as error:
-            answered.set_exception(error)
+            with contextlib.suppress(InvalidStateError):
+                answered.set_exception(error)
             return
+
+        def take(response: Any) -> None:
+            with contextlib.suppress(InvalidStateError):  # cancelled: nobody waits for it any more
+                answered.set_result(response)
+
         if isinstance(answer, Waiting):
-            answer.on_complete(answered.set_result)
+            answer.on_complete(take)
         else:
-            answered.set_result(answer)
+            take(answer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,8 @@ class Session:
             ) from None
         self.on_change: Callable[[], object] = lambda: None
         """Called, in a thread of the client, when the connection is lost or back."""
-        self._is_lost = threading.Event()
+        self._is_lost = False
+        self._is_closing = False
 
     def open(self, patience_s: float) -> None:
         """Raises ConfigError when nobody answers for so long."""
@@ -71,6 +71,7 @@ class Session:
 
     def close(self) -> None:
         """The broker's own nodes are gone at once. Harmless a second time."""
+        self._is_closing = True
         self.client.remove_listener(self._state_changed)
         self.client.stop()
         self.client.close()
@@ -101,11 +102,11 @@ class Session:
         from kazoo.protocol.states import KazooState
 
         if state == KazooState.CONNECTED:
-            if self._is_lost.is_set():
-                self._is_lost.clear()
+            if self._is_lost:
+                self._is_lost = False
                 logger.info("ZooKeeper at %s answers again", self.address)
-        elif not self._is_lost.is_set() and not self.client._stopped.is_set():
-            self._is_lost.set()
+        elif not self._is_lost and not self._is_closing:
+            self._is_lost = True
             logger.warning(
                 "ZooKeeper at %s does not answer: clients that need it have to wait, all others are served",
                 self.address,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.coordinator.zookeeper import nodes
@@ -82,9 +82,9 @@ class Tools:
         self._watched.discard(path.rpartition("/")[2])
 
     def look_at_topics(self, known: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Nodes of topics that are other than `known`, by the names of the topics, which we have written: what
-        they ask for is done. The result has contents by path, so that they are written over, or removed where
-        there is no such topic. Raises NotController when somebody has removed one that we have written."""
+        """Nodes of topics that are other than `known`, by the names of the topics, which we have written:
+        what they ask for is done. The result has contents by path, so that they are written over, or removed
+        where there is no such topic. Raises NotController when somebody has removed one of ours."""
         found: dict[str, bytes] = {}
         names = set(self._session.client.get_children(nodes.TOPICS, self._watch))
         if removed := known.keys() - names:
@@ -323,7 +323,7 @@ class Tools:
     def _answer(self, request: Message) -> Any:
         try:
             return self._ask(request).result(TIMEOUT_S)
-        except Exception as error:
+        except (CancelledError, Exception) as error:
             raise NoAnswer(f"{type(request).__name__}: {str(error) or type(error).__name__}") from error
 
     def _told(self, what: str, results: Iterable[Any]) -> None:

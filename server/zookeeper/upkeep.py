@@ -18,9 +18,12 @@ from odradek.server.zookeeper.survey import survey
 from odradek.server.zookeeper.tools import Ask, NoAnswer, Tools
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.zookeeper.registration import Registration
     from odradek.server.zookeeper.session import Session
+    from odradek.wire.schema import Message
 
 logger = logging.getLogger("odradek.zookeeper")
 
@@ -70,6 +73,8 @@ class Upkeep:
         self._now_ms = now_ms
         self._view = view
         self._ask = ask
+        self._asked: Future[Any] | None = None
+        """The newest request for a tool."""
         self._leading: _Leading | None = None
         self._session_id: int | None = None
         """Of the session that all is done in."""
@@ -98,10 +103,18 @@ class Upkeep:
         """Blocks until the thread has ended."""
         self._end.set()
         self._work.set()
+        if self._asked is not None:
+            self._asked.cancel()
         # Its requests to ZooKeeper end with the session.
         self._session.close()
         if self._thread.is_alive():
             self._thread.join()
+
+    def _begin_request(self, request: Message, /) -> Future[Any]:
+        self._asked = asked = self._ask(request)
+        if self._end.is_set():
+            asked.cancel()
+        return asked
 
     def _changed(self, event: Any) -> None:
         """A watch, in a thread of the client."""
@@ -166,7 +179,7 @@ class Upkeep:
             controllership = elect(session, self._node_id, self._now_ms, self._changed)
             if controllership is None:
                 return
-            tools = Tools(session, controllership, self._ask, self._view, self._changed)
+            tools = Tools(session, controllership, self._begin_request, self._view, self._changed)
             self._leading = _Leading(session, controllership, tools, survey(session))
         self._leading.keep(self._view)
 

@@ -41,12 +41,12 @@ LOGGERS = (
     "odradek.produce",
     "odradek.replication",
     "odradek.slow",
-    "odradek.zookeeper",
-    "odradek.zookeeper.client",
     "odradek.timers",
     "odradek.topics",
     "odradek.turn",
     "odradek.work",
+    "odradek.zookeeper",
+    "odradek.zookeeper.client",
 )
 """The loggers of the broker. Python knows one when its module was imported, and modules are imported late."""
 

@@ -13,6 +13,7 @@ request that got no answer leaves its node, and is made again with the next look
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,6 +40,7 @@ logger = logging.getLogger("odradek.zookeeper")
 
 TIMEOUT_S = 30.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
+VIEW_S, VIEW_PAUSE_S = 5.0, 0.01
 SET, DELETE = 0, 1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 PREFERRED = 0
@@ -72,6 +74,8 @@ class Tools:
         self._ask = ask
         self._view = view
         self._watch = watch
+        self._has_done = False
+        """Whether all of the newest request was done."""
         self._watched: set[str] = set()
         """Topics whose nodes have been read since their last change."""
 
@@ -130,6 +134,7 @@ class Tools:
         )
         request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         self._told(f"topic {name!r} is created", self._answer(request).topics)
+        self._await_view(lambda view: name in view.topics)
 
     def _add_partitions(self, name: str, assignment: nodes.Assignment, present: int) -> None:
         count = len(assignment.replicas)
@@ -145,6 +150,7 @@ class Tools:
             topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False
         )
         self._told(f"topic {name!r} grows to {count} partitions", self._answer(request).results)
+        self._await_view(lambda view: name not in view.topics or len(view.topics[name].partitions) >= count)
 
     def look_at_deletions(self) -> None:
         for name in self._session.client.get_children(nodes.TOPIC_DELETIONS, self._watch):
@@ -320,6 +326,13 @@ class Tools:
 
     # All of them
 
+    def _await_view(self, has_come: Callable[[ClusterView], bool]) -> None:
+        """A node of a cluster learns a moment later what its controllers have done. What was refused never
+        comes."""
+        deadline = time.monotonic() + VIEW_S
+        while self._has_done and not has_come(self._view()) and time.monotonic() < deadline:
+            time.sleep(VIEW_PAUSE_S)
+
     def _answer(self, request: Message) -> Any:
         try:
             return self._ask(request).result(TIMEOUT_S)
@@ -328,10 +341,12 @@ class Tools:
 
     def _told(self, what: str, results: Iterable[Any]) -> None:
         """One line of the log about each result."""
+        self._has_done = True
         for result in results:
             if result.error_code == ErrorCode.NONE:
                 logger.info("%s, as ZooKeeper asks for", what)
             else:
+                self._has_done = False
                 reason = result.error_message or ErrorCode(result.error_code).name
                 logger.error("ZooKeeper asks that %s, which is refused: %s", what, reason)
 

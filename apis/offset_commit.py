@@ -1,9 +1,9 @@
 """OffsetCommit (key 8, versions 0 to 10).
 
-Version 0 stores in ZooKeeper where the broker has one, else it is served like the others. From version 10 on topics have ids instead of
-names. This module checks whether topic ids are known, then whether the client may read the topics, then
-whether partitions exist; the group's coordinator checks the rest. As in Kafka, refused topics and partitions
-come first in an answer, and a topic without partitions is left out.
+Version 0 stores in ZooKeeper where the broker has one, else it is served like the others. From version 10 on
+topics have ids instead of names. This module checks whether topic ids are known, then whether the client may
+read the topics, then whether partitions exist; the group's coordinator checks the rest. As in Kafka, refused
+topics and partitions come first in an answer, and a topic without partitions is left out.
 
 Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 """

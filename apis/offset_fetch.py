@@ -1,8 +1,8 @@
 """OffsetFetch (key 9, versions 0 to 10): committed offsets of groups.
 
-Version 0 reads from ZooKeeper where the broker has one, else it is served like the others. From version 10 on topics have ids instead of
-names. As in Kafka, unknown topics, and topics that the client may not describe, come last in an answer; where
-it asks for all topics, the latter are left out.
+Version 0 reads from ZooKeeper where the broker has one, else it is served like the others. From version 10 on
+topics have ids instead of names. As in Kafka, unknown topics, and topics that the client may not describe,
+come last in an answer; where it asks for all topics, the latter are left out.
 
 Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.disks import StoreEvents
     from odradek.server.meta_properties import Identity
-    from odradek.server.zookeeper.joining import ZooKeeper
+    from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
 

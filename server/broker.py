@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
     """Either of the two below, in the directories of a ZooKeeper: its id of the cluster counts for a new data
     directory, and clients are served before others find the broker there."""
-    from odradek.server.zookeeper.joining import join, open_zookeeper
+    from odradek.server.zookeeper.joining import join
+    from odradek.server.zookeeper.opening import open_zookeeper
 
     zookeeper = await open_zookeeper(node.config, ending)
     serves = serve_alone if node.config.cluster is None else serve_in_cluster

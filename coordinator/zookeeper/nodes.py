@@ -1,8 +1,8 @@
 """The nodes of a Kafka cluster in ZooKeeper: their paths, and the JSON in them, both ways.
 
-Texts are those of Kafka 3.9, the last release with ZooKeeper, which readers of 0.8.2 understand, too. Names of
-users and clients are percent-encoded in paths. What others have written may be anything: the functions that
-read raise ValueError with a sentence.
+Texts are those of Kafka 3.9, the last release with ZooKeeper, which readers of 0.8.2 understand, too. Names
+of users and clients are percent-encoded in paths. What others have written may be anything: the functions
+that read raise ValueError with a sentence.
 
 Source: ZkData.scala of Kafka 3.9, ZkUtils.scala of 0.8.2 to 1.1; seen at a 3.9.1 broker.
 """

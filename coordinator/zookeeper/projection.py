@@ -1,4 +1,4 @@
-"""Which nodes there have to be in ZooKeeper for a view of the cluster, and the steps from one view to the next.
+"""Which nodes there have to be in ZooKeeper for a view of the cluster, and the steps from view to view.
 
 `Projection` knows what is there. A step is one node that is written or removed; nodes are written after those
 above them, and removed before. What is unchanged between two views is the same object in both, so that a view

@@ -1,8 +1,8 @@
 """The one broker that writes for the cluster: it owns `/controller`, and each of its writes checks its epoch.
 
-A node alone is always that broker; of the Odradek nodes of a cluster one is. Every write is a transaction that
-also checks the version of `/controller_epoch`, so that a broker that was the controller, and does not know yet
-that another one is, writes nothing (KAFKA-6082).
+A node alone is always that broker; of the Odradek nodes of a cluster one is. Every write is a transaction
+that also checks the version of `/controller_epoch`, so that a broker that was the controller, and does not
+know yet that another one is, writes nothing (KAFKA-6082).
 """
 
 from __future__ import annotations

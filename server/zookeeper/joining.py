@@ -1,4 +1,4 @@
-"""A broker with `zookeeper.connect`: the connection before all else, the rest when the broker serves."""
+"""A broker with `zookeeper.connect` that serves: it appears in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -6,52 +6,24 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.zookeeper import nodes
-from odradek.server.zookeeper.offsets import GroupsInZooKeeper
 from odradek.server.zookeeper.own_requests import OwnRequests
 from odradek.server.zookeeper.registration import Registration
-from odradek.server.zookeeper.session import Session, session_of
+from odradek.server.zookeeper.session import Session
 from odradek.server.zookeeper.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
     from odradek.server.listeners import Listener
     from odradek.server.serving import Serving
+    from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.server.zookeeper.tools import Ask
 
 EVERY_HOST = ("", "0.0.0.0", "::")
-
-
-class ZooKeeper(NamedTuple):
-    """One that a broker is in."""
-
-    session: Session
-    cluster_id: str | None
-    """The id in `/cluster/id`; None where no broker has been."""
-
-    def groups(
-        self, loop: asyncio.AbstractEventLoop, view: Callable[[], ClusterView], metadata_bytes_max: int
-    ) -> GroupsInZooKeeper:
-        """The offsets of groups that are kept there."""
-        return GroupsInZooKeeper(self.session, loop, view, metadata_bytes_max)
-
-
-async def open_zookeeper(config: BrokerConfig, ending: AsyncExitStack) -> ZooKeeper:
-    """`ending` gets what closes the session. Raises ConfigError with one sentence for people."""
-    session, patience_s = session_of(config)
-    await asyncio.to_thread(session.open, patience_s)
-    ending.push_async_callback(asyncio.to_thread, session.close)
-    content = await asyncio.to_thread(session.get, nodes.CLUSTER_ID)
-    try:
-        return ZooKeeper(session, nodes.read_cluster_id(content) if content else None)
-    except ValueError as error:
-        raise ConfigError(f"zookeeper.connect: {error} at {session.address}.") from None
 
 
 async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -> None:
@@ -86,7 +58,8 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
         await asyncio.to_thread(upkeep.start)
     except (KazooException, ValueError) as error:
         raise ConfigError(
-            f"zookeeper.connect: the ZooKeeper at {session.address} cannot be used: {type(error).__name__}: {error}."
+            f"zookeeper.connect: the ZooKeeper at {session.address} cannot be used: {type(error).__name__}: "
+            f"{error}."
         ) from None
 
 
@@ -105,8 +78,8 @@ def _agree(session: Session, ours: str) -> None:
             theirs = nodes.read_cluster_id(content)
             if theirs != ours:
                 raise ConfigError(
-                    f"zookeeper.connect: the ZooKeeper at {session.address} is of cluster {theirs}, and the data "
-                    f"directories are of cluster {ours}: name another ZooKeeper, or another chroot in it."
+                    f"zookeeper.connect: the ZooKeeper at {session.address} is of cluster {theirs}, and the "
+                    f"data directories are of cluster {ours}: name another ZooKeeper, or another chroot."
                 )
             return
         _create(session, ours)
@@ -124,8 +97,8 @@ def _create(session: Session, ours: str) -> None:
 
 
 def _listening(listener: Listener, config: BrokerConfig) -> nodes.Listening:
-    """As advertised; without that the host of the listener, and for every interface this machine's name, as in
-    Kafka."""
+    """As advertised; without that the host of the listener, and for every interface this machine's name, as
+    in Kafka."""
     host, port = listener.advertised or (listener.host, listener.port)
     if host in EVERY_HOST:
         host = socket.getfqdn()

@@ -1,7 +1,7 @@
 """Requests that the broker makes to itself, for what old tools ask for in ZooKeeper.
 
-They go through the handlers of clients, so that they are checked and carried out in the same way. In a cluster
-the controllers get them instead.
+They go through the handlers of clients, so that they are checked and carried out in the same way. In a
+cluster the controllers get them instead.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class Registration:
         while not self.renew():
             if time.monotonic() > deadline:
                 raise ConfigError(
-                    f"broker.id: {self._node_id} is taken by another broker, as {self._path} of the ZooKeeper at "
-                    f"{self._session.address} says: give this one another number."
+                    f"broker.id: {self._node_id} is taken by another broker, as {self._path} of the "
+                    f"ZooKeeper at {self._session.address} says: give this one another number."
                 )
             if not is_told:
                 logger.info(

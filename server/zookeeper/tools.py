@@ -82,9 +82,10 @@ class Tools:
         self._watched.discard(path.rpartition("/")[2])
 
     def look_at_topics(self, known: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Nodes of topics that are other than `known`, by the names of the topics, which we have written: what
-        they ask for is done. The result has contents by path, so that they are written over, or removed where
-        there is no such topic. Raises NotController when somebody has removed one that we have written."""
+        """Nodes of topics that are other than `known`, by the names of the topics, which we have written:
+        what they ask for is done. The result has contents by path, so that they are written over, or removed
+        where there is no such topic. Raises NotController when somebody has removed one that we have
+        written."""
         found: dict[str, bytes] = {}
         names = set(self._session.client.get_children(nodes.TOPICS, self._watch))
         if removed := known.keys() - names:

@@ -6,6 +6,7 @@ Each member is a process of its own, which prints the records that it is given.
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -16,10 +17,12 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests import reference
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Looking
 
 PARTITIONS = 6
+SESSION_MS = 2_000
 
 
 @dataclass
@@ -105,6 +108,43 @@ class Group:
             member.process.wait()
 
 
+class ConsoleConsumers(Group):
+    """Console consumers of one release of Kafka."""
+
+    def __init__(self, version: str, address: str, looking: Looking, tmp_path: pathlib.Path) -> None:
+        super().__init__(looking)
+        self._version = version
+        self._address = address
+        self._directory = tmp_path
+
+    def join(self, *words: str, **options: str) -> Member:
+        """A group that has committed nothing begins at the start; the console consumer refuses to say so for
+        another one.
+        """
+        settings = {
+            "group.id": self.name,
+            "zookeeper.connect": self._address,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "zookeeper.sync.time.ms": "200",
+            "auto.commit.interval.ms": "100",
+            "rebalance.backoff.ms": "1000",
+            **options,
+        }
+        config = self._directory / f"{len(self.members)}.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = reference.tool_command(
+            "kafka.tools.ConsoleConsumer",
+            *("--zookeeper", self._address, "--consumer.config", str(config), *words),
+            *([] if self.looking.children(f"/consumers/{self.name}/offsets") else ["--from-beginning"]),
+            version=self._version,
+        )
+        return self.begin(command)
+
+    def member_of(self, owner: str) -> str:
+        """The last part numbers the threads of a consumer."""
+        return owner.rpartition("-")[0]
+
+
 class Topic:
     """Numbered lines, the same number in each partition."""
 
@@ -117,7 +157,7 @@ class Topic:
         future.result(30)
 
     def write(self, per_partition: int = 5) -> None:
-        producer = Producer(self._server)
+        producer = Producer({**self._server, "enable.idempotence": True})
         for index in range(PARTITIONS):
             for _ in range(per_partition):
                 line = f"{self.name}/{index}/{len(self.written)}"

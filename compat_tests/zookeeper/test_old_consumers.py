@@ -14,52 +14,13 @@ from collections.abc import Iterator
 import pytest
 
 import odradek
-from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Looking
-from compat_tests.zookeeper.sharing import PARTITIONS, Group, Member, Topic, has_come
+from compat_tests.zookeeper.sharing import PARTITIONS, ConsoleConsumers, Topic, has_come
 
 VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
-SESSION_MS = 2_000
 pytestmark = pytest.mark.timeout(300)
-
-
-class ConsoleConsumers(Group):
-    """Of one release."""
-
-    def __init__(self, version: str, address: str, looking: Looking, tmp_path: pathlib.Path) -> None:
-        super().__init__(looking)
-        self._version = version
-        self._address = address
-        self._directory = tmp_path
-
-    def join(self, *words: str, **options: str) -> Member:
-        """A group that has committed nothing begins at the start; the console consumer refuses to say so for
-        another one.
-        """
-        settings = {
-            "group.id": self.name,
-            "zookeeper.connect": self._address,
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
-            "zookeeper.sync.time.ms": "200",
-            "auto.commit.interval.ms": "100",
-            "rebalance.backoff.ms": "1000",
-            **options,
-        }
-        config = self._directory / f"{len(self.members)}.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = reference.tool_command(
-            "kafka.tools.ConsoleConsumer",
-            *("--zookeeper", self._address, "--consumer.config", str(config), *words),
-            *([] if self.looking.children(f"/consumers/{self.name}/offsets") else ["--from-beginning"]),
-            version=self._version,
-        )
-        return self.begin(command)
-
-    def member_of(self, owner: str) -> str:
-        """The last part numbers the threads of a consumer."""
-        return owner.rpartition("-")[0]
 
 
 @pytest.fixture(params=VERSIONS)

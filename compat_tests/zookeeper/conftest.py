@@ -47,7 +47,7 @@ class Looking:
 
     def read(self, path: str) -> bytes | None:
         try:
-            return bytes(self.client.get(path)[0])
+            return bytes(self.client.get(path)[0] or b"")
         except NoNodeError:
             return None
 

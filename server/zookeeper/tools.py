@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.coordinator.zookeeper import nodes
+from odradek.coordinator.zookeeper.projection import without_passwords
 from odradek.server.zookeeper.controllership import Controllership, NotController, remove
 from odradek.server.zookeeper.session import Session
 from odradek.wire.errors import ErrorCode
@@ -45,6 +46,7 @@ SET, DELETE = 0, 1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 PREFERRED = 0
 SCRAM = "SCRAM-"
+ELSEWHERE = "set them with kafka-configs --bootstrap-server"
 Watch = Callable[[Any], object]
 Holds = Callable[["ClusterView"], bool]
 
@@ -201,11 +203,26 @@ class Tools:
                 )
         elif kind == "brokers":
             node_id = None if entity == "<default>" else int(entity)
-            name = "" if node_id is None else entity
-            if self._alter(BROKER_RESOURCE, name, view.broker_configs.get(node_id, {}), wanted):
-                self._await_view(lambda view: view.broker_configs.get(node_id, {}) == wanted)
+            if passwords := wanted.keys() - without_passwords(wanted).keys():
+                logger.error(
+                    "the setting %s of broker %s in ZooKeeper is not taken: %s",
+                    min(passwords),
+                    entity,
+                    ELSEWHERE,
+                )
+            self._alter_broker(node_id, without_passwords(wanted))
         else:
             self._alter_quotas(kind, entity, wanted)
+
+    def _alter_broker(self, node_id: int | None, wanted: dict[str, str]) -> None:
+        """What a tool does not see stays."""
+
+        def present(view: ClusterView) -> dict[str, str]:
+            return without_passwords(view.broker_configs.get(node_id, {}))
+
+        name = "" if node_id is None else str(node_id)
+        if self._alter(BROKER_RESOURCE, name, present(self._view()), wanted):
+            self._await_view(lambda view: present(view) == wanted)
 
     def _alter(self, kind: int, name: str, present: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
         """Whether something has changed."""
@@ -234,12 +251,7 @@ class Tools:
         parts = nodes.quota_entity_of(kind, entity)
         present = self._view().client_quotas.get(parts, {})
         if any(name.startswith(SCRAM) for name in wanted):
-            logger.error(
-                "the passwords of %s/%s in ZooKeeper are not taken: set them with kafka-configs "
-                "--bootstrap-server or odradek users",
-                kind,
-                entity,
-            )
+            logger.error("the passwords of %s/%s in ZooKeeper are not taken: %s", kind, entity, ELSEWHERE)
         quotas = {name: float(value) for name, value in wanted.items() if not name.startswith(SCRAM)}
         changes = [
             alter_client_quotas.OpData(key=key, value=value, remove=False)

@@ -33,7 +33,7 @@ class Looking:
         self.address = address
         self.client = KazooClient(address)
         # Unlike `start`, it says nothing about a chroot that is not there yet.
-        assert self.client.start_async().wait(10)
+        assert self.client.start_async().wait(60)
 
     def close(self) -> None:
         self.client.stop()

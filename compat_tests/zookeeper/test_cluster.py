@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -137,35 +137,42 @@ def test_leaders_and_isrs_follow_kills(cluster: odradek.Cluster, looking: Lookin
     assert (writer(looking), epoch(looking)) == before, "the same node has written it all"
 
 
+@pytest.mark.nightly
+def test_another_node_writes_after_a_clean_stop(
+    cluster: odradek.Cluster, looking: Looking, topic: Topic
+) -> None:
+    before = writer(looking)
+    assert before is not None
+    another_writes_after(cluster.node(before).stop, cluster, looking, topic)
+
+
 def test_another_node_writes_after_a_kill_of_the_controller(
     cluster: odradek.Cluster, looking: Looking, topic: Topic
 ) -> None:
-    for how in (odradek_kill, odradek_stop):
-        before, epoch_before = writer(looking), epoch(looking)
-        assert before is not None
-        how(cluster, before)
-        left = IDS - {before}
-        wait_until(lambda left=left: writer(looking) in left, "another one is the controller")
-        assert epoch(looking) > epoch_before
-        wait_until(
-            lambda left=left: all(
-                state(looking, topic.name, index)[1] == left for index in range(PARTITIONS)
-            ),
-            "which tells that the ISRs have shrunk",
-        )
-        more = Topic(cluster.bootstrap_servers, topic_name("later"), 2)
-        wait_until(lambda more=more: are_so(cluster, looking, more.name), "and that there is another topic")
-        cluster.node(before).start()
-        wait_until(lambda: registered(looking) == IDS, "it is there again")
-        wait_until(lambda: are_so(cluster, looking, topic.name), "all is so")
+    before = writer(looking)
+    assert before is not None
+    another_writes_after(cluster.node(before).kill, cluster, looking, topic)
 
 
-def odradek_kill(cluster: odradek.Cluster, node_id: int) -> None:
-    cluster.node(node_id).kill()
-
-
-def odradek_stop(cluster: odradek.Cluster, node_id: int) -> None:
-    cluster.node(node_id).stop()
+def another_writes_after(
+    end: Callable[[], object], cluster: odradek.Cluster, looking: Looking, topic: Topic
+) -> None:
+    """`end` is of the node that writes."""
+    before, epoch_before = writer(looking), epoch(looking)
+    assert before is not None
+    left = IDS - {before}
+    end()
+    wait_until(lambda: writer(looking) in left, "another one is the controller")
+    assert epoch(looking) > epoch_before
+    wait_until(
+        lambda: all(state(looking, topic.name, index)[1] == left for index in range(PARTITIONS)),
+        "which tells that the ISRs have shrunk",
+    )
+    more = Topic(cluster.bootstrap_servers, topic_name("later"), 2)
+    wait_until(lambda: are_so(cluster, looking, more.name), "and that there is another topic")
+    cluster.node(before).start()
+    wait_until(lambda: registered(looking) == IDS, "it is there again")
+    wait_until(lambda: are_so(cluster, looking, topic.name), "all is so")
 
 
 def test_a_partition_moves_by_the_old_tool(

@@ -18,8 +18,9 @@ from compat_tests.clients import wait_until
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Looking
 from compat_tests.zookeeper.sharing import PARTITIONS, ConsoleConsumers, Topic, has_come
+from tests.tiers import rest_at_night
 
-VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
+VERSIONS = rest_at_night("0.8.2.2", "0.9.0.1", "0.10.2.2")
 pytestmark = pytest.mark.timeout(300)
 
 

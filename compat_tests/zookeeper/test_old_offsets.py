@@ -23,11 +23,12 @@ from odradek.wire.messages.offset_commit import (
 )
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.raw_client import RawClient
+from tests.tiers import rest_at_night
 
 TOPIC = "committed"
 PARTITIONS = 3
 RECORDS = 10
-VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
+VERSIONS = rest_at_night("0.8.2.2", "0.9.0.1", "0.10.2.2")
 SECONDS = 30
 
 

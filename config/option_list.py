@@ -128,12 +128,12 @@ BROKER = (
            doc="Whether feature levels that are not final yet may be used."),
     # ZooKeeper, for the oldest clients; Kafka had these options before 4.0
     Option("zookeeper.connect", HONOURED, STRING, "", internal=True,
-           doc="Kafka before 4.0: HOST:PORT,.../CHROOT of a ZooKeeper in which the oldest clients and tools "
-               "find brokers and topics. Our own metadata stay where they are."),
+           doc="HOST:PORT,.../CHROOT of a ZooKeeper in which the oldest clients and tools find brokers and "
+               "topics. Our own metadata stay where they are."),
     Option("zookeeper.session.timeout.ms", HONOURED, INT, 18000, low=1, internal=True,
-           doc="Kafka before 4.0: without a sign of life for so long, ZooKeeper takes the broker for dead."),
+           doc="Without a sign of life for so long, ZooKeeper takes the broker for dead."),
     Option("zookeeper.connection.timeout.ms", HONOURED, INT, None, low=1, internal=True,
-           doc="Kafka before 4.0: how long a start waits for ZooKeeper; by default as long as a session."),
+           doc="How long a start waits for ZooKeeper; by default as long as a session."),
     # Listeners and connections
     Option("listeners", HONOURED, LIST, "PLAINTEXT://:9092", here="PLAINTEXT://localhost:9092",
            dynamic=PER_BROKER,

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import odradek
-from compat_tests.zookeeper.ensemble import ZooKeeper
+from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
 
 SESSION_MS = 4_000
 
@@ -47,7 +47,7 @@ class Looking:
 
     def read(self, path: str) -> bytes | None:
         try:
-            return bytes(self.client.get(path)[0])
+            return bytes(self.client.get(path)[0] or b"")
         except NoNodeError:
             return None
 
@@ -69,9 +69,14 @@ def address(server: ZooKeeper, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker(address: str) -> Iterator[odradek.Broker]:
-    with in_zookeeper(address) as one:
-        yield one
+def broker(address: str, request: pytest.FixtureRequest) -> Iterator[odradek.Broker | KafkaInZooKeeper]:
+    """With --broker=kafka it is of Kafka 3.9, which shows what is a fault of a consumer."""
+    if request.config.getoption("--broker") == "kafka":
+        with KafkaInZooKeeper(address) as kafka:
+            yield kafka
+    else:
+        with in_zookeeper(address) as one:
+            yield one
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A real ZooKeeper, from the jars of Kafka 3.9."""
+"""A real ZooKeeper, and the last Kafka that needs one; both from the jars of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from types import TracebackType
 
 from compat_tests import reference
+from odradek.config.properties import format_properties
 from odradek.server.free_port import free_port
 
 TICK_MS = 500
@@ -67,3 +69,27 @@ class ZooKeeper:
         if error is not None and self._log.exists():
             error.add_note(f"ZooKeeper's log ended with:\n{self._log.read_text()[-3000:]}")
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class KafkaInZooKeeper(reference.Kafka):
+    """A broker of Apache Kafka 3.9 with the id 1; the rest is as in `reference.Kafka`."""
+
+    def __init__(self, address: str, properties: Mapping[str, str] | None = None) -> None:
+        self._address = address
+        super().__init__(reference.OLDER, properties)
+
+    def _format(self, config: pathlib.Path) -> None:
+        config.write_text(
+            format_properties(
+                {
+                    "broker.id": "1",
+                    "zookeeper.connect": self._address,
+                    "zookeeper.session.timeout.ms": "4000",
+                    "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                    "log.dirs": str(self.data_dir),
+                    "offsets.topic.replication.factor": "1",
+                    "group.initial.rebalance.delay.ms": "0",
+                    **self._properties,
+                }
+            )
+        )

@@ -23,11 +23,12 @@ from odradek.wire.messages.offset_commit import (
 )
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.raw_client import RawClient
+from tests.tiers import rest_at_night
 
 TOPIC = "committed"
 PARTITIONS = 3
 RECORDS = 10
-VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
+VERSIONS = rest_at_night("0.8.2.2", "0.9.0.1", "0.10.2.2")
 SECONDS = 30
 
 
@@ -105,8 +106,9 @@ def test_what_cannot_be_kept_is_refused(client: RawClient, looking: Looking) -> 
     assert commit(client, group, {1: 1}, metadata="x" * 5000) == {1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     looking.client.create(f"/consumers/{group}/offsets/nowhere/0", b"3", makepath=True)
     assert fetch(client, group, topic="nowhere")[0] == NOTHING
-    looking.client.set(f"/consumers/{group}/offsets/{TOPIC}/0", b"nonsense")
-    assert fetch(client, group)[0] == (-1, ErrorCode.UNKNOWN_SERVER_ERROR)
+    for nonsense in (b"nonsense", b"--5", b"", b"9" * 30):
+        looking.client.set(f"/consumers/{group}/offsets/{TOPIC}/0", nonsense)
+        assert fetch(client, group)[0] == (-1, ErrorCode.UNKNOWN_SERVER_ERROR)
     for bad in ("", "..", "a/b"):
         assert commit(client, bad, {0: 1}) == {0: ErrorCode.INVALID_GROUP_ID}
         assert fetch(client, bad)[0] == (-1, ErrorCode.INVALID_GROUP_ID)

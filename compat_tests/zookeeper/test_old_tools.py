@@ -16,9 +16,10 @@ from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Looking
+from tests.tiers import rest_at_night
 
 TOPICS = "kafka.admin.TopicCommand"
-VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "2.8.2")
+VERSIONS = rest_at_night("0.8.2.2", "0.9.0.1", "0.10.2.2", "2.8.2")
 SECONDS = 60
 
 

@@ -25,11 +25,11 @@ CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIG_CHANGES = "/config/changes"
-CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 TOPIC_DELETIONS = "/admin/delete_topics"
 REASSIGNMENT = "/admin/reassign_partitions"
 ELECTION = "/admin/preferred_replica_election"
 CONSUMERS = "/consumers"
+CONFIG_KINDS = ("topics", "clients", "users", "brokers", "ips")
 ROOTS = (
     CONSUMERS,
     BROKER_IDS,
@@ -40,7 +40,7 @@ ROOTS = (
     "/isr_change_notification",
     "/latest_producer_id_block",
     "/log_dir_event_notification",
-    *(f"/config/{kind}" for kind in ("topics", "clients", "users", "brokers", "ips")),
+    *(f"/config/{kind}" for kind in CONFIG_KINDS),
 )
 """What is there before anything else, as old clients expect it."""
 MARK = "odradek"
@@ -158,8 +158,16 @@ _QUOTA_FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
 def quota_path(entity: QuotaEntity) -> str:
     """The parts go from the user to the client."""
     parts = sorted(entity, key=lambda part: list(_QUOTA_FOLDERS).index(part[0]))
-    names = ((kind, "<default>" if name is None else quote(name, safe="")) for kind, name in parts)
-    return "/config/" + "/".join(f"{_QUOTA_FOLDERS[kind]}/{name}" for kind, name in names)
+    return "/config/" + "/".join(f"{_QUOTA_FOLDERS[kind]}/{_quoted(kind, name)}" for kind, name in parts)
+
+
+def _quoted(kind: str, name: str | None) -> str:
+    """As Kafka writes it; but ZooKeeper takes no node with the name of a dot or two."""
+    if name is None:
+        return "<default>"
+    if kind == "ip":
+        return name
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="").replace("~", "%7E")
 
 
 def offset_path(group: str, name: str, partition: int) -> str:
@@ -181,15 +189,10 @@ def _object(content: bytes, what: str) -> dict[str, Any]:
 
 
 def read_cluster_id(content: bytes) -> str:
-    value = _object(content, CLUSTER_ID).get("id")
-    if not isinstance(value, str) or not value:
+    value = _text(_object(content, CLUSTER_ID).get("id"), f"the id of {CLUSTER_ID}")
+    if not value:
         raise ValueError(f"{CLUSTER_ID} has no id")
     return value
-
-
-def read_controller(content: bytes) -> int:
-    """The id of the broker that is the controller."""
-    return _number(_object(content, CONTROLLER).get("brokerid"), f"brokerid of {CONTROLLER}")
 
 
 class Assignment(NamedTuple):
@@ -212,6 +215,17 @@ def read_topic(content: bytes) -> Assignment:
     return Assignment(replicas, MARK in found)
 
 
+def _text(value: object, what: str) -> str:
+    """JSON also has texts that are no Unicode, which no request can hold."""
+    if not isinstance(value, str) or not _is_unicode(value):
+        raise ValueError(f"{what} is no text")
+    return value
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _number(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
         raise ValueError(f"{what} is no number from 0 to 2147483647")
@@ -219,7 +233,7 @@ def _number(value: object, what: str) -> int:
 
 
 def _index(key: str) -> int:
-    if not key.isascii() or not key.isdigit():
+    if not key.isascii() or not key.isdigit() or len(key) > 10:
         raise ValueError(f"{key!r} is no partition")
     return _number(int(key), "a partition")
 
@@ -232,38 +246,48 @@ def _replicas(value: object) -> tuple[int, ...]:
 
 def read_entity_config(content: bytes) -> dict[str, str]:
     found = _object(content, "the node of settings").get("config")
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise ValueError("the node of settings has no config of texts")
-    return found
+    if not isinstance(found, dict):
+        raise ValueError("the node of settings has no config")
+    return {_text(key, "a setting"): _text(value, "a setting") for key, value in found.items()}
 
 
 def read_config_change(content: bytes) -> tuple[str, str]:
     """The type and the name of what has other settings; of a quota the name is a path, such as
-    `alice/clients/c`. Kafka 0.8 wrote the name of the topic alone, version 1 has type and name, version 2 the
-    path.
+    `alice/clients/c`. Together they are the path of a node below /config. Kafka 0.8 wrote the name of the
+    topic alone, version 1 has type and name, version 2 the path.
     """
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         raise ValueError("the notification is no JSON") from None
-    if isinstance(found, str):
-        return "topics", found
+    path = f"topics/{found}" if isinstance(found, str) else None
     if isinstance(found, dict):
-        kind, name = found.get("entity_type"), found.get("entity_name")
-        if found.get("version") == 1 and isinstance(kind, str) and isinstance(name, str):
-            return kind, name
         path = found.get("entity_path")
-        if isinstance(path, str) and "/" in path:
-            kind, _, name = path.partition("/")
-            return kind, name
-    raise ValueError("the notification names nothing that has settings")
+        if found.get("version") == 1:
+            path = f"{found.get('entity_type')}/{found.get('entity_name')}"
+    if not isinstance(path, str) or not _has_settings(path):
+        raise ValueError("the notification names nothing that has settings")
+    kind, _, name = path.partition("/")
+    return kind, name
+
+
+def _has_settings(path: str) -> bool:
+    """Whether ZooKeeper takes it as a path, of one of the kinds."""
+    kind, *names = path.split("/")
+    return (
+        kind in CONFIG_KINDS
+        and names != []
+        and path.isprintable()
+        and not {"", ".", ".."}.intersection(names)
+    )
 
 
 def quota_entity_of(kind: str, name: str) -> QuotaEntity:
     """The reverse of `quota_path`, by the parts of `read_config_change`."""
     kinds = {folder: kind for kind, folder in _QUOTA_FOLDERS.items()}
     words = f"{kind}/{name}".split("/")
-    if len(words) % 2 or not set(words[::2]) <= kinds.keys():
+    found = set(words[::2])
+    if len(words) % 2 or not found <= kinds.keys() or len(found) < len(words) // 2:
         raise ValueError(f"{kind}/{name} names nothing that has quotas")
     pairs = zip(words[::2], words[1::2], strict=True)
     return tuple(sorted((kinds[key], None if word == "<default>" else unquote(word)) for key, word in pairs))
@@ -289,6 +313,19 @@ def _partitions(content: bytes, what: str) -> Iterable[tuple[str, int, dict[str,
     if not isinstance(found, list):
         raise ValueError(f"{what} has no partitions")
     for one in found:
-        if not isinstance(one, dict) or not isinstance(one.get("topic"), str):
+        if not isinstance(one, dict):
             raise ValueError(f"{what} has a partition without a topic")
-        yield one["topic"], _number(one.get("partition"), f"a partition of {what}"), one
+        name = _text(one.get("topic"), f"a topic of {what}")
+        yield name, _number(one.get("partition"), f"a partition of {what}"), one
+
+
+OFFSET_MAX = 2**63 - 1
+
+
+def read_offset(content: bytes) -> int:
+    """What consumers write is a bare number, also a negative one."""
+    text = content.strip()
+    digits = text.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > 19 or int(digits) > OFFSET_MAX:
+        raise ValueError("the node of an offset has no number of 64 bits")
+    return int(text)

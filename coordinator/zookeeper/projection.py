@@ -1,4 +1,4 @@
-"""Which nodes there have to be in ZooKeeper for a view of the cluster, and the steps to the next view.
+"""Which nodes there have to be in ZooKeeper for a view of the cluster, and the steps from view to view.
 
 `Projection` knows what is there. A step is one node that is written or removed; nodes are written after those
 above them, and removed before. What is unchanged between two views is the same object in both, so that a view
@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.config.options import BROKER_OPTIONS, hidden
+from odradek.config.secret import Secret
+from odradek.coordinator.security.client_quotas import FRACTION_MAX, LONG_MAX, OF_CLIENTS
 from odradek.coordinator.zookeeper import nodes
 from odradek.wire.schema import uuid_to_text
 
@@ -43,19 +46,32 @@ def topic_nodes(topic: TopicView, controller_epoch: int) -> Iterator[tuple[str, 
 def setting_nodes(view: ClusterView) -> Iterator[tuple[str, bytes]]:
     """Of brokers, and the quotas of users, clients and addresses. Passwords are not written."""
     for node_id, configs in view.broker_configs.items():
-        yield nodes.broker_config_path(node_id), nodes.entity_config(configs)
-    for entity, quotas in view.client_quotas.items():
+        if readable := without_passwords(configs):
+            yield nodes.broker_config_path(node_id), nodes.entity_config(readable)
+    # Users before their clients, which are below them.
+    for entity, quotas in sorted(view.client_quotas.items(), key=lambda item: len(item[0])):
         path = nodes.quota_path(entity)
         if len(entity) > 1:
             # users/U/clients/C
             above = path.rpartition("/")[0]
-            yield above.rpartition("/")[0], b""
+            if not any((part,) in view.client_quotas for part in entity if part[0] == "user"):
+                yield above.rpartition("/")[0], b""
             yield above, b""
-        yield path, nodes.entity_config({name: _number_text(value) for name, value in quotas.items()})
+        yield path, nodes.entity_config({name: _quota_text(name, value) for name, value in quotas.items()})
 
 
-def _number_text(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+def without_passwords(configs: Mapping[str, str]) -> dict[str, str]:
+    """Of a broker's settings those that others may read."""
+    return {
+        name: text
+        for name, text in configs.items()
+        if not isinstance(hidden(name, text, BROKER_OPTIONS), Secret)
+    }
+
+
+def _quota_text(name: str, value: float) -> str:
+    """Only those that may be a fraction have a point."""
+    return str(float(value)) if OF_CLIENTS.get(name, LONG_MAX) is None else str(int(value + FRACTION_MAX))
 
 
 class Projection:

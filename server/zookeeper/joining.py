@@ -1,4 +1,4 @@
-"""A broker that serves joins the ZooKeeper that it has opened."""
+"""A broker with `zookeeper.connect` that serves: it appears in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
         await asyncio.to_thread(upkeep.start)
     except (KazooException, ValueError) as error:
         raise ConfigError(
-            f"zookeeper.connect: the ZooKeeper at {session.address} cannot be used: "
-            f"{type(error).__name__}: {error}."
+            f"zookeeper.connect: the ZooKeeper at {session.address} cannot be used: {type(error).__name__}: "
+            f"{error}."
         ) from None
 
 

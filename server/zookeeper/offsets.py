@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 NO_OFFSET = -1
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-OFFSET_MAX = 2**63 - 1
 
 
 class GroupsInZooKeeper:
@@ -113,12 +112,11 @@ class GroupsInZooKeeper:
         def was_read(result: Any) -> None:
             one = found[number]
             if result.exception is None:
-                offset = _offset_of(result.value[0])
-                found[number] = (
-                    one._replace(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-                    if offset is None
-                    else one._replace(offset=offset, error_code=ErrorCode.NONE)
-                )
+                try:
+                    offset = nodes.read_offset(result.value[0] or b"")
+                    found[number] = one._replace(offset=offset, error_code=ErrorCode.NONE)
+                except ValueError:
+                    found[number] = one._replace(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
             elif not isinstance(result.exception, NoNodeError):
                 found[number] = one._replace(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
             done()
@@ -147,10 +145,3 @@ class _Countdown:
     def _finish(self) -> None:
         then, self._then = self._then, lambda: None
         then()
-
-
-def _offset_of(content: bytes | None) -> int | None:
-    """What consumers write is a bare number."""
-    text = (content or b"").strip()
-    number = int(text) if text.lstrip(b"-").isdigit() and len(text) < 21 else None
-    return number if number is not None and abs(number) <= OFFSET_MAX else None

@@ -1,9 +1,8 @@
-"""The first thing that a broker with `zookeeper.connect` does: it opens the session."""
+"""The connection of a broker with `zookeeper.connect`: open before all else of the broker."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.config.config_error import ConfigError
@@ -13,6 +12,7 @@ from odradek.server.zookeeper.session import Session, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AsyncExitStack
 
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView

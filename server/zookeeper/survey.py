@@ -13,7 +13,7 @@ from odradek.coordinator.zookeeper import nodes
 from odradek.server.zookeeper.session import Session
 
 UNDER_WAY_MAX = 500
-SETTING_FOLDERS = tuple(f"/config/{kind}" for kind in ("topics", "brokers", "users", "clients", "ips"))
+SETTING_FOLDERS = tuple(f"/config/{kind}" for kind in nodes.CONFIG_KINDS)
 Ask = Callable[[str], Any]
 """Begins a request about a path; its result has `get`."""
 

@@ -7,18 +7,20 @@
     /admin/preferred_replica_election
 
 What cannot be done is told in the log and goes as well, as in Kafka, so that nothing is tried for ever. A
-request that got no answer leaves its node, and is made again with the next look.
+request that got no answer leaves its node, and is made again with the next look. In a cluster the controllers
+answer before their records have come: what is done counts as done when the view has it, so that an older view
+is not written over what a tool has written.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.coordinator.zookeeper import nodes
+from odradek.coordinator.zookeeper.projection import without_passwords
 from odradek.server.zookeeper.controllership import Controllership, NotController, remove
 from odradek.server.zookeeper.session import Session
 from odradek.wire.errors import ErrorCode
@@ -40,12 +42,13 @@ logger = logging.getLogger("odradek.zookeeper")
 
 TIMEOUT_S = 30.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
-VIEW_S, VIEW_PAUSE_S = 5.0, 0.01
 SET, DELETE = 0, 1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 PREFERRED = 0
 SCRAM = "SCRAM-"
+ELSEWHERE = "set them with kafka-configs --bootstrap-server"
 Watch = Callable[[Any], object]
+Holds = Callable[["ClusterView"], bool]
 
 
 class Ask(Protocol):
@@ -58,8 +61,9 @@ class NoAnswer(Exception):
 
 
 class Tools:
-    """The requests of one controllership. `view` gives the newest view, in any thread; `watch` is called when
-    there is something new to look at."""
+    """The requests of one controllership. `view` gives the newest view, in any thread; `await_view` returns
+    when something holds for it, or it has taken too long; `watch` is called when there is something new to
+    look at."""
 
     def __init__(
         self,
@@ -67,15 +71,15 @@ class Tools:
         controllership: Controllership,
         ask: Ask,
         view: Callable[[], ClusterView],
+        await_view: Callable[[Holds], object],
         watch: Watch,
     ) -> None:
         self._session = session
         self._controllership = controllership
         self._ask = ask
         self._view = view
+        self._await_view = await_view
         self._watch = watch
-        self._has_done = False
-        """Whether all of the newest request was done."""
         self._watched: set[str] = set()
         """Topics whose nodes have been read since their last change."""
 
@@ -88,7 +92,8 @@ class Tools:
     def look_at_topics(self, known: Mapping[str, bytes]) -> dict[str, bytes]:
         """Nodes of topics that are other than `known`, by the names of the topics, which we have written:
         what they ask for is done. The result has contents by path, so that they are written over, or removed
-        where there is no such topic. Raises NotController when somebody has removed one of ours."""
+        where there is no such topic. Raises NotController when somebody has removed one that we have
+        written."""
         found: dict[str, bytes] = {}
         names = set(self._session.client.get_children(nodes.TOPICS, self._watch))
         if removed := known.keys() - names:
@@ -133,8 +138,8 @@ class Tools:
             ],
         )
         request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-        self._told(f"topic {name!r} is created", self._answer(request).topics)
-        self._await_view(lambda view: name in view.topics)
+        if self._told(f"topic {name!r} is created", self._answer(request).topics):
+            self._await_view(lambda view: name in view.topics)
 
     def _add_partitions(self, name: str, assignment: nodes.Assignment, present: int) -> None:
         count = len(assignment.replicas)
@@ -149,17 +154,21 @@ class Tools:
         request = create_partitions.CreatePartitionsRequest(
             topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False
         )
-        self._told(f"topic {name!r} grows to {count} partitions", self._answer(request).results)
-        self._await_view(lambda view: name not in view.topics or len(view.topics[name].partitions) >= count)
+        if self._told(f"topic {name!r} grows to {count} partitions", self._answer(request).results):
+            self._await_view(
+                lambda view: name not in view.topics or len(view.topics[name].partitions) >= count
+            )
 
     def look_at_deletions(self) -> None:
         for name in self._session.client.get_children(nodes.TOPIC_DELETIONS, self._watch):
-            if name in self._view().topics:
+            present = self._view().topics.get(name)
+            if present is not None:
                 topic = delete_topics.DeleteTopicState(name=name)
                 request = delete_topics.DeleteTopicsRequest(
                     topics=[topic], topic_names=[name], timeout_ms=TIMEOUT_MS
                 )
-                self._told(f"topic {name!r} is deleted", self._answer(request).responses)
+                if self._told(f"topic {name!r} is deleted", self._answer(request).responses):
+                    self._await_view(_has_no_topic(present.topic_id))
             self._remove(f"{nodes.TOPIC_DELETIONS}/{name}")
 
     # Settings
@@ -188,16 +197,35 @@ class Tools:
         view = self._view()
         if kind == "topics":
             topic = view.topics.get(entity)
-            if topic is not None:
-                self._alter(TOPIC_RESOURCE, entity, topic.configs, wanted)
+            if topic is not None and self._alter(TOPIC_RESOURCE, entity, topic.configs, wanted):
+                self._await_view(
+                    lambda view: entity not in view.topics or view.topics[entity].configs == wanted
+                )
         elif kind == "brokers":
             node_id = None if entity == "<default>" else int(entity)
-            name = "" if node_id is None else entity
-            self._alter(BROKER_RESOURCE, name, view.broker_configs.get(node_id, {}), wanted)
+            if passwords := wanted.keys() - without_passwords(wanted).keys():
+                logger.error(
+                    "the setting %s of broker %s in ZooKeeper is not taken: %s",
+                    min(passwords),
+                    entity,
+                    ELSEWHERE,
+                )
+            self._alter_broker(node_id, without_passwords(wanted))
         else:
             self._alter_quotas(kind, entity, wanted)
 
-    def _alter(self, kind: int, name: str, present: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    def _alter_broker(self, node_id: int | None, wanted: dict[str, str]) -> None:
+        """What a tool does not see stays."""
+
+        def present(view: ClusterView) -> dict[str, str]:
+            return without_passwords(view.broker_configs.get(node_id, {}))
+
+        name = "" if node_id is None else str(node_id)
+        if self._alter(BROKER_RESOURCE, name, present(self._view()), wanted):
+            self._await_view(lambda view: present(view) == wanted)
+
+    def _alter(self, kind: int, name: str, present: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+        """Whether something has changed."""
         changes = [
             incremental_alter_configs.AlterableConfig(name=key, config_operation=SET, value=value)
             for key, value in wanted.items()
@@ -209,7 +237,7 @@ class Tools:
             if key not in wanted
         ]
         if not changes:
-            return
+            return False
         resource = incremental_alter_configs.AlterConfigsResource(
             resource_type=kind, resource_name=name, configs=changes
         )
@@ -217,18 +245,13 @@ class Tools:
             resources=[resource], validate_only=False
         )
         what = f"topic {name!r}" if kind == TOPIC_RESOURCE else f"broker {name or 'default'}"
-        self._told(f"{what} gets other settings", self._answer(request).responses)
+        return self._told(f"{what} gets other settings", self._answer(request).responses)
 
     def _alter_quotas(self, kind: str, entity: str, wanted: dict[str, str]) -> None:
         parts = nodes.quota_entity_of(kind, entity)
         present = self._view().client_quotas.get(parts, {})
         if any(name.startswith(SCRAM) for name in wanted):
-            logger.error(
-                "the passwords of %s/%s in ZooKeeper are not taken: set them with kafka-configs "
-                "--bootstrap-server or odradek users",
-                kind,
-                entity,
-            )
+            logger.error("the passwords of %s/%s in ZooKeeper are not taken: %s", kind, entity, ELSEWHERE)
         quotas = {name: float(value) for name, value in wanted.items() if not name.startswith(SCRAM)}
         changes = [
             alter_client_quotas.OpData(key=key, value=value, remove=False)
@@ -250,7 +273,8 @@ class Tools:
             ops=changes,
         )
         request = alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=False)
-        self._told(f"{kind}/{entity} gets other quotas", self._answer(request).entries)
+        if self._told(f"{kind}/{entity} gets other quotas", self._answer(request).entries):
+            self._await_view(lambda view: view.client_quotas.get(parts, {}) == quotas)
 
     # Replicas and leaders
 
@@ -264,24 +288,13 @@ class Tools:
         except ValueError as error:
             logger.error("%s in ZooKeeper asks for nothing that can be done: %s", nodes.REASSIGNMENT, error)
             moves = []
-        wanted = [move for move in moves if not self._is_under_way(move)]
+        view = self._view()
+        wanted = [move for move in moves if not _is_under_way(view, move)]
         if wanted:
             self._reassign(wanted)
-        if not any(map(self._is_moving, moves)):
+        view = self._view()
+        if not any(_is_moving(view, move) for move in moves):
             self._remove(nodes.REASSIGNMENT)
-
-    def _is_moving(self, move: nodes.Moved) -> bool:
-        partition = self._view().partition(move[0], move[1])
-        return partition is not None and bool(partition.adding or partition.removing)
-
-    def _is_under_way(self, move: nodes.Moved) -> bool:
-        """Or done."""
-        name, index, replicas = move
-        partition = self._view().partition(name, index)
-        if partition is None:
-            return False
-        left = tuple(one for one in partition.replicas if one not in partition.removing)
-        return set(left) == set(replicas)
 
     def _reassign(self, moves: Iterable[nodes.Moved]) -> None:
         topics: dict[str, list[alter_partition_reassignments.ReassignablePartition]] = {}
@@ -298,9 +311,14 @@ class Tools:
             ],
         )
         response = self._answer(request)
-        self._told("partitions move", [response])
+        if not self._told("partitions move", [response]):
+            return
+        refused = set()
         for topic in response.responses:
             self._told(f"topic {topic.name!r} moves", topic.partitions)
+            refused |= {(topic.name, one.partition_index) for one in topic.partitions if one.error_code}
+        taken = [move for move in moves if move[:2] not in refused]
+        self._await_view(lambda view: all(_is_under_way(view, move) for move in taken))
 
     def look_at_election(self) -> None:
         content = self._session.get(nodes.ELECTION, self._watch)
@@ -326,29 +344,42 @@ class Tools:
 
     # All of them
 
-    def _await_view(self, has_come: Callable[[ClusterView], bool]) -> None:
-        """A node of a cluster learns a moment later what its controllers have done. What was refused never
-        comes."""
-        deadline = time.monotonic() + VIEW_S
-        while self._has_done and not has_come(self._view()) and time.monotonic() < deadline:
-            time.sleep(VIEW_PAUSE_S)
-
     def _answer(self, request: Message) -> Any:
         try:
             return self._ask(request).result(TIMEOUT_S)
         except (CancelledError, Exception) as error:
             raise NoAnswer(f"{type(request).__name__}: {str(error) or type(error).__name__}") from error
 
-    def _told(self, what: str, results: Iterable[Any]) -> None:
-        """One line of the log about each result."""
-        self._has_done = True
+    def _told(self, what: str, results: Iterable[Any]) -> bool:
+        """One line of the log about each result; whether all are good."""
+        is_good = True
         for result in results:
             if result.error_code == ErrorCode.NONE:
                 logger.info("%s, as ZooKeeper asks for", what)
             else:
-                self._has_done = False
+                is_good = False
                 reason = result.error_message or ErrorCode(result.error_code).name
                 logger.error("ZooKeeper asks that %s, which is refused: %s", what, reason)
+        return is_good
 
     def _remove(self, path: str) -> None:
         remove(self._session, self._controllership, path)
+
+
+def _has_no_topic(topic_id: bytes) -> Holds:
+    return lambda view: all(one.topic_id != topic_id for one in view.topics.values())
+
+
+def _is_moving(view: ClusterView, move: nodes.Moved) -> bool:
+    partition = view.partition(move[0], move[1])
+    return partition is not None and bool(partition.adding or partition.removing)
+
+
+def _is_under_way(view: ClusterView, move: nodes.Moved) -> bool:
+    """Or done."""
+    name, index, replicas = move
+    partition = view.partition(name, index)
+    if partition is None:
+        return False
+    left = tuple(one for one in partition.replicas if one not in partition.removing)
+    return set(left) == set(replicas)

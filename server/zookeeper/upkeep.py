@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from odradek.coordinator.zookeeper import nodes
 from odradek.coordinator.zookeeper.projection import Projection
 from odradek.server.zookeeper.controllership import Controllership, NotController, elect, write
 from odradek.server.zookeeper.survey import survey
-from odradek.server.zookeeper.tools import Ask, NoAnswer, Tools
+from odradek.server.zookeeper.tools import Ask, Holds, NoAnswer, Tools
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,6 +30,10 @@ logger = logging.getLogger("odradek.zookeeper")
 
 PAUSE_S = 1.0
 """Before it begins anew after a failure."""
+CATCH_UP_S = 5.0
+"""How long a view may be behind what the controllers have answered."""
+BEATEN_MAX = 5
+"""So often in a row others may be faster before that is told."""
 
 
 class _Leading:
@@ -81,6 +86,9 @@ class Upkeep:
         self._is_contested = False
         """Whether `/controller` is other than when it was read."""
         self._is_told = False
+        self._beaten = 0
+        """How often in a row another writer was faster."""
+        self._new_view = threading.Event()
         self._work = threading.Event()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="odradek-zookeeper", daemon=True)
@@ -97,12 +105,13 @@ class Upkeep:
 
     def wake(self) -> None:
         """There is a new view."""
+        self._new_view.set()
         self._work.set()
 
     def close(self) -> None:
         """Blocks until the thread has ended."""
         self._end.set()
-        self._work.set()
+        self.wake()
         if self._asked is not None:
             self._asked.cancel()
         # Its requests to ZooKeeper end with the session.
@@ -137,6 +146,7 @@ class Upkeep:
             try:
                 self._keep()
                 self._is_told = False
+                self._beaten = 0
             except Exception as error:
                 self._leading = None
                 if self._end.is_set():
@@ -150,13 +160,14 @@ class Upkeep:
         """Once, until all went well again. A lost connection is told by the session."""
         from kazoo.exceptions import KazooException
 
-        if isinstance(error, NotController) or (
+        self._beaten = self._beaten + 1 if isinstance(error, NotController) else 0
+        if 0 < self._beaten < BEATEN_MAX or (
             isinstance(error, KazooException) and not self._session.is_connected
         ):
             return
         if not self._is_told:
             self._is_told = True
-            is_known = isinstance(error, (KazooException, NoAnswer))
+            is_known = isinstance(error, (KazooException, NoAnswer, NotController))
             logger.error(
                 "what is in ZooKeeper is not up to date, and is tried again: %s: %s",
                 type(error).__name__,
@@ -179,9 +190,22 @@ class Upkeep:
             controllership = elect(session, self._node_id, self._now_ms, self._changed)
             if controllership is None:
                 return
-            tools = Tools(session, controllership, self._begin_request, self._view, self._changed)
+            tools = Tools(
+                session, controllership, self._begin_request, self._view, self._await_view, self._changed
+            )
             self._leading = _Leading(session, controllership, tools, survey(session))
         self._leading.keep(self._view)
+
+    def _await_view(self, holds: Holds) -> None:
+        """Returns when the newest view is so; also when it does not become so for long, as somebody may have
+        changed it again meanwhile."""
+        deadline = time.monotonic() + CATCH_UP_S
+        while not self._end.is_set():
+            self._new_view.clear()
+            left_s = deadline - time.monotonic()
+            if holds(self._view()) or left_s <= 0:
+                return
+            self._new_view.wait(left_s)
 
     def _register(self) -> None:
         if not self._registration.renew():

@@ -45,6 +45,12 @@ class Groups(Protocol):
     def list_groups(self, states: Collection[str], types: Collection[str]) -> commands.ListGroupsReply: ...
 
 
+class OldestGroups(Protocol):
+    """Groups whose offsets are in ZooKeeper: implemented by `server/zookeeper/offsets.py`."""
+
+    def submit(self, group_id: str, command: commands.CommitOffsets | commands.FetchOffsets) -> None: ...
+
+
 class Gathering:
     """Several replies of coordinators that become one response, in the order of the commands."""
 

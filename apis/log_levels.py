@@ -46,6 +46,8 @@ LOGGERS = (
     "odradek.topics",
     "odradek.turn",
     "odradek.work",
+    "odradek.zookeeper",
+    "odradek.zookeeper.client",
 )
 """The loggers of the broker. Python knows one when its module was imported, and modules are imported late."""
 

@@ -22,7 +22,7 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
     from odradek.apis.api_versions import ControllerVersions
-    from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.coordinators import Groups, OldestGroups, Transactions
     from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
@@ -92,6 +92,8 @@ class NodeParts:
     """Queue for flushes."""
     begin_moves: Callable[[], object] = _leave_them
     """Called when a partition is to be moved between data directories."""
+    oldest_groups: OldestGroups | None = None
+    """Where OffsetCommit 0 and OffsetFetch 0 keep offsets; None: with all others."""
     forward: Forward | None = None
     """Sends requests that change the cluster to its controllers."""
     controller_versions: ControllerVersions | None = None

@@ -1,9 +1,9 @@
 """OffsetCommit (key 8, versions 0 to 10).
 
-Version 0, which stored in ZooKeeper, is served like the others. From version 10 on topics have ids instead of
-names. This module checks whether topic ids are known, then whether the client may read the topics, then
-whether partitions exist; the group's coordinator checks the rest. As in Kafka, refused topics and partitions
-come first in an answer, and a topic without partitions is left out.
+Version 0 stores in ZooKeeper where the broker has one, else it is served like the others. From version 10 on
+topics have ids instead of names. This module checks whether topic ids are known, then whether the client may
+read the topics, then whether partitions exist; the group's coordinator checks the rest. As in Kafka, refused
+topics and partitions come first in an answer, and a topic without partitions is left out.
 
 Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.apis.api import RequestContext
-    from odradek.apis.coordinators import Groups
+    from odradek.apis.coordinators import Groups, OldestGroups
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster.view import (
         ClusterView,
@@ -56,9 +56,12 @@ REPEATED_VERSIONS = range(2, 11)
 class OffsetCommit:
     """The handler. A request with only unknown partitions does not reach the group's coordinator."""
 
-    def __init__(self, leadership: Leadership, groups: Groups) -> None:
+    def __init__(
+        self, leadership: Leadership, groups: Groups, oldest_groups: OldestGroups | None = None
+    ) -> None:
         self._leadership = leadership
         self._groups = groups
+        self._oldest_groups = oldest_groups or groups
 
     @property
     def prefix(self) -> Prefix[OffsetCommitRequest]:
@@ -141,7 +144,8 @@ class OffsetCommit:
             retention_time_ms=request.retention_time_ms,
             version=version,
         )
-        self._groups.submit(request.group_id, command)
+        groups = self._groups if version > 0 else self._oldest_groups
+        groups.submit(request.group_id, command)
         return waiting
 
 

@@ -1,8 +1,8 @@
 """OffsetFetch (key 9, versions 0 to 10): committed offsets of groups.
 
-Version 0, which read from ZooKeeper, is served like the others. From version 10 on topics have ids instead of
-names. As in Kafka, unknown topics, and topics that the client may not describe, come last in an answer; where
-it asks for all topics, the latter are left out.
+Version 0 reads from ZooKeeper where the broker has one, else it is served like the others. From version 10 on
+topics have ids instead of names. As in Kafka, unknown topics, and topics that the client may not describe,
+come last in an answer; where it asks for all topics, the latter are left out.
 
 Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 """
@@ -35,7 +35,7 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.coordinators import Groups
+    from odradek.apis.coordinators import Groups, OldestGroups
     from odradek.apis.leadership import Leadership
 
 FIRST_VERSION_WITH_IDS = 10
@@ -50,9 +50,12 @@ T = TypeVar("T", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 class OffsetFetch:
     """The handler: one group before version 8, any number of them from then on."""
 
-    def __init__(self, leadership: Leadership, groups: Groups) -> None:
+    def __init__(
+        self, leadership: Leadership, groups: Groups, oldest_groups: OldestGroups | None = None
+    ) -> None:
         self._leadership = leadership
         self._groups = groups
+        self._oldest_groups = oldest_groups
 
     @property
     def prefix(self) -> Prefix[OffsetFetchRequest]:
@@ -61,6 +64,8 @@ class OffsetFetch:
 
     def _learn(self, request: OffsetFetchRequest, context: RequestContext) -> Ask | None:
         version = context.api_version
+        if version == 0 and self._oldest_groups is not None:
+            return None
         if version < FIRST_VERSION_WITH_GROUP_BATCH:
             command = _single_command(request, None)
 
@@ -107,7 +112,8 @@ class OffsetFetch:
         if allowed is not request.topics:
             command.partitions = _partitions_of(allowed)
         command.ticket = lambda reply: waiting.complete(_single_group(request.topics, reply, context))
-        self._groups.submit(request.group_id, command)
+        groups = self._groups if context.api_version > 0 else self._oldest_groups or self._groups
+        groups.submit(request.group_id, command)
         return waiting
 
     def _command(

@@ -154,8 +154,8 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
     finder = (node.node_id, topics, node.changes, groups, node.transactions)
     streams = (groups, topics, node.changes, node.timers, node.now_ms)
     return {
-        8: (10, _later("offset_commit.OffsetCommit", leadership, groups)),
-        9: (10, _later("offset_fetch.OffsetFetch", leadership, groups)),
+        8: (10, _later("offset_commit.OffsetCommit", leadership, groups, node.oldest_groups)),
+        9: (10, _later("offset_fetch.OffsetFetch", leadership, groups, node.oldest_groups)),
         10: (6, _later("find_coordinator.FindCoordinator", *finder)),
         11: (9, _later("join_group.JoinGroup", groups)),
         12: (4, _later("heartbeat.Heartbeat", groups)),

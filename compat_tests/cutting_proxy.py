@@ -81,6 +81,13 @@ class CuttingProxy:
     ) -> None:
         self.close()
 
+    def drop(self) -> None:
+        """Ends the connections that there are. Others can be made."""
+        sockets, self._sockets = self._sockets, []
+        for one in sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Ends all connections."""
         for direction in (self.requests, self.answers):

@@ -126,6 +126,14 @@ BROKER = (
            doc="Whether versions of requests that are not final yet are offered to clients."),
     Option("unstable.feature.versions.enable", ACCEPTED, BOOLEAN, False, internal=True,
            doc="Whether feature levels that are not final yet may be used."),
+    # ZooKeeper, for the oldest clients; Kafka had these options before 4.0
+    Option("zookeeper.connect", HONOURED, STRING, "", internal=True,
+           doc="HOST:PORT,.../CHROOT of a ZooKeeper in which the oldest clients and tools find brokers and "
+               "topics. Our own metadata stay where they are."),
+    Option("zookeeper.session.timeout.ms", HONOURED, INT, 18000, low=1, internal=True,
+           doc="Without a sign of life for so long, ZooKeeper takes the broker for dead."),
+    Option("zookeeper.connection.timeout.ms", HONOURED, INT, None, low=1, internal=True,
+           doc="How long a start waits for ZooKeeper; by default as long as a session."),
     # Listeners and connections
     Option("listeners", HONOURED, LIST, "PLAINTEXT://:9092", here="PLAINTEXT://localhost:9092",
            dynamic=PER_BROKER,

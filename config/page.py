@@ -140,6 +140,13 @@ A subscription (KIP-714) is a resource with a name and these settings (`kafka-cl
 last.
 """
 
+_ZOOKEEPER = """\
+## Options of ZooKeeper
+
+Kafka had them before 4.0. They are for the oldest clients and tools ([old-clients.md](old-clients.md)), and
+need `pip install 'odradek[zookeeper]'`.
+"""
+
 _BROKER = """\
 ## Broker options
 
@@ -167,6 +174,8 @@ def page() -> str:
         _section("Accepted without effect", GROUP_OPTIONS.values(), ACCEPTED, _plain_table),
         _CLIENT_METRICS,
         _described_table(CLIENT_METRICS_OPTIONS.values()),
+        _ZOOKEEPER,
+        _described_table(one for one in BROKER_OPTIONS.values() if one.name.startswith("zookeeper.")),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.disks import StoreEvents
     from odradek.server.meta_properties import Identity
+    from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
 
@@ -46,6 +47,7 @@ class Node:
     owns_process: bool = False
     on_end: Callable[[], object] = do_nothing
     extensions: Extensions = NO_EXTENSIONS
+    zookeeper: ZooKeeper | None = None
 
     @property
     def id(self) -> int:
@@ -70,7 +72,7 @@ def bind(node: Node, ending: AsyncExitStack) -> Bound:
     """`ending` gets the functions that undo it. Raises ConfigError with one sentence for the
     administrator."""
     ports = bind_ports(node, ending)
-    identity = _claim_directories(node.config)
+    identity = _claim_directories(node)
     store, events, topics, reconfiguration = lock_store(node, ending)
     return Bound(
         node=node,
@@ -112,14 +114,18 @@ def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
     return LiveConfig(config, LogConfig.from_mapping)
 
 
-def _claim_directories(config: BrokerConfig) -> Identity:
+def _claim_directories(node: Node) -> Identity:
     from odradek.config.broker_config import ConfigError
     from odradek.server.log_directories import refuse_misplaced
     from odradek.server.meta_properties import claim_directories
 
+    config = node.config
     refuse_misplaced(config.data_directories)
     identity = claim_directories(
-        config.data_directories, node_id=config.node_id, cluster_id=config.cluster_id
+        config.data_directories,
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        new_cluster_id=None if node.zookeeper is None else node.zookeeper.cluster_id,
     )
     for path, failure in identity.failures.items():
         if path == config.data_directories[0]:

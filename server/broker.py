@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odradek.server.alone import decide_alone
@@ -40,6 +41,19 @@ if TYPE_CHECKING:
     from odradek.server.routes import Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
+
+
+async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
+    """Either of the two below, in the directories of a ZooKeeper: its id of the cluster counts for a new data
+    directory, and clients are served before others find the broker there."""
+    from odradek.server.zookeeper.joining import join
+    from odradek.server.zookeeper.opening import open_zookeeper
+
+    zookeeper = await open_zookeeper(node.config, ending)
+    serves = serve_alone if node.config.cluster is None else serve_in_cluster
+    serving = await serves(replace(node, zookeeper=zookeeper), ending)
+    await join(zookeeper, serving, ending)
+    return serving
 
 
 async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
@@ -114,7 +128,10 @@ class BrokerServer:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
         fails leaves nothing behind."""
         async with AsyncExitStack() as ending:
-            serves = serve_alone if self.config.cluster is None else serve_in_cluster
+            if self.config["zookeeper.connect"]:
+                serves = serve_in_zookeeper
+            else:
+                serves = serve_alone if self.config.cluster is None else serve_in_cluster
             self._running = [await serves(self._node, ending)]
             if self.config.metrics_address is not None:
                 await self._open_metrics(*self.config.metrics_address, ending)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.forwarding import Forward
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.server.replica_homes import ReplicaHomes
+    from odradek.wire.schema import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,5 +29,7 @@ class Deciding:
     """Sends requests that change the cluster to its controllers; None where the plane decides."""
     homes: ReplicaHomes | None = None
     """Where the metadata say that replicas are; None where they do not, on a node alone."""
+    ask_controllers: Callable[[Message], Future[Any]] | None = None
+    """Requests of the node itself to its controllers, from any thread; None where the plane decides."""
     controller_versions: ControllerVersions | None = None
     """Which versions of APIs the controllers serve; None where the plane decides."""

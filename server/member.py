@@ -470,6 +470,7 @@ def deciding_of(member: Member) -> Deciding:
         when_open=lambda: None,
         forward=member.forward,
         homes=member.homes,
+        ask_controllers=member.link.ask,
         controller_versions=lambda: member.controller_versions,
     )
 

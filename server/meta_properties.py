@@ -79,11 +79,13 @@ def claim_directories(
     *,
     node_id: int,
     cluster_id: str | None = None,
+    new_cluster_id: str | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Identity:
     """Make the directories where they are missing, and read or write their `meta.properties`.
 
-    `cluster_id` is the configured one; None takes the id of the directories, or a new one. Raises
+    `cluster_id` is the configured one; None takes the id of the directories, else `new_cluster_id`, else a
+    random one. Raises
     ConfigError: a directory belongs to another cluster, node or program, or none can be made and written.
     """
     failures: dict[str, str] = {}
@@ -106,7 +108,7 @@ def claim_directories(
                 "name another directory, or leave --cluster-id and CLUSTER_ID out."
             )
         cluster_id = theirs
-    cluster_id = cluster_id or new_id(random_bytes)
+    cluster_id = cluster_id or new_cluster_id or new_id(random_bytes)
     directory_ids: dict[str, str] = {}
     for directory, (properties, is_ours) in found.items():
         directory_id = properties.get("directory.id") or new_id(random_bytes)

@@ -195,6 +195,8 @@ def _node_parts(
 
     bound, schedule = opened.bound, opened.schedule
     directory_id = bound.identity.directory_ids[bound.node.config.data_directories[0]]
+    publisher, zookeeper = opened.plane.publisher, bound.node.zookeeper
+    metadata_bytes_max = bound.node.config["offset.metadata.max.bytes"]
     return NodeParts(
         node_id=bound.node.id,
         plane=opened.plane,
@@ -203,6 +205,8 @@ def _node_parts(
         store=bound.store,
         leadership=coordinators.leadership,
         groups=coordinators.groups,
+        oldest_groups=zookeeper
+        and zookeeper.groups(schedule.loop, lambda: publisher.view, metadata_bytes_max),
         transactions=coordinators.transactions,
         new_producer_id=coordinators.new_producer_id,
         now_ms=bound.node.now_ms,

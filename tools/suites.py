@@ -50,7 +50,7 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
+            *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring", "zookeeper"),
         )
     ),
 ]
@@ -167,6 +167,14 @@ SUITES = {
             *([pytest(*ALONE_AT_NIGHT)] if NIGHTLY else []),
         ],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
+    ),
+    # The oldest clients and tools; much of the time is waiting for them and for sessions to end.
+    "zookeeper": Suite(
+        [pytest("-n", "3", "--dist", "loadfile", "compat_tests/zookeeper")],
+        jars=[
+            f"kafka-{version}"
+            for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.8.2.2", *(["2.8.2", "0.9.0.1"] * NIGHTLY))
+        ],
     ),
     # Prometheus reads brokers, then answers what boards and alerts ask.
     "monitoring": Suite([pytest("compat_tests/monitoring")]),

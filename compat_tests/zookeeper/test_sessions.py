@@ -1,0 +1,268 @@
+"""What happens when ZooKeeper is lost, its answers are lost, a session ends, or the place is taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import odradek
+from compat_tests.clients import wait_until
+from compat_tests.cutting_proxy import CuttingProxy
+from compat_tests.stories import topic_name
+from compat_tests.zookeeper.conftest import SESSION_MS, Looking, in_zookeeper
+from compat_tests.zookeeper.ensemble import ZooKeeper
+
+SECONDS = 30
+
+
+@pytest.fixture
+def own_server() -> Iterator[ZooKeeper]:
+    """One that a test may stop."""
+    with ZooKeeper() as one:
+        yield one
+
+
+@pytest.fixture
+def chroot(server: ZooKeeper) -> str:
+    """Directories of a cluster of its own."""
+    return f"{server.address}/{topic_name('sessions')}"
+
+
+@pytest.fixture
+def own_looking(chroot: str) -> Iterator[Looking]:
+    one = Looking(chroot)
+    yield one
+    one.close()
+
+
+class Topics:
+    """Makes and deletes topics, and says whether ZooKeeper has the same ones as the broker."""
+
+    def __init__(self, broker: odradek.Broker) -> None:
+        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def make(self, name: str, partitions: int = 2) -> None:
+        (future,) = self._admin.create_topics([NewTopic(name, partitions)]).values()
+        future.result(SECONDS)
+
+    def delete(self, name: str) -> None:
+        (future,) = self._admin.delete_topics([name]).values()
+        future.result(SECONDS)
+
+    def are_in(self, looking: Looking) -> bool:
+        found = {
+            name: {
+                int(index)
+                for index in looking.children(f"/brokers/topics/{name}/partitions")
+                if looking.read(f"/brokers/topics/{name}/partitions/{index}/state") is not None
+            }
+            for name in looking.children("/brokers/topics")
+        }
+        topics = self._admin.list_topics(timeout=SECONDS).topics
+        return found == {name: set(topic.partitions) for name, topic in topics.items()}
+
+
+def test_a_broker_without_zookeeper_serves_on_and_heals(
+    own_server: ZooKeeper, tmp_path: pathlib.Path
+) -> None:
+    log = tmp_path / "log"
+    command = [
+        sys.executable,
+        "-m",
+        "odradek",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    command += [
+        "--set",
+        f"zookeeper.connect={own_server.address}",
+        "--set",
+        f"zookeeper.session.timeout.ms={SESSION_MS}",
+    ]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: "ready" in log.read_text(), "the broker is ready")
+        looking = Looking(own_server.address)
+        server = looking.json("/brokers/ids/1")
+        address = f"{server['host']}:{server['port']}"
+        admin = AdminClient({"bootstrap.servers": address})
+        for name in ("stays", "goes"):
+            (future,) = admin.create_topics([NewTopic(name, 2)]).values()
+            future.result(SECONDS)
+        wait_until(lambda: looking.children("/brokers/topics") == ["goes", "stays"], "both are there")
+        looking.close()
+
+        own_server.stop()
+        wait_until(lambda: "does not answer" in log.read_text(), "the broker says so")
+        (future,) = admin.delete_topics(["goes"]).values()
+        future.result(SECONDS)
+        (future,) = admin.create_topics([NewTopic("comes", 3)]).values()
+        future.result(SECONDS)
+        producer = Producer({"bootstrap.servers": address})
+        producer.produce("comes", b"x")
+        assert producer.flush(SECONDS) == 0, "clients are served"
+
+        own_server.start()
+        looking = Looking(own_server.address)
+        wait_until(lambda: looking.children("/brokers/topics") == ["comes", "stays"], "it is as it is now")
+        wait_until(
+            lambda: len(looking.children("/brokers/topics/comes/partitions")) == 3, "with its partitions"
+        )
+        wait_until(lambda: looking.children("/brokers/ids") == ["1"], "and the broker is there")
+        looking.close()
+        text = log.read_text()
+        assert (text.count("does not answer"), text.count("answers again")) == (1, 1), text
+        assert "ERROR" not in text, text
+    finally:
+        process.terminate()
+        process.wait(SECONDS)
+
+
+def test_a_session_that_has_ended_is_followed_by_another(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot) as broker:
+        topics = Topics(broker)
+        topics.make("before")
+        wait_until(lambda: topics.are_in(own_looking), "ZooKeeper has the topic")
+        epoch = int(own_looking.read("/controller_epoch") or b"0")
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        wait_until(lambda: own_looking.children("/brokers/ids") == [], "its session ends while it sleeps")
+        os.kill(broker.pid, signal.SIGCONT)
+        wait_until(lambda: own_looking.children("/brokers/ids") == ["1"], "it is there again")
+        wait_until(lambda: int(own_looking.read("/controller_epoch") or b"0") > epoch, "and controller again")
+        topics.make("after")
+        wait_until(lambda: topics.are_in(own_looking), "ZooKeeper has all topics")
+
+
+def test_what_somebody_removes_comes_back(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot) as broker:
+        topics = Topics(broker)
+        topics.make("kept")
+        wait_until(lambda: topics.are_in(own_looking), "ZooKeeper has the topic")
+        own_looking.client.delete("/brokers/ids/1")
+        wait_until(lambda: own_looking.children("/brokers/ids") == ["1"], "the broker")
+        own_looking.client.delete("/controller")
+        wait_until(lambda: own_looking.read("/controller") is not None, "the controller")
+        own_looking.client.delete("/brokers/topics/kept", recursive=True)
+        wait_until(lambda: topics.are_in(own_looking), "the topic")
+        topics.make("more")
+        wait_until(lambda: topics.are_in(own_looking), "all goes on")
+
+
+def test_answers_that_are_lost_change_nothing(server: ZooKeeper, chroot: str, own_looking: Looking) -> None:
+    """The connection is cut at random moments, in most of them with requests under way."""
+    dice = random.Random(7)
+    path = chroot.partition("/")[2]
+    with CuttingProxy(server.port) as proxy, in_zookeeper(f"127.0.0.1:{proxy.port}/{path}") as broker:
+        topics = Topics(broker)
+        present: list[str] = []
+        for number in range(30):
+            loses_answers = dice.random() < 0.7
+            if loses_answers:
+                proxy.answers.cut()
+            if present and dice.random() < 0.4:
+                topics.delete(present.pop(dice.randrange(len(present))))
+            else:
+                present.append(f"topic-{number}")
+                topics.make(present[-1], dice.randrange(1, 20))
+            if loses_answers:
+                proxy.drop()
+                proxy.answers.mend()
+        wait_until(lambda: topics.are_in(own_looking), "ZooKeeper has what the broker has")
+        assert sorted(own_looking.children("/config/topics")) == sorted(present)
+
+
+def test_the_id_of_another_broker_refuses_the_start(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot) as broker:
+        before = own_looking.read("/brokers/ids/1")
+        with pytest.raises(odradek.BrokerStartError, match=r"broker\.id: 1 is taken"):
+            in_zookeeper(chroot).start()
+        assert own_looking.read("/brokers/ids/1") == before, "the first one does not notice"
+        assert broker.is_running
+
+
+def test_a_node_alone_does_not_share_with_another(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot):
+        with pytest.raises(odradek.BrokerStartError, match=r"broker 1 is in the ZooKeeper .* already"):
+            in_zookeeper(chroot, options={"node.id": "2"}).start()
+        assert own_looking.children("/brokers/ids") == ["1"]
+
+
+def test_a_killed_broker_comes_back_under_its_id(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot) as broker:
+        Topics(broker).make("kept")
+        broker.kill()
+        assert own_looking.children("/brokers/ids") == ["1"], "its session lives on"
+        broker.start()
+        topics = Topics(broker)
+        wait_until(lambda: topics.are_in(own_looking), "ZooKeeper has its topics")
+        owner = own_looking.client.exists("/brokers/ids/1").ephemeralOwner
+        assert owner == own_looking.client.exists("/controller").ephemeralOwner, "both are of its new session"
+
+
+def test_the_cluster_has_the_id_that_zookeeper_has(
+    chroot: str, own_looking: Looking, tmp_path: pathlib.Path
+) -> None:
+    own_looking.client.create(
+        "/cluster/id", b'{"version":"1","id":"Some-Cluster_of-9999AAAA"}', makepath=True
+    )
+    with in_zookeeper(chroot, data_dir=tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert admin.describe_cluster().result(SECONDS).cluster_id == "Some-Cluster_of-9999AAAA"
+    other = {"version": "1", "id": "Other"}
+    own_looking.client.set("/cluster/id", json.dumps(other).encode())
+    with pytest.raises(odradek.BrokerStartError, match=r"of cluster Other, and .* of cluster Some-Cluster"):
+        in_zookeeper(chroot, data_dir=tmp_path).start()
+    for nonsense in (b"nonsense", b"[1]", b'{"version":"1"}'):
+        own_looking.client.set("/cluster/id", nonsense)
+        with pytest.raises(odradek.BrokerStartError, match="/cluster/id"):
+            in_zookeeper(chroot, data_dir=tmp_path).start()
+
+
+def test_the_id_of_the_cluster_is_written_by_the_first_broker(chroot: str, own_looking: Looking) -> None:
+    with in_zookeeper(chroot) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert own_looking.json("/cluster/id")["id"] == admin.describe_cluster().result(SECONDS).cluster_id
+
+
+def test_a_start_without_zookeeper_is_refused() -> None:
+    options = {"zookeeper.connection.timeout.ms": "500"}
+    with pytest.raises(
+        odradek.BrokerStartError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 within 0\.5 s"
+    ):
+        in_zookeeper("127.0.0.1:1", options=options).start()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:port", "127.0.0.1:2181/a//b", "127.0.0.1:99999"])
+def test_an_address_that_makes_no_sense_is_refused(address: str) -> None:
+    with pytest.raises(odradek.BrokerStartError, match=r"zookeeper\.connect: "):
+        in_zookeeper(address, options={"zookeeper.connection.timeout.ms": "500"}).start()
+
+
+def test_a_start_without_kazoo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    with pytest.raises(odradek.BrokerStartError, match=r"pip install 'odradek\[zookeeper\]'"):
+        odradek.Broker(options={"zookeeper.connect": "127.0.0.1:1"}).start()
+
+
+def test_nothing_of_zookeeper_is_imported_without_the_option() -> None:
+    program = (
+        "import sys, odradek\nwith odradek.Broker(): pass\n"
+        "print([name for name in sys.modules if 'zookeeper' in name or 'kazoo' in name])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout == "[]\n"

@@ -1,0 +1,123 @@
+"""The connection to ZooKeeper: one client of kazoo, and one line in the log when it is lost or back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.config.config_error import ConfigError
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+    from odradek.config.broker_config import BrokerConfig
+
+logger = logging.getLogger("odradek.zookeeper")
+
+RETRY_MAX_S = 5.0
+"""The longest pause between two attempts to connect."""
+
+
+class Session:
+    """An open connection. Its methods block, and may be called in any thread but the event loop's."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        try:
+            from kazoo.client import KazooClient
+        except ImportError:
+            raise ConfigError(
+                "zookeeper.connect needs the package kazoo: pip install 'odradek[zookeeper]'."
+            ) from None
+        self.address = address
+        self.timeout_s = timeout_s
+        quiet = logging.getLogger("odradek.zookeeper.client")
+        # It tells each attempt to connect; we tell the loss and the return.
+        quiet.setLevel(logging.CRITICAL)
+        try:
+            self.client: KazooClient = KazooClient(
+                address,
+                timeout=timeout_s,
+                connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": RETRY_MAX_S},
+                logger=quiet,
+            )
+        except (ValueError, TypeError):
+            raise ConfigError(
+                f"zookeeper.connect: {address!r} is not of the form HOST:PORT,HOST:PORT/CHROOT."
+            ) from None
+        self.on_change: Callable[[], object] = lambda: None
+        """Called, in a thread of the client, when the connection is lost or back."""
+        self._is_lost = False
+        self._is_closing = False
+
+    def open(self, patience_s: float) -> None:
+        """Raises ConfigError when nobody answers for so long."""
+        from kazoo.exceptions import KazooException
+
+        reason = ""
+        self.client.start_async().wait(patience_s)
+        try:
+            if self.client.connected:
+                self.client.ensure_path("/")
+                self.client.add_listener(self._state_changed)
+                return
+        except KazooException as error:
+            reason = f" ({type(error).__name__})"
+        self.close()
+        raise ConfigError(
+            f"zookeeper.connect: no ZooKeeper answers at {self.address} within {patience_s:g} s{reason}: "
+            "start it, or leave the option out."
+        )
+
+    def close(self) -> None:
+        """The broker's own nodes are gone at once. Harmless a second time."""
+        self._is_closing = True
+        self.client.remove_listener(self._state_changed)
+        self.client.stop()
+        self.client.close()
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self.client.connected)
+
+    @property
+    def id(self) -> int:
+        """Of the session; another one after it has expired."""
+        return int(self.client.client_id[0])
+
+    def get(self, path: str, watch: Callable[[Any], object] | None = None) -> bytes | None:
+        """The content of a node; None if there is no such node. `watch` is called at its next change, also
+        when it comes to be."""
+        from kazoo.exceptions import NoNodeError
+
+        while True:
+            try:
+                return bytes(self.client.get(path, watch)[0] or b"")
+            except NoNodeError:
+                if watch is None or self.client.exists(path, watch) is None:
+                    return None
+
+    def _state_changed(self, state: str) -> None:
+        """In the thread of the connection, which must not wait."""
+        from kazoo.protocol.states import KazooState
+
+        if state == KazooState.CONNECTED:
+            if self._is_lost:
+                self._is_lost = False
+                logger.info("ZooKeeper at %s answers again", self.address)
+        elif not self._is_lost and not self._is_closing:
+            self._is_lost = True
+            logger.warning(
+                "ZooKeeper at %s does not answer: clients that need it have to wait, all others are served",
+                self.address,
+            )
+        self.on_change()
+
+
+def session_of(config: BrokerConfig) -> tuple[Session, float]:
+    """A session that is not open yet, and how many seconds a start waits for it."""
+    timeout_s = config["zookeeper.session.timeout.ms"] / 1000
+    patience_ms = config["zookeeper.connection.timeout.ms"]
+    return Session(config["zookeeper.connect"], timeout_s), (
+        timeout_s if patience_ms is None else patience_ms / 1000
+    )

@@ -120,7 +120,14 @@ def test_what_makes_no_sense_is_refused_in_the_log_and_goes(
     topic = topic_name("elsewhere")
     looking.client.create(f"/brokers/topics/{topic}", b'{"version":1,"partitions":{"0":[77]}}')
     wait_until(lambda: topic not in looking.children("/brokers/topics"), "it goes")
-    for nonsense in (b"", b"nonsense", b"[]", b'{"version":1,"partitions":{"1":[1]}}', b'{"partitions":7}'):
+    unlikely = (
+        b'{"version":2,"entity_path":"topics/\\u0000","partitions":[{"topic":"\\ud800","partition":0}]}'
+    )
+    simple = (b"", b"nonsense", b"[]", b'{"version":1,"partitions":{"1":[1]}}', b'{"partitions":7}')
+    for nonsense in (*simple, unlikely):
+        for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
+            looking.client.create(path, nonsense)
+            wait_until(lambda path=path: looking.read(path) is None, f"{nonsense!r} goes")
         looking.client.create(f"/brokers/topics/{topic}", nonsense)
         wait_until(lambda: topic not in looking.children("/brokers/topics"), f"{nonsense!r} goes")
         looking.client.create("/config/changes/config_change_", nonsense, sequence=True)

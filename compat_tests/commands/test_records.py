@@ -202,16 +202,16 @@ def test_keys_go_where_librdkafka_puts_them(
     assert len(set(placed.values())) == 3
 
 
-FORMATS = [
-    ("%s\\n", b"one\n\n\n"),
-    ("[%k|%K|%s|%S|%o|%p]", b"[a|1|one|3|0|0][|-1||-1|1|0][|0||0|2|0]"),
-    ("%R%s;", b"\0\0\0\3one;\xff\xff\xff\xff;\0\0\0\0;"),
-    ("%T %h\\t", b"%d h=1,n=NULL,e=\t%d \t%d \t" % (BEGAN_MS, BEGAN_MS + 1, BEGAN_MS + 2)),
-    ("%%\\x41\\r", b"%A\r" * 3),
-]
+FORMATS = {
+    "value": ("%s\\n", b"one\n\n\n"),
+    "lengths": ("[%k|%K|%s|%S|%o|%p]", b"[a|1|one|3|0|0][|-1||-1|1|0][|0||0|2|0]"),
+    "binary": ("%R%s;", b"\0\0\0\3one;\xff\xff\xff\xff;\0\0\0\0;"),
+    "times": ("%T %h\\t", b"%d h=1,n=NULL,e=\t%d \t%d \t" % (BEGAN_MS, BEGAN_MS + 1, BEGAN_MS + 2)),
+    "escapes": ("%%\\x41\\r", b"%A\r" * 3),
+}
 
 
-@pytest.mark.parametrize(("text", "expected"), FORMATS)
+@pytest.mark.parametrize(("text", "expected"), FORMATS.values(), ids=FORMATS)
 def test_formats_are_those_of_kcat(odradek: Odradek, bootstrap: str, text: str, expected: bytes) -> None:
     topic = topic_name("records")
     KafkaPythonClient(bootstrap).create_topic(topic, 1)

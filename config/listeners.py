@@ -13,6 +13,7 @@ from odradek.config.config_error import ConfigError
 
 __all__ = [
     "HOST_PORT",
+    "KAFKA_07",
     "WILDCARDS",
     "Listener",
     "advertised_listeners",
@@ -31,7 +32,9 @@ _ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{HOST_PORT})")
 _SERVER = rf"(?:[0-9a-zA-Z%._-]*://)?(?:{_BARE_PORT}|{HOST_PORT})"
 WILDCARDS = ("0.0.0.0", "::")
 """Hosts that mean every interface, of both address families."""
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+KAFKA_07 = "KAFKA_07"
+"""The protocol of clients of Kafka 0.7, without TLS and SASL; not one of Kafka's."""
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", KAFKA_07)
 
 
 @dataclass(frozen=True, slots=True)

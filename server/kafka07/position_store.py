@@ -76,6 +76,7 @@ class PositionStore:
             connection.executescript(
                 "BEGIN IMMEDIATE;"
                 "CREATE TABLE logs (topic_id BLOB, partition INTEGER, form INTEGER NOT NULL,"
+                " told INTEGER NOT NULL,"
                 " PRIMARY KEY (topic_id, partition)) WITHOUT ROWID;"
                 "CREATE TABLE entries (topic_id BLOB, partition INTEGER, next_offset INTEGER,"
                 " position INTEGER NOT NULL, mark INTEGER NOT NULL, sizes BLOB NOT NULL,"
@@ -89,12 +90,13 @@ class PositionStore:
 
     # Reading
 
-    def form(self, key: LogKey) -> Form | None:
-        """None: nothing of the log has been counted."""
-        row = self._reader.execute(
-            "SELECT form FROM logs WHERE topic_id = ? AND partition = ?", key
-        ).fetchone()
-        return None if row is None else Form(row[0])
+    def log(self, key: LogKey) -> tuple[Form, int] | None:
+        """The form of its messages, and the highest position that was told of what a loss of power has taken.
+        None: nothing of the log has been counted."""
+        rows = self._reader.execute(
+            "SELECT form, told FROM logs WHERE topic_id = ? AND partition = ?", key
+        ).fetchall()
+        return (Form(rows[0][0]), rows[0][1]) if rows else None
 
     def last(self, key: LogKey, count: int = 1) -> list[Entry]:
         """The last entries of a log, the latest first."""
@@ -130,21 +132,25 @@ class PositionStore:
     def write(
         self,
         key: LogKey,
-        form: Form,
+        log: tuple[Form, int],
         put: Sequence[Entry],
         drop: Iterable[int] = (),
         drop_from: int | None = None,
+        drop_before: int = 0,
     ) -> None:
-        """In one transaction: drops the entries at the offsets `drop`, and those at `drop_from` and later,
-        then puts others. Durable on return. Raises sqlite3.Error, with nothing changed."""
+        """In one transaction: puts what `log` returns, drops the entries at the offsets `drop`, those at
+        `drop_from` and later, and those before `drop_before`, then puts others. Durable on return. Raises
+        sqlite3.Error, with nothing changed."""
         with self._lock:
             execute = self._writer.execute
             execute("BEGIN IMMEDIATE")
             try:
-                execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?)", (*key, form))
+                execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?)", (*key, *log))
                 of_log = "DELETE FROM entries WHERE topic_id = ? AND partition = ? AND next_offset "
                 for offset in drop:
                     execute(of_log + "= ?", (*key, offset))
+                if drop_before:
+                    execute(of_log + "< ?", (*key, drop_before))
                 if drop_from is not None:
                     execute(of_log + ">= ?", (*key, drop_from))
                 self._writer.executemany(

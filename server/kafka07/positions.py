@@ -12,6 +12,8 @@ asks, and puts sums into the store before it tells them.
 - A loss of power may cut the end of a log, and other records may take the place. The store has the checksum
   of the batch before an entry: after a start the entries that do not fit are dropped. As in 0.7, whose
   unflushed messages are lost too, the positions after that are given anew.
+  If the front is deleted too before somebody asks, all positions are higher than those that were told:
+  consumers are out of range, and read nothing wrong.
 - A log that becomes compacted begins anew, one higher than its end: nobody knows which records had gone until
   the setting was seen. Its consumers are out of range once.
 """
@@ -82,6 +84,8 @@ class LogPositions:
         """Whether the last entry stays when later ones come."""
         self._kept_position = 0
         """Of the last entry that stays."""
+        self._told = 0
+        """The highest position of what was lost."""
         self._start = (-1, 0)
         """The start of the log, as an offset and its position."""
 
@@ -120,7 +124,7 @@ class LogPositions:
             end = yield from self._cutting()
         start_offset = self.log.log_start_offset
         if end.offset < start_offset:
-            end = Entry(start_offset, end.position + 1)
+            end = Entry(start_offset, max(end.position, self._told) + 1)
             yield from self._writing([end], is_end_kept=True)
         while end.offset < self.log.high_watermark and (target is None or end.position < target):
             further = yield from self._counting(end, target)
@@ -136,30 +140,31 @@ class LogPositions:
         return Form.WRAPPED if self.log.config.is_compacted else self.form
 
     def _opening(self) -> Work[Entry]:
-        form = self._store.form(self.key)
-        if form is None:
+        found = self._store.log(self.key)
+        if found is None:
             self.form = self._wanted_form
             first = Entry(self.log.log_start_offset, 0)
             yield from self._writing([first], is_end_kept=True)
             return first
-        self.form = form
+        self.form, self._told = found
         return (yield from self._cutting())
 
     def _cutting(self) -> Work[Entry]:
         """Drops the entries at the end that do not fit the log."""
-        dropped = 0
+        dropped = False
         while entries := self._store.last(self.key, 2):
             end = entries[0]
-            if (yield from self._fits(end)):
+            if (yield from self._fits(*entries)):
                 before = entries[1].position if len(entries) > 1 else None
                 self._end = end
                 self._is_end_kept = before is None or end.position - before >= ENTRY_BYTES
                 self._kept_position = end.position if before is None or self._is_end_kept else before
                 break
+            self._told = max(self._told, end.position)
             yield from self._writing([], drop_from=end.offset)
-            dropped += 1
+            dropped = True
         else:
-            end = Entry(self.log.log_start_offset, 0)
+            end = Entry(self.log.log_start_offset, self._told + 1 if self._told else 0)
             yield from self._writing([end], is_end_kept=True)
         if dropped and self.form is Form.WRAPPED:
             # The values behind it are not those of the log any more.
@@ -167,16 +172,32 @@ class LogPositions:
             yield from self._writing([end], is_end_kept=True)
         return end
 
-    def _fits(self, entry: Entry) -> Work[bool]:
+    def _fits(self, entry: Entry, before: Entry | None = None) -> Work[bool]:
+        """Whether the log has what was counted between the last two entries."""
         log = self.log
         if entry.offset > log.log_end_offset:
             return False
-        if not entry.mark or self.form is Form.WRAPPED or entry.offset <= log.log_start_offset:
+        if not entry.mark or entry.offset <= log.log_start_offset:
             return True
         data = yield from reading(log, entry.offset - 1)
         for _, header in iter_whole_batches(data):
-            return header.last_offset + 1 == entry.offset and header.crc == entry.mark
-        return False
+            if header.last_offset + 1 == entry.offset and header.crc == entry.mark:
+                return True
+            break
+        if self.form is Form.PLAIN or before is None or entry.offset > log.log.segments[-1].base_offset:
+            return False
+        # Compaction writes batches anew: what it has left must be of the same sizes.
+        known, offset = dict(before.values), max(before.offset, log.log_start_offset)
+        while offset < entry.offset:
+            data = yield from reading(log, offset)
+            counted: list[_Counted] = yield partial(_count, data, offset, self.form)
+            if not counted:
+                break
+            offset = counted[-1].next_offset
+            values = (value for batch in counted for value in batch.values)
+            if any(at < entry.offset and known.get(at) != size for at, size in values):
+                return False
+        return True
 
     def _beginning_anew(self, end: Entry) -> Work[Entry]:
         self.form = Form.WRAPPED
@@ -219,7 +240,9 @@ class LogPositions:
             put.append(begun._replace(values=tuple(values)))
         if is_wrapped or not is_kept:
             put.append(last)
-        drop = () if is_wrapped or self._is_end_kept else (end.offset,)
+        # The start of the log stays: nothing else may know its position.
+        is_kept_before = is_wrapped or self._is_end_kept or end.offset <= self.log.log_start_offset
+        drop = () if is_kept_before else (end.offset,)
         yield from self._writing(put, drop=drop, is_end_kept=is_kept)
         self._kept_position = kept_position
         return last
@@ -230,14 +253,18 @@ class LogPositions:
         *,
         drop: tuple[int, ...] = (),
         drop_from: int | None = None,
+        drop_before: int = 0,
         is_end_kept: bool | None = None,
     ) -> Work[None]:
         try:
-            yield partial(self._store.write, self.key, self.form, put, drop, drop_from)
+            log = self.form, self._told
+            yield partial(self._store.write, self.key, log, put, drop, drop_from, drop_before)
         except sqlite3.Error as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self._store.path} cannot be written: {error}"
             ) from None
+        if drop_from is not None:
+            self._start = (-1, 0)
         if is_end_kept is not None:
             self._end, self._is_end_kept = put[-1], is_end_kept
             if is_end_kept:
@@ -247,13 +274,19 @@ class LogPositions:
         offset = self.log.log_start_offset
         if self._start[0] == offset:
             return
+        put: list[Entry] = []
         if self.form is Form.WRAPPED:
-            self._start = offset, self._kept_of(offset)
-            return
-        following = self._store.from_offset(self.key, offset) or end
-        # The entry before the start may be of records that have gone: count backwards.
-        between = yield from self._between(offset, following.offset)
-        self._start = offset, following.position - between
+            position, first = self._kept_of(offset), self.entry_before(offset=offset).offset
+        else:
+            # The entry before the start may be of records that have gone: count backwards.
+            following, first = self._store.from_offset(self.key, offset) or end, offset
+            position = following.position - (yield from self._between(offset, following.offset))
+            if following.offset > offset:
+                # What is behind may be lost, and the start must stay where it was told.
+                put = [Entry(offset, position)]
+        if put or self._store.at_offset(self.key, first - 1) is not None:
+            yield from self._writing(put, drop_before=first)
+        self._start = offset, position
 
     # Places
 

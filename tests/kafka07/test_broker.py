@@ -103,11 +103,16 @@ def test_positions_stay_when_segments_go(tmp_path):
         for start in range(0, 400, 20):
             client.produce(*values[start : start + 20])
             assert client.end() == 20_010 * (start + 20)
-        start = until(client.start, lambda found: found > 4_000_000)
+        until(client.start, lambda found: found > 4_000_000)
+        # Retention may not be at its end.
+        start = client.start()
+        _, data = until(lambda: client.fetch(client.start(), 2**30), lambda answer: answer[0] == 0)
         assert start % 20_010 == 0
-        assert client.values() == values[start // 20_010 :]
+        kept = len(data) // 20_010
+        assert 100 < kept <= 400 - start // 20_010
+        assert contents(data) == values[-kept:]
         assert client.fetch(0) == (Error.OFFSET_OUT_OF_RANGE, b"")
-        assert client.offsets(-1, 1000)[-1] == client.start()
+        until(lambda: client.offsets(-1, 1000)[-1] == client.start(), bool)
 
 
 # Compaction

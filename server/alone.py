@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
-from odradek.config.listeners import KAFKA_07
+from odradek.config.listeners import OLDEST
 from odradek.server.deciding import Deciding
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import finish
@@ -110,9 +110,9 @@ def _register_broker(node: Node, ports: Ports, machine: ClusterMachine) -> None:
     from odradek.coordinator.cluster.view import Broker, Endpoint
 
     endpoints = {}
-    of_kafka_07 = {one.name for one in node.config.listeners if one.protocol == KAFKA_07}
+    oldest = {one.name for one in node.config.listeners if one.protocol in OLDEST}
     for listener in ports.listeners:
-        if listener.name in of_kafka_07:
+        if listener.name in oldest:
             continue
         host, port = listener.advertised or ("", listener.port)
         endpoints[listener.name] = Endpoint(host, port)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.quotas import ClientQuotas
-from odradek.config.listeners import KAFKA_07
+from odradek.config.listeners import OLDEST
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -162,15 +162,14 @@ def _open_kafka_07(
     opened: Opened, connections: Connections, parts: NodeParts, ending: AsyncExitStack
 ) -> None:
     """Imports nothing without such a listener."""
-    names = {one.name for one in opened.bound.node.config.listeners if one.protocol == KAFKA_07}
-    if not names:
+    protocols = {one.name: one.protocol for one in opened.bound.node.config.listeners}
+    if OLDEST.isdisjoint(protocols.values()):
         return
     from odradek.server.kafka07.listening import open_listeners
 
-    speaker = open_listeners(opened, connections, parts.leadership, ending)
+    speakers = open_listeners(opened, connections, parts.leadership, ending)
     for listener in opened.bound.ports.listeners:
-        if listener.name in names:
-            listener.speaker = speaker
+        listener.speaker = speakers.get(protocols[listener.name])
 
 
 def _authorizer(opened: Opened) -> Authorizer:

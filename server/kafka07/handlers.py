@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from odradek.apis.turn import WorkQueue
     from odradek.server.connection import Connection
     from odradek.server.connections import Connections
-    from odradek.server.kafka07.position_store import PositionStore
+    from odradek.server.kafka07.position_store import LogKey, PositionStore
     from odradek.storage.log.partition import Partition
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
@@ -110,7 +110,9 @@ class Handlers:
     answer_bytes_max: int
     choose: Callable[[int], int]
     """A number below the given one, by chance."""
-    positions: dict[tuple[bytes, int], LogPositions]
+    magic: int
+    """Of the messages that clients can read: 0 for those of Kafka 0.6, which know no other."""
+    positions: dict[LogKey, LogPositions]
 
     async def answer(self, request: Request, connection: Connection) -> Parts:
         """The parts of the answer, none for PRODUCE. Raises `Unreadable` for a request after which the
@@ -296,7 +298,7 @@ class Handlers:
         return log if log.log_end_offset else None
 
     def _positions_of(self, log: Partition) -> LogPositions:
-        key = log.topic_id, log.index
+        key = log.topic_id, log.index, self.magic
         known = self.positions.get(key)
         if known is None or known.log is not log:
             known = self.positions[key] = LogPositions(key, log, self.store)

@@ -8,6 +8,7 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from odradek.config.listeners import KAFKA_06, KAFKA_07
 from odradek.server.kafka07.handlers import Handlers
 from odradek.server.kafka07.position_store import PositionStore
 from odradek.server.kafka07.reader import Reader
@@ -68,16 +69,17 @@ def _forgetting_failed(error: Exception) -> None:
 
 def open_listeners(
     opened: Opened, connections: Connections, leadership: Leadership, ending: AsyncExitStack
-) -> Kafka07:
-    """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
+) -> dict[str, Kafka07]:
+    """By protocol. `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
     node, publisher = opened.bound.node, opened.plane.publisher
     live = opened.bound.reconfiguration.live
     store = PositionStore(node.config.data_directories[0])
     ending.callback(store.close)
     queue = WorkQueues(opened.schedule.loop, WORKS_AT_ONCE)
     ending.callback(queue.close)
-    kafka07 = Kafka07(
-        Handlers(
+    speakers = {}
+    for protocol, magic in ((KAFKA_07, 1), (KAFKA_06, 0)):
+        handlers = Handlers(
             connections=connections,
             leadership=leadership,
             store=store,
@@ -87,10 +89,11 @@ def open_listeners(
             creates_topics=node.config.auto_create_topics_enable,
             answer_bytes_max=node.config.fetch_max_bytes,
             choose=random.randrange,
+            magic=magic,
             positions={},
         )
-    )
-    ending.callback(kafka07.close)
-    publisher.subscribe(kafka07.view_changed)
-    kafka07.forget_deleted(publisher.view)
-    return kafka07
+        speaker = speakers[protocol] = Kafka07(handlers)
+        ending.callback(speaker.close)
+        publisher.subscribe(speaker.view_changed)
+    speaker.forget_deleted(publisher.view)
+    return speakers

@@ -26,10 +26,11 @@ __all__ = ["FILE_NAME", "Entry", "LogKey", "PositionStore"]
 FILE_NAME = "kafka07-positions.sqlite"
 _APPLICATION_ID = 0x0DAD_0007
 _SCHEMA_VERSION = 1
+_OF_LOG = "topic_id = ? AND partition = ? AND magic = ?"
 _PAIR = Struct("<qq")
 
-LogKey = tuple[bytes, int]
-"""Id of a topic, and a partition."""
+LogKey = tuple[bytes, int, int]
+"""Id of a topic, a partition, and the magic of the messages: clients of 0.6 have other positions."""
 
 
 class Entry(NamedTuple):
@@ -75,13 +76,13 @@ class PositionStore:
         if version == 0:
             connection.executescript(
                 "BEGIN IMMEDIATE;"
-                "CREATE TABLE logs (topic_id BLOB, partition INTEGER, form INTEGER NOT NULL,"
+                "CREATE TABLE logs (topic_id BLOB, partition INTEGER, magic INTEGER, form INTEGER NOT NULL,"
                 " told INTEGER NOT NULL,"
-                " PRIMARY KEY (topic_id, partition)) WITHOUT ROWID;"
-                "CREATE TABLE entries (topic_id BLOB, partition INTEGER, next_offset INTEGER,"
+                " PRIMARY KEY (topic_id, partition, magic)) WITHOUT ROWID;"
+                "CREATE TABLE entries (topic_id BLOB, partition INTEGER, magic INTEGER, next_offset INTEGER,"
                 " position INTEGER NOT NULL, mark INTEGER NOT NULL, sizes BLOB NOT NULL,"
-                " PRIMARY KEY (topic_id, partition, next_offset)) WITHOUT ROWID;"
-                "CREATE INDEX by_position ON entries (topic_id, partition, position);"
+                " PRIMARY KEY (topic_id, partition, magic, next_offset)) WITHOUT ROWID;"
+                "CREATE INDEX by_position ON entries (topic_id, partition, magic, position);"
                 f"PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={_SCHEMA_VERSION};"
                 "COMMIT;"
             )
@@ -93,9 +94,7 @@ class PositionStore:
     def log(self, key: LogKey) -> tuple[Form, int] | None:
         """The form of its messages, and the highest position that was told of what a loss of power has taken.
         None: nothing of the log has been counted."""
-        rows = self._reader.execute(
-            "SELECT form, told FROM logs WHERE topic_id = ? AND partition = ?", key
-        ).fetchall()
+        rows = self._reader.execute(f"SELECT form, told FROM logs WHERE {_OF_LOG}", key).fetchall()
         return (Form(rows[0][0]), rows[0][1]) if rows else None
 
     def last(self, key: LogKey, count: int = 1) -> list[Entry]:
@@ -121,8 +120,7 @@ class PositionStore:
 
     def _entries(self, key: LogKey, rest: str, argument: int) -> list[Entry]:
         rows = self._reader.execute(
-            "SELECT next_offset, position, mark, sizes FROM entries WHERE topic_id = ? AND partition = ? "
-            + rest,
+            f"SELECT next_offset, position, mark, sizes FROM entries WHERE {_OF_LOG} {rest}",
             (*key, argument),
         )
         return [Entry(offset, at, mark, _values(offset, sizes)) for offset, at, mark, sizes in rows]
@@ -145,8 +143,8 @@ class PositionStore:
             execute = self._writer.execute
             execute("BEGIN IMMEDIATE")
             try:
-                execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?)", (*key, *log))
-                of_log = "DELETE FROM entries WHERE topic_id = ? AND partition = ? AND next_offset "
+                execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (*key, *log))
+                of_log = f"DELETE FROM entries WHERE {_OF_LOG} AND next_offset "
                 for offset in drop:
                     execute(of_log + "= ?", (*key, offset))
                 if drop_before:
@@ -154,7 +152,7 @@ class PositionStore:
                 if drop_from is not None:
                     execute(of_log + ">= ?", (*key, drop_from))
                 self._writer.executemany(
-                    "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)",
                     [(*key, one.offset, one.position, one.mark, _sizes(one)) for one in put],
                 )
                 execute("COMMIT")

@@ -77,7 +77,7 @@ class LogPositions:
         self.log = log
         self.key = key
         self._store = store
-        self.form = Form.PLAIN
+        self.form = Form.MAGIC_0 if key[2] == 0 else Form.PLAIN
         self._end: Entry | None = None
         """None: not opened yet."""
         self._is_end_kept = True
@@ -113,8 +113,14 @@ class LogPositions:
 
     def preparing(self, target: int | None) -> Work[Range]:
         """Counts until a position after `target` is known, or (None) to the end of what can be read. Refuses
-        with KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE if the log is cut at its front meanwhile, and for
-        damaged batches as `values_of`."""
+        with KAFKA_STORAGE_ERROR, INVALID_CONFIG for a compacted log of 0.6, OFFSET_OUT_OF_RANGE if the log is
+        cut at its front meanwhile, and for damaged batches as `values_of`."""
+        if self.form is Form.MAGIC_0 and self.log.config.is_compacted:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"clients of Kafka 0.6 cannot read {self.log.name}, which is compacted: only a listener "
+                "with the protocol KAFKA_07 has its messages",
+            )
         end = self._end
         if end is None:
             end = yield from self._opening()
@@ -137,6 +143,8 @@ class LogPositions:
     @property
     def _wanted_form(self) -> Form:
         """What is compacted once stays so."""
+        if self.form is Form.MAGIC_0:
+            return self.form
         return Form.WRAPPED if self.log.config.is_compacted else self.form
 
     def _opening(self) -> Work[Entry]:
@@ -184,7 +192,7 @@ class LogPositions:
             if header.last_offset + 1 == entry.offset and header.crc == entry.mark:
                 return True
             break
-        if self.form is Form.PLAIN or before is None or entry.offset > log.log.segments[-1].base_offset:
+        if self.form is not Form.WRAPPED or before is None or entry.offset > log.log.segments[-1].base_offset:
             return False
         # Compaction writes batches anew: what it has left must be of the same sizes.
         known, offset = dict(before.values), max(before.offset, log.log_start_offset)
@@ -326,7 +334,7 @@ class LogPositions:
         total_bytes = 0
         while offset < end_offset:
             data = yield from reading(self.log, offset)
-            count = partial(_sum, data, offset, end_offset)
+            count = partial(_sum, self.form, data, offset, end_offset)
             offset, size_bytes = count() if len(data) <= QUICK_BYTES_MAX else (yield count)
             total_bytes += size_bytes
         return total_bytes
@@ -369,8 +377,8 @@ def _count(data: memoryview, first_offset: int, form: Form) -> list[_Counted]:
         if next_offset <= first_offset:
             continue
         batch = data[position : position + header.size_bytes]
-        if form is Form.PLAIN:
-            size_bytes = served_bytes_of_batch(batch, header, first_offset)
+        if form is not Form.WRAPPED:
+            size_bytes = served_bytes_of_batch(form, batch, header, first_offset)
             found.append(_Counted(next_offset, size_bytes, header.crc, []))
         else:
             values = [
@@ -383,8 +391,8 @@ def _count(data: memoryview, first_offset: int, form: Form) -> list[_Counted]:
     return found
 
 
-def _sum(data: memoryview, first_offset: int, end_offset: int) -> tuple[int, int]:
-    """The offset after the batches, at most `end_offset`, and the size of their PLAIN messages between. May
+def _sum(form: Form, data: memoryview, first_offset: int, end_offset: int) -> tuple[int, int]:
+    """The offset after the batches, at most `end_offset`, and the size of their messages between. May
     run in a worker thread."""
     total_bytes = 0
     offset = end_offset
@@ -392,9 +400,9 @@ def _sum(data: memoryview, first_offset: int, end_offset: int) -> tuple[int, int
         offset = header.last_offset + 1
         batch = data[position : position + header.size_bytes]
         if offset > first_offset:
-            total_bytes += served_bytes_of_batch(batch, header, first_offset)
+            total_bytes += served_bytes_of_batch(form, batch, header, first_offset)
         if offset >= end_offset:
-            return end_offset, total_bytes - served_bytes_of_batch(batch, header, end_offset) * (
+            return end_offset, total_bytes - served_bytes_of_batch(form, batch, header, end_offset) * (
                 offset > end_offset
             )
     return offset, total_bytes

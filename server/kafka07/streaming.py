@@ -77,7 +77,8 @@ class PlainStream(Stream):
     def _more(self) -> Work[Buffer]:
         while True:
             data = yield from reading(self._positions.log, self._offset)
-            make = partial(_plain, data, self._offset, self._position, self._begin, self._left_bytes)
+            place = self._offset, self._position, self._begin, self._left_bytes
+            make = partial(_plain, self._positions.form, data, *place)
             piece, offset, position = make() if len(data) <= QUICK_BYTES_MAX else (yield make)
             if piece:
                 self._offset, self._position = offset, position
@@ -120,7 +121,7 @@ class WrappedStream(Stream):
 
 
 def _plain(
-    data: memoryview, first_offset: int, position: int, begin: int, wanted_bytes: int
+    form: Form, data: memoryview, first_offset: int, position: int, begin: int, wanted_bytes: int
 ) -> tuple[bytes, int, int]:
     """Messages from the position `begin` on, to the end of a batch or for `wanted_bytes`; the first one at or
     after `first_offset` is at `position`. Then the place to go on: offset of a batch, and the position of its
@@ -133,14 +134,14 @@ def _plain(
         if next_offset <= first_offset:
             continue
         batch = data[at : at + header.size_bytes]
-        following = position + served_bytes_of_batch(batch, header, first_offset)
+        following = position + served_bytes_of_batch(form, batch, header, first_offset)
         if following > begin:
             for value in values_of(batch, header):
                 if value.offset < first_offset:
                     continue
-                end = position + served_bytes(Form.PLAIN, len(value.content))
+                end = position + served_bytes(form, len(value.content))
                 if end > begin:
-                    part = encode(Form.PLAIN, value.content)[max(begin - position, 0) :]
+                    part = encode(form, value.content)[max(begin - position, 0) :]
                     parts.append(part)
                     made_bytes += len(part)
                     if made_bytes >= wanted_bytes:

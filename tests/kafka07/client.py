@@ -19,12 +19,12 @@ from tests.raw_client import RawClient
 ENOUGH = 1 << 20
 
 
-def options(**more):
+def options(protocol="KAFKA_07", **more):
     """Options of a broker with a listener for Kafka 0.7, and its port."""
     port = free_port()
     given = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()},OLD://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OLD:KAFKA_07",
+        "listeners": f"OLD://127.0.0.1:{port},PLAINTEXT://127.0.0.1:{free_port()}",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,OLD:{protocol}",
         "auto.create.topics.enable": "true",
         "log.initial.task.delay.ms": 0,
     }
@@ -82,7 +82,8 @@ class Client07(RawClient):
         return self.offsets(EARLIEST, 1, topic, partition)[0]
 
     def read_all(self, topic="t", partition=0, position=None, size=ENOUGH):
-        """The bytes of a log from a position, by default the first, to its end."""
+        """The bytes of a log from a position, by default the first, to its end. As clients do it, a message
+        that is cut is read again from its begin."""
         at = self.start(topic, partition) if position is None else position
         found = b""
         while True:
@@ -90,11 +91,24 @@ class Client07(RawClient):
             assert error == 0
             if not data:
                 return found
+            data = data[: whole_bytes(data)]
+            assert data, "a message is longer than a fetch"
             found += data
             at += len(data)
 
     def values(self, topic="t", partition=0, position=None):
         return contents(self.read_all(topic, partition, position))
+
+
+def whole_bytes(data):
+    """The size of the whole messages at the front."""
+    at = 0
+    while len(data) - at >= 4:
+        size = struct.unpack_from(">i", data, at)[0]
+        if len(data) - at - 4 < size:
+            break
+        at += 4 + size
+    return at
 
 
 def answer_of(frame):

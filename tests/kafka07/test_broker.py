@@ -11,6 +11,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 import odradek
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
+from odradek.server.free_port import free_port
 from odradek.wire.kafka07.messages import encode_message, encode_set, iter_messages
 from odradek.wire.kafka07.requests import Error, Fetch, Produce
 from tests.kafka07.client import Client07, contents, options
@@ -248,3 +249,31 @@ def test_kafka_python_reads_from_where_0_7_writes_and_commits():
         consumer.commit()
         assert consumer.committed(TopicPartition("t", 0)) == 100
         consumer.close()
+
+
+# Clients of Kafka 0.6
+
+
+def test_clients_of_0_6_have_a_listener_of_their_own_with_their_own_positions(tmp_path):
+    given, port = options()
+    older = free_port()
+    given["listeners"] += f",OLDER://127.0.0.1:{older}"
+    given["listener.security.protocol.map"] += ",OLDER:KAFKA_06"
+    with odradek.Broker(data_dir=tmp_path, options=given) as broker:
+        for _ in range(2):
+            with Client07(port) as of_0_7, Client07(older) as of_0_6:
+                of_0_6.produce(b"one", magic=0)
+                of_0_7.produce(b"two")
+                assert of_0_7.end() // 13 == of_0_6.end() // 12 > 0
+                assert of_0_7.end() % 13 == of_0_6.end() % 12 == 0
+                count = of_0_7.end() // 26
+                values = [b"one", b"two"] * count
+                assert of_0_7.read_all() == encode_set(values, magic=1)
+                assert of_0_6.read_all() == encode_set(values, magic=0)
+                assert of_0_6.fetch(5, 9) == (0, encode_set(values, magic=0)[5:14])
+            broker.stop()
+            broker.start()
+        create(broker, "c", cleanup_policy="compact")
+        produce_keyed(broker, (b"key", b"value"), topic="c")
+        with Client07(older) as of_0_6:
+            assert of_0_6.fetch(0, topic="c") == (Error.UNKNOWN, b"")

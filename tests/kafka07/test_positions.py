@@ -26,7 +26,7 @@ from odradek.wire.work import finish
 from tests.storage.memory_disk import MemoryDisk
 
 TOPIC_ID = bytes(range(16))
-KEY = (TOPIC_ID, 0)
+KEY = (TOPIC_ID, 0, 1)
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=100)
 COMPACTED = LogConfig(
@@ -283,7 +283,7 @@ def test_a_write_that_fails_is_refused_and_tried_again(store, monkeypatch):
 
 def test_a_store_keeps_what_was_written_and_forgets_topics_that_are_gone(tmp_path):
     store = PositionStore(str(tmp_path))
-    other = (b"other topic's id", 3)
+    other = (b"other topic's id", 3, 0)
     entries = [Entry(0, 0, 0, ((0, 5), (1, 0))), Entry(2, 40, 2**32 - 1)]
     store.write(KEY, (Form.WRAPPED, 5), entries)
     store.write(other, (Form.PLAIN, 0), [Entry(7, 0)])

@@ -202,14 +202,15 @@ def test_records_become_messages_whose_sizes_are_known(values, codec):
         assert [len(one) for one in encoded] == [served_bytes(form, len(one.content)) for one in found]
         assert contents(b"".join(encoded)) == [value or b"" for value in values]
     for skipped in range(len(values) + 1):
-        expected = sum(10 + len(value or b"") for value in values[skipped:])
-        assert served_bytes_of_batch(batch, header, 100 + skipped) == expected
+        for form, head_bytes in ((Form.PLAIN, 10), (Form.MAGIC_0, 9)):
+            expected = sum(head_bytes + len(value or b"") for value in values[skipped:])
+            assert served_bytes_of_batch(form, batch, header, 100 + skipped) == expected
 
 
 def test_control_records_are_no_messages():
     batch, header = batch_of([b"marker"], control=True)
     assert list(values_of(batch, header)) == []
-    assert served_bytes_of_batch(batch, header, 0) == 0
+    assert served_bytes_of_batch(Form.PLAIN, batch, header, 0) == 0
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_524, 65_525, 65_526, 200_000])

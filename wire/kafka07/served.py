@@ -4,9 +4,11 @@ A message has the value of a record and nothing else: a key, headers and the tim
 null value is an empty payload. Control records are no messages. The size of a message follows from the size
 of the value alone, so a position never depends on how a batch is compressed.
 
-There are two forms:
+There are three forms:
 
 - PLAIN, for logs whose records stay until they are deleted from the front: a message without compression.
+- MAGIC_0, the same for clients that know only the messages of Kafka 0.6. They know no compression, so there
+  is no such form of a compacted log.
 - WRAPPED, for compacted logs: a gzip message with one inner message, in stored blocks, so that its size is
   known too. Where a record has gone, `filler` has the same size: a gzip message with an empty set, whose
   header has a comment of the missing length. Consumers pass over it.
@@ -42,6 +44,10 @@ _FILLER_BYTES_MIN = HEAD_BYTES + _GZIP_BYTES + len(_EMPTY_BLOCK) + 1
 class Form(IntEnum):
     PLAIN = 0
     WRAPPED = 1
+    MAGIC_0 = 2
+
+
+_HEAD_BYTES = {Form.PLAIN: HEAD_BYTES, Form.WRAPPED: HEAD_BYTES, Form.MAGIC_0: HEAD_BYTES - 1}
 
 
 class Value(NamedTuple):
@@ -62,8 +68,9 @@ def values_of(batch: Buffer, header: BatchHeader) -> Iterator[Value]:
         yield Value(offset, section[position : position + size] if size > 0 else section[:0])
 
 
-def served_bytes_of_batch(batch: Buffer, header: BatchHeader, first_offset: int) -> int:
-    """The size of all PLAIN messages of a batch from `first_offset` on. Refuses as `values_of`."""
+def served_bytes_of_batch(form: Form, batch: Buffer, header: BatchHeader, first_offset: int) -> int:
+    """The size of all messages of a batch from `first_offset` on, not WRAPPED. Refuses as `values_of`."""
+    head_bytes = _HEAD_BYTES[form]
     if header.is_control or header.record_count == 0:
         return 0
     section = records_section(batch, header)
@@ -71,24 +78,24 @@ def served_bytes_of_batch(batch: Buffer, header: BatchHeader, first_offset: int)
     sizes = table.value_sizes
     if first_offset > header.base_offset:
         pairs = zip(table.offsets, sizes, strict=True)
-        return sum(HEAD_BYTES + max(size, 0) for offset, size in pairs if offset >= first_offset)
+        return sum(head_bytes + max(size, 0) for offset, size in pairs if offset >= first_offset)
     # A null counts as -1.
     nulls = sum(1 for size in sizes if size < 0) if min(sizes) < 0 else 0
-    return HEAD_BYTES * len(sizes) + sum(sizes) + nulls
+    return head_bytes * len(sizes) + sum(sizes) + nulls
 
 
 def served_bytes(form: Form, value_bytes: int) -> int:
     """The size of the message of a value of this size."""
-    plain = HEAD_BYTES + value_bytes
-    if form is Form.PLAIN:
+    plain = _HEAD_BYTES[form] + value_bytes
+    if form is not Form.WRAPPED:
         return plain
     return HEAD_BYTES + _GZIP_BYTES + _BLOCK.size * -(-plain // _BLOCK_BYTES_MAX) + plain
 
 
 def encode(form: Form, content: Buffer) -> bytes:
     """The message of a value."""
-    message = encode_message(content)
-    if form is Form.PLAIN:
+    message = encode_message(content, magic=0 if form is Form.MAGIC_0 else 1)
+    if form is not Form.WRAPPED:
         return message
     parts = [_GZIP_HEAD % 0]
     for start in range(0, len(message), _BLOCK_BYTES_MAX):

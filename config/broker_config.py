@@ -201,7 +201,8 @@ class BrokerConfig:
         if in_cluster and len(of_today) != len(self.listeners):
             raise ConfigError(
                 f"listener.security.protocol.map gives listener {self.listeners[-1].name} the protocol "
-                f"{self.listeners[-1].protocol}, which only a node alone can serve: its offsets are bytes in the log of one node."
+                f"{self.listeners[-1].protocol}, which only a node alone can serve: its offsets are bytes in "
+                "the log of one node."
             )
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)

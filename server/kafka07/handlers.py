@@ -39,7 +39,7 @@ from odradek.server.kafka07.streaming import open_stream
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.kafka07 import Unreadable
-from odradek.wire.kafka07.messages import TooLarge, check_set
+from odradek.wire.kafka07.messages import TooLarge, check_set, has_compressed
 from odradek.wire.kafka07.requests import (
     EARLIEST,
     LATEST,
@@ -76,8 +76,8 @@ METADATA_VERSION = 4
 TOPIC_CHARACTERS_MAX = 255
 CREATION_ATTEMPTS = 2
 """The first request for a topic that was deleted finds it deleted."""
-QUICK_SET_BYTES_MAX = 16_384
-"""Up to this size a set is read faster in the event loop than in another thread."""
+QUICK_SET_BYTES_MAX = 4096
+"""Up to this size a set without compression is read faster in the event loop than in another thread."""
 COUNTED_AT_ONCE_BYTES = 64 * 1024 * 1024
 """Of messages, before others have their turn."""
 _ILLEGAL = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
@@ -258,7 +258,7 @@ class Handlers:
 
     async def _store_set(self, messages: memoryview | bytes, log: Partition, connection: Connection) -> None:
         batch_bytes_max = log.config.max_message_bytes
-        is_quick = len(messages) <= QUICK_SET_BYTES_MAX
+        is_quick = len(messages) <= QUICK_SET_BYTES_MAX and not has_compressed(messages)
         await self._call(is_quick, partial(check_set, messages, payload_bytes_max(batch_bytes_max)))
         batches = iter_batches_of_set(messages, self.now_ms(), batch_bytes_max)
         while (batch := await self._call(is_quick, partial(next, batches, None))) is not None:

@@ -47,7 +47,7 @@ class Reader:
         """The connection is open."""
 
     def forget(self) -> None:
-        """The connection has ended; what was received whole is still stored."""
+        """The connection has ended. The request that is under way is carried out."""
         self._has_ended = True
         self.go_on()
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -14,7 +15,7 @@ from odradek.config.config_error import ConfigError
 from odradek.server.free_port import free_port
 from odradek.wire.kafka07.messages import encode_message, encode_set, iter_messages
 from odradek.wire.kafka07.requests import Error, Fetch, Produce
-from tests.kafka07.client import Client07, contents, options
+from tests.kafka07.client import Client07, contents, options, whole_bytes
 
 
 def produce_keyed(broker, *pairs, topic="t"):
@@ -217,6 +218,52 @@ def test_who_may_not_is_refused():
         assert client.multi_fetch(Fetch("t", 0, 0, 10)) == [(Error.UNKNOWN, b"")]
         client.request(Produce("t", 0, encode_message(b"one")))
         assert client.read_to_end() == b""
+
+
+def test_who_may_is_served():
+    given, port = options(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        allow_everyone_if_no_acl_found="false",
+        super_users="User:ANONYMOUS",
+    )
+    with odradek.Broker(options=given), Client07(port) as client:
+        client.produce(b"one")
+        assert client.values() == [b"one"]
+
+
+def test_readers_at_the_end_get_all_that_several_clients_write():
+    given, port = options()
+    count, writers = 150, 3
+
+    def write(name):
+        with Client07(port) as client:
+            for number in range(count):
+                client.request(Produce("t", 0, encode_message(b"%d %d" % (name, number))))
+                if number % 10 == 0:
+                    client.end()
+            client.end()
+
+    def read(_):
+        with Client07(port) as client:
+            found, at = [], 0
+            deadline = time.monotonic() + PATIENCE_S
+            while len(found) < count * writers:
+                assert time.monotonic() < deadline, len(found)
+                error, data = client.fetch(at, 500)
+                assert error == 0
+                data = data[: whole_bytes(data)]
+                found += contents(data)
+                at += len(data)
+            return found
+
+    with odradek.Broker(options=given), ThreadPoolExecutor() as threads:
+        reading = [threads.submit(read, None) for _ in range(4)]
+        list(threads.map(write, range(writers)))
+        first, *others = (one.result() for one in reading)
+        assert all(found == first for found in others)
+        for name in range(writers):
+            of_one = [value for value in first if value.startswith(b"%d " % name)]
+            assert of_one == [b"%d %d" % (name, number) for number in range(count)]
 
 
 def test_a_topic_that_is_made_anew_begins_anew():

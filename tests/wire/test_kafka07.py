@@ -15,6 +15,7 @@ from odradek.wire.kafka07.messages import (
     check_set,
     encode_message,
     encode_set,
+    has_compressed,
     iter_messages,
     payloads,
 )
@@ -104,6 +105,13 @@ def test_a_set_is_read_as_it_was_written(values, magic, codec):
     data = encode_set(values, magic, codec)
     check_set(data, ENOUGH)
     assert contents(data) == values
+
+
+def test_a_compressed_message_is_seen_wherever_it_is():
+    plain, packed = encode_message(b"one"), encode_set([b"two"], codec=Compression.GZIP)
+    assert has_compressed(plain + packed)
+    assert not has_compressed(plain + plain)
+    assert not has_compressed(b"\0\0\0\1\7" + packed)
 
 
 def test_the_bytes_of_messages_are_those_of_the_document():

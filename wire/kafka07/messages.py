@@ -31,6 +31,7 @@ __all__ = [
     "check_set",
     "encode_message",
     "encode_set",
+    "has_compressed",
     "iter_messages",
     "payloads",
 ]
@@ -83,6 +84,14 @@ def check_set(data: Buffer, payload_bytes_max: int, limit_bytes: int = DEFAULT_L
         if message.codec:
             for _ in payloads(message, limit_bytes):
                 pass
+
+
+def has_compressed(data: Buffer) -> bool:
+    """Whether a message of a set is compressed, as far as the set can be read."""
+    try:
+        return any(message.codec for message in iter_messages(data))
+    except Unreadable:
+        return False
 
 
 def payloads(message: Message, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[memoryview]:

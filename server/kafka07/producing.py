@@ -33,7 +33,7 @@ def iter_batches_of_set(data: Buffer, now_ms: int, batch_bytes_max: int) -> Iter
     records: list[Record] = []
     size_bytes = codec = 0
     for message in iter_messages(data):
-        for payload in payloads(message):
+        for payload in payloads(message) if message.codec else (message.payload,):
             added_bytes = len(payload) + _RECORD_BYTES_MAX
             if records and (message.codec != codec or size_bytes + added_bytes > batch_bytes_max):
                 yield bytes(build_batch(records, compression=codec))

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.server.kafka07.positions import QUICK_BYTES_MAX, LogPositions, reading, select
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.kafka07.served import (
-    Form,
-    encode,
-    filler,
-    served_bytes,
-    served_bytes_of_batch,
-    values_of,
-)
+from odradek.wire.kafka07.served import Form, encode, encode_batch, filler, served_bytes, values_of
 from odradek.wire.records import iter_whole_batches
 
 if TYPE_CHECKING:
@@ -134,21 +127,15 @@ def _plain(
         if next_offset <= first_offset:
             continue
         batch = data[at : at + header.size_bytes]
-        following = position + served_bytes_of_batch(form, batch, header, first_offset)
-        if following > begin:
-            for value in values_of(batch, header):
-                if value.offset < first_offset:
-                    continue
-                end = position + served_bytes(form, len(value.content))
-                if end > begin:
-                    part = encode(form, value.content)[max(begin - position, 0) :]
-                    parts.append(part)
-                    made_bytes += len(part)
-                    if made_bytes >= wanted_bytes:
-                        return b"".join(parts)[:wanted_bytes], next_offset, following
-                position = end
+        part, size_bytes = encode_batch(
+            form, batch, header, first_offset, max(begin - position, 0), wanted_bytes - made_bytes
+        )
+        if part:
+            parts.append(part)
+            made_bytes += len(part)
+        following = position + size_bytes
         first_offset, position = next_offset, following
-        if made_bytes >= PIECE_BYTES:
+        if made_bytes >= min(PIECE_BYTES, wanted_bytes):
             break
     return b"".join(parts), first_offset, position
 

@@ -39,11 +39,13 @@ __all__ = [
 SIZE_BYTES = 4
 HEAD_BYTES = 10
 """Before the payload of a message of magic 1, with its size."""
+CRC_BYTES = 4
 MAGIC_0_BYTES, MAGIC_1_BYTES = 5, 6
 CODEC_MASK = 3
 NESTED_MAX = 4
 
-_SIZE = Struct(">i")
+_SIZE = Struct(">i").unpack_from
+_CRC = Struct(">I").unpack_from
 _MAGIC_0 = Struct(">iBI")
 _MAGIC_1 = Struct(">iBBI")
 
@@ -63,25 +65,37 @@ def iter_messages(data: Buffer) -> Iterator[Message]:
     """The messages of a set, with their checksums checked; what is compressed stays so. Raises
     `Unreadable`."""
     view = memoryview(data)
-    position = 0
-    while len(view) - position >= SIZE_BYTES:
-        (size_bytes,) = _SIZE.unpack_from(view, position)
+    position, end = 0, len(view)
+    while end - position >= SIZE_BYTES:
+        (size_bytes,) = _SIZE(view, position)
         start = position + SIZE_BYTES
-        if not 0 <= size_bytes <= len(view) - start:
+        following = start + size_bytes
+        if size_bytes < 0 or following > end:
             if size_bytes >= 0 and position:
                 return
-            raise Unreadable(f"a message of {size_bytes} bytes where {len(view) - start} are left")
-        yield _message(view[start : start + size_bytes])
-        position = start + size_bytes
+            raise Unreadable(f"a message of {size_bytes} bytes where {end - start} are left")
+        magic = view[start] if size_bytes else 0
+        if magic > 1:
+            raise Unreadable(f"there is no message of magic {magic} in Kafka 0.7")
+        head_bytes = MAGIC_1_BYTES if magic else MAGIC_0_BYTES
+        if size_bytes < head_bytes:
+            raise Unreadable(f"a message of {size_bytes} bytes is shorter than its head")
+        payload = view[start + head_bytes : following]
+        if crc32(payload) != _CRC(view, start + head_bytes - CRC_BYTES)[0]:
+            raise Unreadable(f"the checksum of a message of {size_bytes} bytes is wrong")
+        yield Message(view[start + 1] & CODEC_MASK if magic else Compression.NONE, payload)
+        position = following
 
 
 def check_set(data: Buffer, payload_bytes_max: int, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
     """Raises `Unreadable` or `TooLarge`; see the module."""
+    has_codec = False
     for message in iter_messages(data):
         if len(message.payload) > payload_bytes_max:
             raise TooLarge(f"a payload of {len(message.payload)} bytes is over {payload_bytes_max}")
-    for message in iter_messages(data):
-        if message.codec:
+        has_codec = has_codec or bool(message.codec)
+    if has_codec:
+        for message in iter_messages(data):
             for _ in payloads(message, limit_bytes):
                 pass
 
@@ -111,19 +125,6 @@ def encode_set(contents: list[bytes], magic: int = 1, codec: int = Compression.N
     """A message set as a producer of 0.7 makes it."""
     whole = b"".join(encode_message(content, magic) for content in contents)
     return encode_message(compress(codec, whole), 1, codec) if codec else whole
-
-
-def _message(content: memoryview) -> Message:
-    magic = content[0] if len(content) else 0
-    if magic > 1:
-        raise Unreadable(f"there is no message of magic {magic} in Kafka 0.7")
-    head_bytes = MAGIC_1_BYTES if magic else MAGIC_0_BYTES
-    if len(content) < head_bytes:
-        raise Unreadable(f"a message of {len(content)} bytes is shorter than its head")
-    payload = content[head_bytes:]
-    if crc32(payload) != int.from_bytes(content[head_bytes - 4 : head_bytes], "big"):
-        raise Unreadable(f"the checksum of a message of {len(content)} bytes is wrong")
-    return Message(content[1] & CODEC_MASK if magic else Compression.NONE, payload)
 
 
 def _unpacked(message: Message, room_bytes: list[int], nested_left: int) -> Iterator[memoryview]:

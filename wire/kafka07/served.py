@@ -16,6 +16,7 @@ There are three forms:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
@@ -27,7 +28,16 @@ from odradek.wire.kafka07.messages import HEAD_BYTES, encode_message
 from odradek.wire.record_layout import Buffer
 from odradek.wire.records import BatchHeader, records_section, scan_records
 
-__all__ = ["Form", "Value", "encode", "filler", "served_bytes", "served_bytes_of_batch", "values_of"]
+__all__ = [
+    "Form",
+    "Value",
+    "encode",
+    "encode_batch",
+    "filler",
+    "served_bytes",
+    "served_bytes_of_batch",
+    "values_of",
+]
 
 _GZIP_HEAD = b"\x1f\x8b\x08%c\0\0\0\0\0\xff"
 _WITH_COMMENT = 16
@@ -70,18 +80,46 @@ def values_of(batch: Buffer, header: BatchHeader) -> Iterator[Value]:
 
 def served_bytes_of_batch(form: Form, batch: Buffer, header: BatchHeader, first_offset: int) -> int:
     """The size of all messages of a batch from `first_offset` on, not WRAPPED. Refuses as `values_of`."""
-    head_bytes = _HEAD_BYTES[form]
+    return encode_batch(form, batch, header, first_offset, 0, 0)[1]
+
+
+def encode_batch(
+    form: Form,
+    batch: Buffer,
+    header: BatchHeader,
+    first_offset: int,
+    skipped_bytes: int,
+    wanted_bytes: int,
+) -> tuple[bytes, int]:
+    """Of the messages of a batch from `first_offset` on, not WRAPPED: up to `wanted_bytes` after
+    `skipped_bytes`, and the size of all of them. Refuses as `values_of`."""
     if header.is_control or header.record_count == 0:
-        return 0
+        return b"", 0
     section = records_section(batch, header)
     table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
-    sizes = table.value_sizes
+    places, sizes = table.value_positions, table.value_sizes
     if first_offset > header.base_offset:
-        pairs = zip(table.offsets, sizes, strict=True)
-        return sum(head_bytes + max(size, 0) for offset, size in pairs if offset >= first_offset)
+        first = bisect_left(table.offsets, first_offset)
+        places, sizes = places[first:], sizes[first:]
+    head_bytes, magic = _HEAD_BYTES[form], 0 if form is Form.MAGIC_0 else 1
     # A null counts as -1.
-    nulls = sum(1 for size in sizes if size < 0) if min(sizes) < 0 else 0
-    return head_bytes * len(sizes) + sum(sizes) + nulls
+    nulls = sum(1 for size in sizes if size < 0) if min(sizes, default=0) < 0 else 0
+    total_bytes = head_bytes * len(sizes) + sum(sizes) + nulls
+    if wanted_bytes <= 0 or total_bytes <= skipped_bytes:
+        return b"", total_bytes
+    parts: list[bytes] = []
+    position, end = 0, skipped_bytes + wanted_bytes
+    before_bytes = 0
+    for place, size in zip(places, sizes, strict=True):
+        following = position + head_bytes + (size if size > 0 else 0)
+        if following > skipped_bytes:
+            if not parts:
+                before_bytes = skipped_bytes - position
+            parts.append(encode_message(section[place : place + size] if size > 0 else b"", magic))
+            if following >= end:
+                break
+        position = following
+    return b"".join(parts)[before_bytes : before_bytes + wanted_bytes], total_bytes
 
 
 def served_bytes(form: Form, value_bytes: int) -> int:

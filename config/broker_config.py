@@ -17,6 +17,7 @@ from odradek.config import options
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import (
     HOST_PORT,
+    OLDEST,
     Listener,
     advertised_listeners,
     check_ports_differ,
@@ -188,11 +189,20 @@ class BrokerConfig:
             protocols |= dict.fromkeys(controllers - protocols.keys(), "PLAINTEXT")
         opened = endpoints("listeners", values["listeners"], protocols)
         check_ports_differ(opened)
-        self.listeners = tuple(listener for listener in opened if listener.name not in controllers)
-        if not self.listeners:
+        served = [listener for listener in opened if listener.name not in controllers]
+        # Those of Kafka 0.7 come last: the first one is for all other clients.
+        self.listeners = tuple(sorted(served, key=lambda listener: listener.protocol in OLDEST))
+        of_today = tuple(listener for listener in self.listeners if listener.protocol not in OLDEST)
+        if not of_today:
             raise ConfigError(
                 "listeners has none for clients: add one that is not in controller.listener.names, "
                 "such as PLAINTEXT://localhost:9092."
+            )
+        if in_cluster and len(of_today) != len(self.listeners):
+            raise ConfigError(
+                f"listener.security.protocol.map gives listener {self.listeners[-1].name} the protocol "
+                f"{self.listeners[-1].protocol}, which only a node alone can serve: its offsets are bytes in "
+                "the log of one node."
             )
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
@@ -202,7 +212,7 @@ class BrokerConfig:
                 if is_name(listener.host):
                     self.advertised.setdefault(listener.name, listener)
         self.inter_broker_listener = inter_broker_listener(
-            given, values, self.listeners, controllers, or_first=not in_cluster
+            given, values, of_today, controllers, or_first=not in_cluster
         )
         known_names = {*protocols, *names, *controllers}
         if not in_cluster:
@@ -225,7 +235,7 @@ class BrokerConfig:
         protocols = [listener.protocol for listener in self.listeners]
         if self.cluster is not None:
             protocols.append(self.cluster.controller_security_protocol)
-        is_secured = any(protocol != "PLAINTEXT" for protocol in protocols)
+        is_secured = any(protocol not in {"PLAINTEXT", *OLDEST} for protocol in protocols)
         if not is_secured and not any(name.startswith(_OF_SECURITY) for name in self.layers.start):
             return
         from odradek.config import broker_security

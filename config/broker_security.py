@@ -10,7 +10,7 @@ from odradek.config import listener_security, logins
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
 from odradek.config.listener_security import ListenerSecurity
-from odradek.config.listeners import Listener
+from odradek.config.listeners import OLDEST, Listener
 from odradek.config.logins import Contexts, Logins
 from odradek.config.options import BrokerLayers
 
@@ -55,7 +55,7 @@ def read(
     listeners = {
         one.name: listener_security.resolve(one.name, one.protocol, layers)
         for one in opened
-        if one.protocol != "PLAINTEXT"
+        if one.protocol not in {"PLAINTEXT", *OLDEST}
     }
     controllers = None if cluster is None else _of_controllers(layers, cluster)
     contexts = logins.read_contexts(values)

@@ -13,6 +13,9 @@ from odradek.config.config_error import ConfigError
 
 __all__ = [
     "HOST_PORT",
+    "KAFKA_06",
+    "KAFKA_07",
+    "OLDEST",
     "WILDCARDS",
     "Listener",
     "advertised_listeners",
@@ -31,7 +34,11 @@ _ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{HOST_PORT})")
 _SERVER = rf"(?:[0-9a-zA-Z%._-]*://)?(?:{_BARE_PORT}|{HOST_PORT})"
 WILDCARDS = ("0.0.0.0", "::")
 """Hosts that mean every interface, of both address families."""
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+KAFKA_07, KAFKA_06 = "KAFKA_07", "KAFKA_06"
+"""The protocol of clients of Kafka 0.7, and the same for clients that know only the messages of Kafka 0.6;
+both without TLS and SASL. Kafka has no such names."""
+OLDEST = frozenset({KAFKA_07, KAFKA_06})
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", KAFKA_07, KAFKA_06)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,8 @@ BROKER = (
                "client the address at which it connected."),
     Option("listener.security.protocol.map", HONOURED, STRING,
            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", dynamic=PER_BROKER,
-           doc="Protocol of each listener name, as NAME:PROTOCOL pairs."),
+           doc="Protocol of each listener name, as NAME:PROTOCOL pairs. Beside Kafka's there are KAFKA_07 "
+               "and KAFKA_06, for the oldest clients (old-clients.md)."),
     Option("inter.broker.listener.name", HONOURED, STRING, None,
            doc="Listener among brokers; it must be one of the listeners."),
     Option("security.inter.broker.protocol", HONOURED, STRING, "PLAINTEXT",

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
+from odradek.config.listeners import OLDEST
 from odradek.server.deciding import Deciding
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import finish
@@ -109,7 +110,10 @@ def _register_broker(node: Node, ports: Ports, machine: ClusterMachine) -> None:
     from odradek.coordinator.cluster.view import Broker, Endpoint
 
     endpoints = {}
+    oldest = {one.name for one in node.config.listeners if one.protocol in OLDEST}
     for listener in ports.listeners:
+        if listener.name in oldest:
+            continue
         host, port = listener.advertised or ("", listener.port)
         endpoints[listener.name] = Endpoint(host, port)
     machine.register_broker(Broker(node.id, endpoints, node.config.broker_rack), is_controller=True)

@@ -50,6 +50,9 @@ class Gate(Protocol):
     def note_expired(self) -> None:
         """The connection is closed since its session has ended."""
 
+    def go_on(self) -> None:
+        """The client has read its answers."""
+
     def begin_again(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """A handshake of an authenticated client. None: it stays as it is."""
 
@@ -193,8 +196,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.responses.is_pacing:
                 self._paced_writer.go_on()
                 return
-        if self.requests.is_held:
-            self.requests.resume_if_possible()
+        self._go_on()
 
     # Long answers
 
@@ -218,8 +220,15 @@ class Connection(asyncio.BufferedProtocol):
         self.responses.is_pacing = False
         if self.responses.is_closing:
             self.close_when_answered()
-        elif self.requests.is_held:
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """There is room for answers."""
+        if self.requests.is_held:
             self.requests.resume_if_possible()
+        if self.gate is not None:
+            self.gate.go_on()
 
     # The end
 

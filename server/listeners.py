@@ -12,7 +12,7 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
@@ -21,6 +21,7 @@ from odradek.server.connections import Connections
 from odradek.server.security.admission import Acceptor
 
 if TYPE_CHECKING:
+    from odradek.server.connection import Connection
     from odradek.server.security.tls_transport import TlsAcceptor
 
 FREE_PORT_ATTEMPTS_MAX = 32
@@ -47,6 +48,13 @@ class SocketOptions(NamedTuple):
 DEFAULT_SOCKET_OPTIONS = SocketOptions()
 
 
+class Speaker(Protocol):
+    """Makes connections speak another protocol."""
+
+    def take(self, connection: Connection) -> None:
+        """A new connection, before it has its transport."""
+
+
 @dataclass(slots=True)
 class Listener:
     """One of `listeners`: `host` may be empty for every interface, `port` 0 for a free one.
@@ -63,9 +71,13 @@ class Listener:
     tls: TlsAcceptor | None = None
     sasl: Gates | None = None
     """Set before the listener is served, if its clients have to authenticate."""
+    speaker: Speaker | None = None
+    """Set before the listener is served, if its clients speak Kafka 0.7."""
 
-    def protocol_of(self, connection: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
+    def protocol_of(self, connection: Connection) -> asyncio.BufferedProtocol:
         """What the event loop talks to: the connection itself, or TLS in front of it."""
+        if self.speaker is not None:
+            self.speaker.take(connection)
         if self.tls is None:
             return connection
         from odradek.server.security.tls_transport import TlsTransport

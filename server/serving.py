@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.quotas import ClientQuotas
+from odradek.config.listeners import OLDEST
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -77,6 +78,7 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
     opened.plane.publisher.subscribe(coordinators.follow)
     _follow_quotas(opened, quotas, connections, ending)
+    _open_kafka_07(opened, connections, parts, ending)
     ending.callback(ports.close)
     ports.serve(connections)
     serving = Serving(
@@ -154,6 +156,20 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
     if any(security.has_sasl for security in node.config.security.values()):
         _open_secured_listeners(opened, settings.token_rules.secret, connections, ending)
     return connections
+
+
+def _open_kafka_07(
+    opened: Opened, connections: Connections, parts: NodeParts, ending: AsyncExitStack
+) -> None:
+    """Imports nothing without such a listener."""
+    protocols = {one.name: one.protocol for one in opened.bound.node.config.listeners}
+    if OLDEST.isdisjoint(protocols.values()):
+        return
+    from odradek.server.kafka07.listening import open_listeners
+
+    speakers = open_listeners(opened, connections, parts.leadership, ending)
+    for listener in opened.bound.ports.listeners:
+        listener.speaker = speakers.get(protocols[listener.name])
 
 
 def _authorizer(opened: Opened) -> Authorizer:

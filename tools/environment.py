@@ -269,12 +269,16 @@ def jars(name: str) -> pathlib.Path:
 # -- source packages
 
 
-def source(project: str) -> pathlib.Path:
-    """The unpacked source package of `project`, of the version that the test environment has installed."""
+def source(project: str, version: str = "") -> pathlib.Path:
+    """The unpacked source package of `project`, by default of the version that the test environment has
+    installed."""
     python = venv("test") / "bin" / "python"
-    version = subprocess.check_output(
-        [str(python), "-c", f"import importlib.metadata as m; print(m.version({project!r}))"], text=True
-    ).strip()
+    version = (
+        version
+        or subprocess.check_output(
+            [str(python), "-c", f"import importlib.metadata as m; print(m.version({project!r}))"], text=True
+        ).strip()
+    )
     folder = cache() / "sources" / f"{project}-{version}"
     if folder.exists():
         return folder

@@ -228,7 +228,7 @@ class Endpoint(Protocol):
 
     name: str
 
-    def protocol_of(self, connection: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
+    def protocol_of(self, connection: Any) -> asyncio.BufferedProtocol:
         """What the event loop talks to."""
 
 

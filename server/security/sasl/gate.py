@@ -97,6 +97,9 @@ class Gate:
         """The connection is closed since its session has ended."""
         self._listener.unauthenticated.expired += 1
 
+    def go_on(self) -> None:
+        """The client has read its answers."""
+
     def buffer_updated(self, nbytes: int) -> None:
         """For the transport."""
         requests = self._connection.requests

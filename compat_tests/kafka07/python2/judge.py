@@ -1,0 +1,87 @@
+"""What two old clients of Python 2 do with a broker: judge.py CLIENT ACTION PORT TOPIC ARGUMENT...
+
+The result is one line of JSON on stdout. The clients are as their authors left them, so a Python 2.7 runs it.
+"""
+
+import json
+import sys
+
+SIZE = 1024 * 1024
+
+
+def samsa(port):
+    """For Kafka 0.7, without ZooKeeper."""
+    from samsa.client import Client
+    from samsa.handlers import ThreadingHandler
+
+    return Client("127.0.0.1", ThreadingHandler(), int(port))
+
+
+def samsa_produce(port, topic, version, *values):
+    client = samsa(port)
+    client.produce(topic, 0, values, version=int(version))
+    client.disconnect()
+    return len(values)
+
+
+def samsa_multiproduce(port, *topics):
+    client = samsa(port)
+    client.multiproduce([(topic, 0, [topic + " 1", topic + " 2"]) for topic in topics], version=1)
+    client.disconnect()
+    return len(topics)
+
+
+def samsa_fetch(port, topic, position, size):
+    """Until the end, as its consumer does it; a size that is too small it makes larger."""
+    client = samsa(port)
+    found, position = [], int(position)
+    while True:
+        try:
+            messages = client.fetch(topic, 0, position, int(size))
+        except Exception as error:
+            return {"error": type(error).__name__}
+        if not messages:
+            return {"values": found, "offset": position}
+        for message in messages:
+            assert message.valid
+            assert message.offset == position
+            found.append(str(message.payload))
+            position = message.next_offset
+
+
+def samsa_multifetch(port, *topics):
+    client = samsa(port)
+    sets = client.multifetch([(topic, 0, 0, SIZE) for topic in topics])
+    return [[str(message.payload) for message in one] for one in sets]
+
+
+def samsa_offsets(port, topic, time, count):
+    return samsa(port).offsets(topic, 0, int(time), int(count))
+
+
+def brod(port):
+    """For Kafka 0.6."""
+    from brod import Kafka
+
+    return Kafka("127.0.0.1", int(port))
+
+
+def brod_produce(port, topic, *values):
+    brod(port).produce(topic.decode(), list(values))
+    return len(values)
+
+
+def brod_fetch(port, topic, position):
+    try:
+        return brod(port).fetch(topic.decode(), int(position))
+    except Exception as error:
+        return {"error": type(error).__name__}
+
+
+def brod_ends(port, topic):
+    client = brod(port)
+    return [client.earliest_offset(topic, 0), client.latest_offset(topic, 0)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1] + "_" + sys.argv[2]](*sys.argv[3:])))

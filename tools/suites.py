@@ -50,7 +50,7 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring", "kafka07"),
+            *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
         )
     ),
 ]
@@ -141,7 +141,7 @@ SUITES = {
         jars=["kafka-4.3.1"],
         source="kafka-python",
     ),
-    "polyglot": Suite([pytest("compat_tests/polyglot", "compat_tests/kafka07")]),
+    "polyglot": Suite([pytest("compat_tests/polyglot")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "transactions": Suite(
         # As in `compat`: half of the time is waiting for brokers and clients that were killed.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work
 
-__all__ = ["ENTRY_BYTES", "LogPositions", "Range", "reading", "select"]
+__all__ = ["ENTRY_BYTES", "LogPositions", "Range", "is_quick", "reading", "select"]
 
 ENTRY_BYTES = 65_536
 """Of messages between two entries of a log that is not compacted."""
@@ -45,7 +45,7 @@ VALUES_OF_ENTRY_MAX = 1024
 READ_BYTES = 262_144
 """Of a log in one step."""
 QUICK_BYTES_MAX = 16_384
-"""Up to this size batches are read faster in the event loop than in another thread."""
+"""Up to this size batches without compression are read faster in the event loop than in another thread."""
 WRITTEN_AT_ONCE_MAX = 256
 """Entries in one transaction: an interrupted count goes on from them."""
 LOADS_MAX = 8
@@ -226,7 +226,7 @@ class LogPositions:
                 break
             data = yield from reading(self.log, last.offset)
             count = partial(_count, data, last.offset, self.form)
-            counted = count() if len(data) <= QUICK_BYTES_MAX else (yield count)
+            counted = count() if is_quick(data) else (yield count)
             if not counted:
                 break
             for batch in counted:
@@ -335,7 +335,7 @@ class LogPositions:
         while offset < end_offset:
             data = yield from reading(self.log, offset)
             count = partial(_sum, self.form, data, offset, end_offset)
-            offset, size_bytes = count() if len(data) <= QUICK_BYTES_MAX else (yield count)
+            offset, size_bytes = count() if is_quick(data) else (yield count)
             total_bytes += size_bytes
         return total_bytes
 
@@ -367,6 +367,11 @@ def reading(log: Partition, offset: int) -> Work[memoryview]:
     except OSError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} cannot be read: {error}") from error
     return buffers[0] if buffers else memoryview(b"")
+
+
+def is_quick(data: memoryview) -> bool:
+    """Whether batches are read faster in the event loop than in another thread."""
+    return len(data) <= QUICK_BYTES_MAX and not any(one.compression for _, one in iter_whole_batches(data))
 
 
 def _count(data: memoryview, first_offset: int, form: Form) -> list[_Counted]:

@@ -51,7 +51,7 @@ CLIENTS = [
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
             *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
-            *("zookeeper", "kafka07"),
+            "zookeeper",
         )
     ),
 ]
@@ -143,8 +143,6 @@ SUITES = {
         source="kafka-python",
     ),
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
-    # By night also the clients of Node.
-    "kafka07": Suite([pytest("compat_tests/kafka07" if NIGHTLY else "compat_tests/kafka07/test_python2.py")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "transactions": Suite(
         # As in `compat`: half of the time is waiting for brokers and clients that were killed.

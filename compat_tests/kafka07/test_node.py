@@ -1,9 +1,11 @@
-"""Old clients of Node: `prozess` speaks Kafka 0.7, `kafka` (node-kafka) Kafka 0.6."""
+"""Old clients of Node: `prozess` speaks Kafka 0.7, `kafka` (node-kafka) Kafka 0.6. They are left out where
+there is no Node."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import subprocess
 from typing import Any
 
@@ -17,6 +19,11 @@ from tools import environment
 HERE = pathlib.Path(__file__).parent / "node"
 TIMEOUT_S = 60
 VALUES = ["one", "two", "x" * 5000, "four"]
+
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("node") and shutil.which("npm")), reason="no Node with npm is here"
+)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from enum import Enum, auto
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.server.kafka07.position_store import Entry, LogKey, PositionStore
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work
 
-__all__ = ["ENTRY_BYTES", "LogPositions", "Range", "reading", "select"]
+__all__ = ["ENTRY_BYTES", "LogPositions", "Range", "is_quick", "reading", "select"]
 
 ENTRY_BYTES = 65_536
 """Of messages between two entries of a log that is not compacted."""
@@ -45,9 +47,11 @@ VALUES_OF_ENTRY_MAX = 1024
 READ_BYTES = 262_144
 """Of a log in one step."""
 QUICK_BYTES_MAX = 16_384
-"""Up to this size batches are read faster in the event loop than in another thread."""
+"""Up to this size batches without compression are read faster in the event loop than in another thread."""
 WRITTEN_AT_ONCE_MAX = 256
 """Entries in one transaction: an interrupted count goes on from them."""
+CHECKED_MAX = 8
+"""Entries that are looked at where compaction has changed what they were made from."""
 LOADS_MAX = 8
 """Attempts to find a batch without a wait for the disk in the event loop."""
 
@@ -57,6 +61,14 @@ class Range(NamedTuple):
 
     start: int
     end: int
+
+
+class _Fit(Enum):
+    """Of an entry to the log."""
+
+    NOT = auto()
+    MAYBE = auto()
+    SURE = auto()
 
 
 class _Counted(NamedTuple):
@@ -160,16 +172,17 @@ class LogPositions:
     def _cutting(self) -> Work[Entry]:
         """Drops the entries at the end that do not fit the log."""
         dropped = False
-        while entries := self._store.last(self.key, 2):
-            end = entries[0]
-            if (yield from self._fits(*entries)):
+        while entries := self._store.last(self.key, CHECKED_MAX + 1):
+            misfit = yield from self._last_misfit(entries)
+            if misfit is None:
+                end = entries[0]
                 before = entries[1].position if len(entries) > 1 else None
                 self._end = end
                 self._is_end_kept = before is None or end.position - before >= ENTRY_BYTES
                 self._kept_position = end.position if before is None or self._is_end_kept else before
                 break
-            self._told = max(self._told, end.position)
-            yield from self._writing([], drop_from=end.offset)
+            self._told = max(self._told, entries[0].position)
+            yield from self._writing([], drop_from=misfit.offset)
             dropped = True
         else:
             end = Entry(self.log.log_start_offset, self._told + 1 if self._told else 0)
@@ -180,30 +193,47 @@ class LogPositions:
             yield from self._writing([end], is_end_kept=True)
         return end
 
-    def _fits(self, entry: Entry, before: Entry | None = None) -> Work[bool]:
-        """Whether the log has what was counted between the last two entries."""
+    def _last_misfit(self, entries: list[Entry]) -> Work[Entry | None]:
+        """The earliest entry that does not fit, of those from the latest one back to one that surely does."""
+        misfit = None
+        for entry, before in zip_longest(entries[:CHECKED_MAX], entries[1 : CHECKED_MAX + 1]):
+            fit = yield from self._fit(entry, before)
+            if fit is _Fit.SURE:
+                break
+            if fit is _Fit.NOT:
+                misfit = entry
+        return misfit
+
+    def _fit(self, entry: Entry, before: Entry | None) -> Work[_Fit]:
+        """Whether the log has what was counted between two entries."""
         log = self.log
         if entry.offset > log.log_end_offset:
-            return False
+            return _Fit.NOT
         if not entry.mark or entry.offset <= log.log_start_offset:
-            return True
+            return _Fit.SURE
         data = yield from reading(log, entry.offset - 1)
         for _, header in iter_whole_batches(data):
             if header.last_offset + 1 == entry.offset and header.crc == entry.mark:
-                return True
+                return _Fit.SURE
             break
-        if self.form is not Form.WRAPPED or before is None or entry.offset > log.log.segments[-1].base_offset:
-            return False
+        if self.form is not Form.WRAPPED or entry.offset > log.log.segments[-1].base_offset:
+            return _Fit.NOT
         # Compaction writes batches anew: what it has left must be of the same sizes.
-        known, offset = dict(before.values), max(before.offset, log.log_start_offset)
-        while offset < entry.offset:
-            data = yield from reading(log, offset)
+        if before is not None and not (yield from self._has_values(before, entry.offset)):
+            return _Fit.NOT
+        return _Fit.MAYBE
+
+    def _has_values(self, entry: Entry, end_offset: int) -> Work[bool]:
+        """Whether all that the log has from an entry to the next one was counted, with the same sizes."""
+        known, offset = dict(entry.values), max(entry.offset, self.log.log_start_offset)
+        while offset < end_offset:
+            data = yield from reading(self.log, offset)
             counted: list[_Counted] = yield partial(_count, data, offset, self.form)
             if not counted:
                 break
             offset = counted[-1].next_offset
             values = (value for batch in counted for value in batch.values)
-            if any(at < entry.offset and known.get(at) != size for at, size in values):
+            if any(at < end_offset and known.get(at) != size for at, size in values):
                 return False
         return True
 
@@ -226,7 +256,7 @@ class LogPositions:
                 break
             data = yield from reading(self.log, last.offset)
             count = partial(_count, data, last.offset, self.form)
-            counted = count() if len(data) <= QUICK_BYTES_MAX else (yield count)
+            counted = count() if is_quick(data) else (yield count)
             if not counted:
                 break
             for batch in counted:
@@ -335,7 +365,7 @@ class LogPositions:
         while offset < end_offset:
             data = yield from reading(self.log, offset)
             count = partial(_sum, self.form, data, offset, end_offset)
-            offset, size_bytes = count() if len(data) <= QUICK_BYTES_MAX else (yield count)
+            offset, size_bytes = count() if is_quick(data) else (yield count)
             total_bytes += size_bytes
         return total_bytes
 
@@ -367,6 +397,11 @@ def reading(log: Partition, offset: int) -> Work[memoryview]:
     except OSError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} cannot be read: {error}") from error
     return buffers[0] if buffers else memoryview(b"")
+
+
+def is_quick(data: memoryview) -> bool:
+    """Whether batches are read faster in the event loop than in another thread."""
+    return len(data) <= QUICK_BYTES_MAX and not any(one.compression for _, one in iter_whole_batches(data))
 
 
 def _count(data: memoryview, first_offset: int, form: Form) -> list[_Counted]:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from odradek.server.kafka07.positions import QUICK_BYTES_MAX, LogPositions, reading, select
+from odradek.server.kafka07.positions import LogPositions, is_quick, reading, select
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.kafka07.served import Form, encode, encode_batch, filler, served_bytes, values_of
 from odradek.wire.records import iter_whole_batches
@@ -72,7 +72,7 @@ class PlainStream(Stream):
             data = yield from reading(self._positions.log, self._offset)
             place = self._offset, self._position, self._begin, self._left_bytes
             make = partial(_plain, self._positions.form, data, *place)
-            piece, offset, position = make() if len(data) <= QUICK_BYTES_MAX else (yield make)
+            piece, offset, position = make() if is_quick(data) else (yield make)
             if piece:
                 self._offset, self._position = offset, position
                 return piece
@@ -103,7 +103,7 @@ class WrappedStream(Stream):
         while offset <= last_offset:
             data = yield from reading(log, offset)
             read = partial(_values_until, data, last_offset)
-            values, next_offset = read() if len(data) <= QUICK_BYTES_MAX else (yield read)
+            values, next_offset = read() if is_quick(data) else (yield read)
             stored |= values
             if next_offset <= offset:
                 break

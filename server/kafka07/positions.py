@@ -16,6 +16,9 @@ asks, and puts sums into the store before it tells them.
   consumers are out of range, and read nothing wrong.
 - A log that becomes compacted begins anew, one higher than its end: nobody knows which records had gone until
   the setting was seen. Its consumers are out of range once.
+
+Not noticed: a log that was compacted for a while, with no request of 0.7 in that time; and in a compacted log
+a lost end that has grown again with values of the same sizes and was compacted, before the first request.
 """
 
 from __future__ import annotations

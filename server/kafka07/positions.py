@@ -16,6 +16,9 @@ asks, and puts sums into the store before it tells them.
   consumers are out of range, and read nothing wrong.
 - A log that becomes compacted begins anew, one higher than its end: nobody knows which records had gone until
   the setting was seen. Its consumers are out of range once.
+
+Not noticed: a log that was compacted for a while, with no request of 0.7 in that time; and in a compacted log
+a lost end that has grown again with values of the same sizes and was compacted, before the first request.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ WRITTEN_AT_ONCE_MAX = 256
 """Entries in one transaction: an interrupted count goes on from them."""
 CHECKED_MAX = 8
 """Entries that are looked at where compaction has changed what they were made from."""
+NO_VALUE = -1
 LOADS_MAX = 8
 """Attempts to find a batch without a wait for the disk in the event loop."""
 
@@ -188,10 +192,19 @@ class LogPositions:
             end = Entry(self.log.log_start_offset, self._told + 1 if self._told else 0)
             yield from self._writing([end], is_end_kept=True)
         if dropped and self.form is Form.WRAPPED:
-            # The values behind it are not those of the log any more.
-            end = end._replace(values=())
-            yield from self._writing([end], is_end_kept=True)
+            end = yield from self._cutting_values(end)
         return end
+
+    def _cutting_values(self, entry: Entry) -> Work[Entry]:
+        """Of the values behind the last entry those stay that the log has, or had before a compaction."""
+        end_offset = yield from self._first_other(entry, self.log.log_end_offset)
+        kept = tuple((at, size) for at, size in entry.values if at < end_offset)
+        put = [entry._replace(values=kept)]
+        if kept:
+            size_bytes = sum(served_bytes(self.form, size) for _, size in kept)
+            put.append(Entry(kept[-1][0] + 1, entry.position + size_bytes))
+        yield from self._writing(put, is_end_kept=True)
+        return put[-1]
 
     def _last_misfit(self, entries: list[Entry]) -> Work[Entry | None]:
         """The earliest entry that does not fit, of those from the latest one back to one that surely does."""
@@ -209,33 +222,37 @@ class LogPositions:
         log = self.log
         if entry.offset > log.log_end_offset:
             return _Fit.NOT
-        if not entry.mark or entry.offset <= log.log_start_offset:
+        if entry.offset <= log.log_start_offset or not (entry.mark or self.form is Form.WRAPPED):
             return _Fit.SURE
         data = yield from reading(log, entry.offset - 1)
         for _, header in iter_whole_batches(data):
             if header.last_offset + 1 == entry.offset and header.crc == entry.mark:
                 return _Fit.SURE
             break
-        if self.form is not Form.WRAPPED or entry.offset > log.log.segments[-1].base_offset:
+        if self.form is not Form.WRAPPED:
             return _Fit.NOT
         # Compaction writes batches anew: what it has left must be of the same sizes.
-        if before is not None and not (yield from self._has_values(before, entry.offset)):
-            return _Fit.NOT
-        return _Fit.MAYBE
+        if before is None or (yield from self._first_other(before, entry.offset)) == entry.offset:
+            return _Fit.MAYBE
+        return _Fit.NOT
 
-    def _has_values(self, entry: Entry, end_offset: int) -> Work[bool]:
-        """Whether all that the log has from an entry to the next one was counted, with the same sizes."""
+    def _first_other(self, entry: Entry, end_offset: int) -> Work[int]:
+        """The offset of the first record that was not counted behind an entry, or with another size; at most
+        `end_offset`."""
         known, offset = dict(entry.values), max(entry.offset, self.log.log_start_offset)
         while offset < end_offset:
             data = yield from reading(self.log, offset)
-            counted: list[_Counted] = yield partial(_count, data, offset, self.form)
-            if not counted:
+            read = partial(_stored_sizes, data, offset)
+            sizes, following = read() if is_quick(data) else (yield read)
+            for at, size in sizes:
+                if at >= end_offset:
+                    return end_offset
+                if known.get(at, NO_VALUE) != size:
+                    return at
+            if following <= offset:
                 break
-            offset = counted[-1].next_offset
-            values = (value for batch in counted for value in batch.values)
-            if any(at < end_offset and known.get(at) != size for at, size in values):
-                return False
-        return True
+            offset = following
+        return end_offset
 
     def _beginning_anew(self, end: Entry) -> Work[Entry]:
         self.form = Form.WRAPPED
@@ -424,6 +441,20 @@ def _count(data: memoryview, first_offset: int, form: Form) -> list[_Counted]:
             size_bytes = sum(served_bytes(form, size) for _, size in values)
             found.append(_Counted(next_offset, size_bytes, header.crc, values))
     return found
+
+
+def _stored_sizes(data: memoryview, first_offset: int) -> tuple[list[tuple[int, int]], int]:
+    """Offset and size of each value from an offset on, NO_VALUE for a control record; and the offset after
+    the batches. May run in a worker thread."""
+    found: list[tuple[int, int]] = []
+    next_offset = -1
+    for position, header in iter_whole_batches(data):
+        if header.is_control:
+            found.append((header.base_offset, NO_VALUE))
+        batch = data[position : position + header.size_bytes]
+        found += [(one.offset, len(one.content)) for one in values_of(batch, header)]
+        next_offset = header.last_offset + 1
+    return [(at, size) for at, size in found if at >= first_offset], next_offset
 
 
 def _sum(form: Form, data: memoryview, first_offset: int, end_offset: int) -> tuple[int, int]:

@@ -202,6 +202,16 @@ def test_a_node_alone_does_not_share_with_another(chroot: str, own_looking: Look
         assert own_looking.children("/brokers/ids") == ["1"]
 
 
+def test_a_listener_of_kafka_07_is_not_shown(chroot: str, own_looking: Looking) -> None:
+    options = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,OLD://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OLD:KAFKA_07",
+    }
+    with in_zookeeper(chroot, options=options) as broker:
+        endpoints = own_looking.json("/brokers/ids/1")["endpoints"]
+        assert endpoints == [f"PLAINTEXT://127.0.0.1:{broker.port}"]
+
+
 def test_a_killed_broker_comes_back_under_its_id(chroot: str, own_looking: Looking) -> None:
     with in_zookeeper(chroot) as broker:
         Topics(broker).make("kept")

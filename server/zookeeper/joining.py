@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
+from odradek.config.listeners import OLDEST
 from odradek.coordinator.zookeeper import nodes
 from odradek.server.zookeeper.own_requests import OwnRequests
 from odradek.server.zookeeper.registration import Registration
@@ -32,7 +33,10 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
 
     session, opened = zookeeper.session, serving.opened
     bound, node, publisher = opened.bound, opened.bound.node, opened.plane.publisher
-    endpoints = [_listening(listener, node.config) for listener in bound.ports.listeners]
+    oldest = {one.name for one in node.config.listeners if one.protocol in OLDEST}
+    endpoints = [
+        _listening(listener, node.config) for listener in bound.ports.listeners if listener.name not in oldest
+    ]
     own = OwnRequests(serving.connections.dispatcher.routes, opened.schedule.loop, node.now_ms)
     ask: Ask = opened.deciding.ask_controllers or own.ask
 

@@ -37,6 +37,7 @@ LOGGERS = (
     "odradek.disks",
     "odradek.fetch",
     "odradek.flush",
+    "odradek.kafka07",
     "odradek.metadata",
     "odradek.peers",
     "odradek.produce",

@@ -21,6 +21,8 @@ from compat_tests.cutting_proxy import CuttingProxy
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import SESSION_MS, Looking, in_zookeeper
 from compat_tests.zookeeper.ensemble import ZooKeeper
+from odradek.wire.kafka07.requests import LATEST, Offsets, encode_request, response_of_offsets
+from tests.raw_client import RawClient
 
 SECONDS = 30
 
@@ -202,14 +204,42 @@ def test_a_node_alone_does_not_share_with_another(chroot: str, own_looking: Look
         assert own_looking.children("/brokers/ids") == ["1"]
 
 
-def test_a_listener_of_kafka_07_is_not_shown(chroot: str, own_looking: Looking) -> None:
+def test_clients_of_kafka_07_have_directories_of_their_own(chroot: str, own_looking: Looking) -> None:
     options = {
         "listeners": "PLAINTEXT://127.0.0.1:0,OLD://127.0.0.1:0",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OLD:KAFKA_07",
     }
+
+    def oldest() -> dict[str, str]:
+        folder = "/kafka07/brokers/topics"
+        return {
+            name: (own_looking.read(f"{folder}/{name}/1") or b"").decode()
+            for name in own_looking.children(folder)
+        }
+
     with in_zookeeper(chroot, options=options) as broker:
         endpoints = own_looking.json("/brokers/ids/1")["endpoints"]
         assert endpoints == [f"PLAINTEXT://127.0.0.1:{broker.port}"]
+        topics = Topics(broker)
+        topics.make("one", 1)
+        topics.make("three", 3)
+        wait_until(lambda: oldest() == {"one": "1", "three": "3"}, "both are there")
+        content = (own_looking.read("/kafka07/brokers/ids/1") or b"").decode()
+        creator, host, port = content.split(":")
+        assert creator.startswith("127.0.0.1-")
+        with RawClient(int(port), host) as client:
+            client.send(encode_request(Offsets("three", 2, LATEST, 1)))
+            assert client.receive_frame() == response_of_offsets([0])[4:], "the port speaks 0.7"
+        topics.delete("one")
+        wait_until(lambda: oldest() == {"three": "3"}, "the other one has gone")
+        broker.kill()
+        broker.start()
+        wait_until(
+            lambda: (own_looking.read("/kafka07/brokers/ids/1") or b"").decode() != content, "a new one"
+        )
+        wait_until(lambda: oldest() == {"three": "3"}, "its topic is there")
+    wait_until(lambda: own_looking.children("/kafka07/brokers/ids") == [], "a stop takes it away")
+    assert own_looking.children("/kafka07/consumers") == []
 
 
 def test_a_killed_broker_comes_back_under_its_id(chroot: str, own_looking: Looking) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import OLDEST
 from odradek.coordinator.zookeeper import nodes
+from odradek.server.zookeeper.oldest import OldestListener, OldestNodes
 from odradek.server.zookeeper.own_requests import OwnRequests
 from odradek.server.zookeeper.registration import Registration
 from odradek.server.zookeeper.session import Session
@@ -33,9 +34,12 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
 
     session, opened = zookeeper.session, serving.opened
     bound, node, publisher = opened.bound, opened.bound.node, opened.plane.publisher
-    oldest = {one.name for one in node.config.listeners if one.protocol in OLDEST}
-    endpoints = [
-        _listening(listener, node.config) for listener in bound.ports.listeners if listener.name not in oldest
+    listening = [_listening(listener, node.config) for listener in bound.ports.listeners]
+    endpoints = [one for one in listening if one.security_protocol not in OLDEST]
+    oldest = [
+        OldestListener(f"/{one.security_protocol.lower().replace('_', '')}", one.host, one.port)
+        for one in listening
+        if one.security_protocol in OLDEST
     ]
     own = OwnRequests(serving.connections.dispatcher.routes, opened.schedule.loop, node.now_ms)
     ask: Ask = opened.deciding.ask_controllers or own.ask
@@ -50,6 +54,7 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
         node.now_ms,
         lambda: publisher.view,
         ask,
+        [OldestNodes(session, one, node.id, node.now_ms) for one in oldest],
     )
 
     def view_changed(view: ClusterView, change: ClusterChange) -> None:

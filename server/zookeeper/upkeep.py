@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.zookeeper import nodes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from odradek.coordinator.cluster.view import ClusterView
+    from odradek.server.zookeeper.oldest import OldestNodes
     from odradek.server.zookeeper.registration import Registration
     from odradek.server.zookeeper.session import Session
     from odradek.wire.schema import Message
@@ -61,7 +62,7 @@ class _Leading:
 
 class Upkeep:
     """`start` begins the thread, `close` ends it and the session. `view` gives the newest view in any thread;
-    `ask` makes requests for tools."""
+    `ask` makes requests for tools, `oldest` are the nodes for clients of Kafka 0.7."""
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class Upkeep:
         now_ms: Callable[[], int],
         view: Callable[[], ClusterView],
         ask: Ask,
+        oldest: Sequence[OldestNodes] = (),
     ) -> None:
         self._session = session
         self._registration = registration(self._changed)
@@ -78,6 +80,7 @@ class Upkeep:
         self._now_ms = now_ms
         self._view = view
         self._ask = ask
+        self._oldest = oldest
         self._asked: Future[Any] | None = None
         """The newest request for a tool."""
         self._leading: _Leading | None = None
@@ -183,6 +186,8 @@ class Upkeep:
             for path in nodes.ROOTS:
                 session.client.ensure_path(path)
         self._register()
+        for one in self._oldest:
+            one.keep(self._view())
         if self._is_contested:
             self._is_contested = False
             self._leading = None

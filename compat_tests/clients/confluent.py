@@ -33,6 +33,8 @@ REBALANCING = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError._NO_OFFSET,
+    # After a restart of Kafka's broker.
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
 

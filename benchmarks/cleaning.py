@@ -148,7 +148,7 @@ def fill(broker: Running, topic: str, shape: Shape, path: pathlib.Path) -> None:
     with Pipeline("127.0.0.1", broker.port) as client:
         client.create_topics([topic], 1, configs)
         for batch in batches(path):
-            client.send(topic, batch)
+            client.write(topic, batch)
     os.sync()
     time.sleep(shape.settle_s)
 

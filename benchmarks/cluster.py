@@ -303,7 +303,7 @@ def catching_up(run: Run, both: Both, warming: Warming) -> Found:
         away.stop()
         with Pipeline("127.0.0.1", trio.members[0].port) as pipeline:
             for _ in range(size_bytes // len(batch)):
-                pipeline.send(name, batch)
+                pipeline.write(name, batch)
         os.sync()
         away.start()
         log = away.data_dir / f"{name}-0"

@@ -118,9 +118,9 @@ def write_old_data(subject: Subject, folder: pathlib.Path, batches: int) -> None
         ids = client.create_topics(["old", "new"], 1)
         client.create_topics(["wide"], WIDE_PARTITIONS)
         for _ in range(batches):
-            client.send("old", batch)
+            client.write("old", batch)
         for partition in range(WIDE_PARTITIONS):
-            client.send("wide", batch, partition)
+            client.write("wide", batch, partition)
     subject.produce, fetch, wide = (folder / f"{name}.frames" for name in ("produce", "fetch", "wide"))
     write_frames(subject.produce, [produce_frame("new", ids["new"], 0, batch_of(1, 100))])
     offsets = [RECORDS_PER_BATCH * number for number in range(batches)]

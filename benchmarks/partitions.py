@@ -162,7 +162,7 @@ def produce_bulk(node: brokers.Odradek, topic: str, amount: int) -> None:
     with Pipeline("127.0.0.1", node.port) as client:
         client.create_topics([topic], BULK_PARTITIONS)
         for number in range(amount // len(batch)):
-            client.send(topic, batch, number % BULK_PARTITIONS)
+            client.write(topic, batch, number % BULK_PARTITIONS)
 
 
 def drop(node: brokers.Odradek, topic: str) -> None:

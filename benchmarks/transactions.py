@@ -495,7 +495,7 @@ def one_for_each_coordinator(count: int) -> list[str]:
 class Requests(WireClient):
     """Many at a time; a broker answers those of a connection in their order."""
 
-    def send(self, transactional_id: str) -> None:
+    def begin(self, transactional_id: str) -> None:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
         self._socket.sendall(request_frame(request, INIT_VERSION, 1, CLIENT_ID))
 
@@ -513,7 +513,7 @@ def make_ids(port: int, count: int) -> None:
         while numbers or under_way:
             while numbers and len(under_way) < IDS_UNDER_WAY:
                 under_way.append(numbers.pop())
-                client.send(id_of(under_way[-1]))
+                client.begin(id_of(under_way[-1]))
             number = under_way.pop(0)
             code = client.take_code()
             assert code == 0 or code in NOT_READY, code

@@ -173,7 +173,7 @@ class Pipeline(WireClient):
         finally:
             super().__exit__(*exception)
 
-    def send(self, topic: str, batch: bytes, partition: int = 0) -> None:
+    def write(self, topic: str, batch: bytes, partition: int = 0) -> None:
         """Returns when it is on its way, and one of those before it answered if there are too many."""
         if self._under_way == PIPELINE_DEPTH:
             self._take_answer()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from kafka.admin import KafkaAdminClient
 
 import odradek
 from compat_tests import reference
@@ -31,6 +33,18 @@ def rows(
         return found
 
     return ended
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture
+def python_admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    yield client
+    client.close()
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +73,11 @@ def is_older(request: pytest.FixtureRequest) -> bool:
 def newer(is_older: bool) -> None:
     if is_older:
         pytest.skip("Kafka 3.9 does not serve it")
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """That of a group."""
+    if request.param == "consumer":
+        request.getfixturevalue("newer")
+    return str(request.param)

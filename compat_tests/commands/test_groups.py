@@ -32,27 +32,7 @@ from odradek.wire.messages.streams_group_heartbeat import (
 
 Rows = list[dict[str, Any]]
 Command = Callable[..., Rows]
-PROTOCOLS = ("classic", "consumer")
 OFFSETS = ("committed_offset", "end_offset", "lag")
-
-
-@pytest.fixture(params=PROTOCOLS)
-def protocol(request: pytest.FixtureRequest) -> str:
-    if request.param == "consumer":
-        request.getfixturevalue("newer")
-    return str(request.param)
-
-
-@pytest.fixture
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
-
-
-@pytest.fixture
-def python_admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
-    client = KafkaAdminClient(bootstrap_servers=bootstrap)
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -288,15 +288,6 @@ def await_commit(bootstrap: str, topic: str, group: str, offsets: dict[int, int]
         assert time.monotonic() < deadline
 
 
-@pytest.fixture(params=["classic", "consumer"])
-def protocol(request: pytest.FixtureRequest, is_older: bool) -> str:
-    """That of the group; Kafka 3.9 serves the newer one only where it is told so."""
-    if is_older and request.param == "consumer":
-        pytest.skip("Kafka 3.9 does not serve it")
-    name: str = request.param
-    return name
-
-
 ENDS = pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 
 
@@ -338,12 +329,12 @@ def test_what_a_closed_pipe_did_not_take_comes_again(
 
 @pytest.mark.parametrize("theirs", ["kafka-python", "librdkafka", "librdkafka, KIP-848"])
 def test_a_group_is_shared_with_members_of_others(
-    odradek: Odradek, bootstrap: str, topic: str, theirs: str, is_older: bool
+    odradek: Odradek, bootstrap: str, topic: str, theirs: str, request: pytest.FixtureRequest
 ) -> None:
     group = topic_name("group")
     protocol = "consumer" if "848" in theirs else "classic"
-    if is_older and protocol == "consumer":
-        pytest.skip("Kafka 3.9 does not serve it")
+    if protocol == "consumer":
+        request.getfixturevalue("newer")
     lines = {number: b"%d" % number for number in range(3)}
     with other_member(theirs, bootstrap, group, topic) as numbers:
         while numbers() != {0, 1, 2}:

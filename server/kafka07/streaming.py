@@ -6,6 +6,7 @@ whenever they are read. What is gone from a compacted log is filled.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ def open_stream(positions: LogPositions, begin: int, size_bytes: int) -> Stream:
     return PlainStream(positions, begin, size_bytes)
 
 
-class Stream:
+class Stream(ABC):
     """See the module."""
 
     def __init__(self, positions: LogPositions, begin: int, size_bytes: int) -> None:
@@ -51,8 +52,9 @@ class Stream:
         self._left_bytes -= len(piece)
         return piece
 
+    @abstractmethod
     def _more(self) -> Work[Buffer]:
-        raise NotImplementedError
+        """The bytes from `_begin` on, some of those that are left."""
 
     def _missing(self) -> KafkaError:
         name = self._positions.log.name

@@ -136,7 +136,7 @@ class _Countdown:
             then()
 
     def __call__(self) -> None:
-        # Whoever takes the last one away is the only one that finds the list empty then.
+        # Two threads may both find it empty: the second call of `_finish` does nothing.
         self._left.pop()
         if not self._left:
             with contextlib.suppress(RuntimeError):  # the loop has ended

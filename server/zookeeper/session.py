@@ -32,8 +32,9 @@ class Session:
         self.address = address
         self.timeout_s = timeout_s
         quiet = logging.getLogger("odradek.zookeeper.client")
-        # It tells each attempt to connect; we tell the loss and the return.
-        quiet.setLevel(logging.CRITICAL)
+        if quiet.level == logging.NOTSET:
+            # It tells each attempt to connect; we tell the loss and the return.
+            quiet.setLevel(logging.CRITICAL)
         try:
             self.client: KazooClient = KazooClient(
                 address,

@@ -1,4 +1,4 @@
-"""What tools of Kafka before 2.0 ask for by writing nodes: each becomes a request, then the node goes.
+"""What tools of Kafka up to 2.8 ask for by writing nodes: each becomes a request, then the node goes.
 
     /brokers/topics/T            create a topic, or add partitions (kafka-topics --zookeeper)
     /admin/delete_topics/T       delete it
@@ -112,7 +112,7 @@ class Tools:
             try:
                 self._take_in(name, nodes.read_topic(content), settings)
             except ValueError as error:
-                logger.error("%s in ZooKeeper asks for nothing that can be done: %s", path, error)
+                _tell_nonsense(path, error)
         return found
 
     def _take_in(self, name: str, assignment: nodes.Assignment, settings: bytes | None) -> None:
@@ -189,7 +189,7 @@ class Tools:
                         found[settings_path] = settings
                         self._change(kind, entity, nodes.read_entity_config(settings))
             except ValueError as error:
-                logger.error("%s in ZooKeeper asks for nothing that can be done: %s", path, error)
+                _tell_nonsense(path, error)
             self._remove(path)
         return found
 
@@ -286,7 +286,7 @@ class Tools:
         try:
             moves = nodes.read_reassignment(content)
         except ValueError as error:
-            logger.error("%s in ZooKeeper asks for nothing that can be done: %s", nodes.REASSIGNMENT, error)
+            _tell_nonsense(nodes.REASSIGNMENT, error)
             moves = []
         view = self._view()
         wanted = [move for move in moves if not _is_under_way(view, move)]
@@ -339,7 +339,7 @@ class Tools:
             response = self._answer(request)
             self._told("preferred replicas are to lead", [response])
         except ValueError as error:
-            logger.error("%s in ZooKeeper asks for nothing that can be done: %s", nodes.ELECTION, error)
+            _tell_nonsense(nodes.ELECTION, error)
         self._remove(nodes.ELECTION)
 
     # All of them
@@ -366,8 +366,12 @@ class Tools:
         remove(self._session, self._controllership, path)
 
 
+def _tell_nonsense(path: str, error: ValueError) -> None:
+    logger.error("%s in ZooKeeper asks for nothing that can be done: %s", path, error)
+
+
 def _has_no_topic(topic_id: bytes) -> Holds:
-    return lambda view: all(one.topic_id != topic_id for one in view.topics.values())
+    return lambda view: view.topic_by_id(topic_id) is None
 
 
 def _is_moving(view: ClusterView, move: nodes.Moved) -> bool:

@@ -306,6 +306,7 @@ def test_kafka_python_shares_with_us(join, broker, group, topic, is_first):
         session_timeout_ms=10_000,
         heartbeat_interval_ms=100,
     )
+    consumer.partitions_for_topic(topic)  # A leader that has not heard of the topic assigns nothing.
 
     def owned():
         consumer.poll(timeout_ms=20)

@@ -11,6 +11,7 @@ import odradek
 from odradek.client.admin.groups import describe_groups, list_groups
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import coordinator_of
+from odradek.client.consumer_member import ConsumerMember
 from odradek.client.group_member import GroupMember
 from odradek.client.group_offsets import committed
 from odradek.client.member_settings import MemberSettings
@@ -179,8 +180,14 @@ def test_after_a_failure_only_what_was_written_is_committed(consume, cluster, to
 
 
 def test_a_commit_that_is_refused_is_told(consume, cluster, topic, protocol, monkeypatch):
+    """No heartbeat comes first: the commit learns that the member was removed."""
+
+    def happens(value):
+        remove_member(cluster, topic, protocol)
+        monkeypatch.setattr(ConsumerMember, "wait_ms", lambda member, now_ms: 60_000)
+
     produce(cluster, topic, 0, [b"a"])
-    during_the_output(monkeypatch, lambda value: remove_member(cluster, topic, protocol))
+    during_the_output(monkeypatch, happens)
     refused = consume("-n", "1")
     assert (refused.status, refused.out) == (1, "a ")
     assert refused.err.startswith(f"odradek: group {topic} has gone on without this member (")

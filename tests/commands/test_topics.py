@@ -206,6 +206,8 @@ def test_a_description_asks_once_for_the_metadata_of_its_topics(odradek_command,
     ],
 )
 def test_a_fault_is_one_sentence_and_status_1(odradek_command, arguments, sentence):
+    for name in ("one", "another"):
+        odradek_command("topics", "create", name, "-p", "1")
     ended = odradek_command("topics", *arguments)
     assert ended.status == 1
     assert ended.err.startswith(f"odradek: {sentence}"), ended.err

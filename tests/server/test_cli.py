@@ -421,8 +421,6 @@ def test_a_wrong_option_is_one_sentence_and_status_1(capsys, monkeypatch, argume
 @pytest.fixture
 def tell(capsys):
     """What stands on stderr after a failure was logged with its traceback at each level."""
-    root = logging.getLogger()
-    handlers, old_level = root.handlers[:], root.level
 
     def tell_at(level):
         log_to_stderr(level)
@@ -436,9 +434,7 @@ def tell(capsys):
             getattr(logger, shown)("an event of level %s", shown, exc_info=failure, stack_info=True)
         return capsys.readouterr()
 
-    yield tell_at
-    root.handlers[:] = handlers
-    root.setLevel(old_level)
+    return tell_at
 
 
 @pytest.mark.parametrize(("level", "shown"), [("info", 3), ("warning", 2), ("error", 1)])

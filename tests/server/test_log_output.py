@@ -10,13 +10,11 @@ from odradek.server.log_output import Gathering, log_to_stderr
 
 
 @pytest.fixture(autouse=True)
-def levels_as_before():
-    root, disks = logging.getLogger(), logging.getLogger("odradek.disks")
-    before = root.handlers[:], root.level, disks.level
+def level_as_before():
+    disks = logging.getLogger("odradek.disks")
+    before = disks.level
     yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    disks.setLevel(before[2])
+    disks.setLevel(before)
 
 
 def test_an_event_is_an_object_a_line(capsys):

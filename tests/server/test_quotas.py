@@ -248,6 +248,8 @@ def test_a_consumer_over_its_rate_gets_an_empty_answer_and_waits(tmp_path, versi
         # What is over the whole window is not even read. With its head it is over, and fits a moment later.
         assert (records_of(first), 0 < first.throttle_time_ms < 100) == (0, True)
         first = await node.ask(fetched(), version, CLIENT, client)
+        if first.throttle_time_ms == 1:  # the wait before was rounded down, as Kafka does it
+            first = await node.ask(fetched(), version, CLIENT, client)
         assert (records_of(first), first.throttle_time_ms) == (15_000, 0)
         second = await node.ask(fetched(), version, CLIENT, client)
         assert second.throttle_time_ms > 5_000

@@ -13,7 +13,12 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from odradek.coordinator.cluster.features import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
+from odradek.coordinator.cluster.features import (
+    GROUP_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+)
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.timers import steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -242,10 +247,12 @@ class Coordinators:
             settings = self._group_settings = _group_settings(self._config)
         live = self._live
         settings.group_consumer_assignment_interval_ms = live["group.consumer.assignment.interval.ms"]
+        settings.group_share_assignment_interval_ms = live["group.share.assignment.interval.ms"]
         settings.group_streams_assignment_interval_ms = live["group.streams.assignment.interval.ms"]
         settings.group_configs = view.group_configs
         settings.group_version = view.features.get(GROUP_VERSION, 0)
         settings.streams_version = view.features.get(STREAMS_VERSION, 0)
+        settings.share_version = view.features.get(SHARE_VERSION, 0)
         if OFFSETS_TOPIC in view.topics:
             settings.append_max_bytes = self._batch_bytes_max(view, OFFSETS_TOPIC)
         return settings

@@ -33,6 +33,16 @@ class GroupConfig:
     streams_num_standby_replicas: int
     streams_initial_rebalance_delay_ms: int
     streams_assignment_interval_ms: int
+    share_session_timeout_ms: int
+    share_heartbeat_interval_ms: int
+    share_assignment_interval_ms: int
+    share_auto_offset_reset: str
+    """"earliest", "latest" or "by_duration:" with an ISO 8601 duration."""
+    share_isolation_level: str
+    share_record_lock_duration_ms: int
+    share_delivery_count_limit: int
+    share_partition_max_record_locks: int
+    share_renew_acknowledge_enable: bool
 
 
 @dataclass(slots=True)
@@ -75,6 +85,29 @@ class GroupSettings:
     group_streams_num_standby_replicas: int = 0
     group_streams_max_standby_replicas: int = 2
     group_streams_initial_rebalance_delay_ms: int = 3_000
+    # Share groups (KIP-932)
+    group_share_session_timeout_ms: int = 45_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_max_size: int = 200
+    group_share_initialize_retry_interval_ms: int = 30_000
+    """After so long the state of a share partition that was not initialized is tried again."""
+    group_share_delivery_count_limit: int = 5
+    group_share_min_delivery_count_limit: int = 2
+    group_share_max_delivery_count_limit: int = 10
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_max_record_lock_duration_ms: int = 60_000
+    group_share_partition_max_record_locks: int = 2_000
+    group_share_min_partition_max_record_locks: int = 100
+    group_share_max_partition_max_record_locks: int = 4_000
+    group_share_max_share_sessions: int = 2_000
     # Which types of groups there are
     group_coordinator_rebalance_protocols: frozenset[str] = frozenset({"classic", "consumer", "streams"})
     """Deprecated in Kafka, and still obeyed: what is not in it is answered with UNSUPPORTED_VERSION."""
@@ -82,6 +115,8 @@ class GroupSettings:
     """Finalized level of the feature `group.version`; at 0 there are no consumer groups."""
     streams_version: int = 1
     """Finalized level of the feature `streams.version`; at 0 there are no streams groups."""
+    share_version: int = 0
+    """Finalized level of the feature `share.version`; at 0 there are no share groups."""
     # Records and offsets
     append_max_bytes: int = 1_048_588
     """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`)."""
@@ -117,6 +152,11 @@ class GroupSettings:
         """Whether StreamsGroupHeartbeat and StreamsGroupDescribe are answered."""
         return self.streams_version >= 1 and "streams" in self.group_coordinator_rebalance_protocols
 
+    @property
+    def serves_share_groups(self) -> bool:
+        """Whether the APIs of share groups are answered: the feature alone decides."""
+        return self.share_version >= 1
+
     def of_group(self, group_id: str) -> GroupConfig:
         """The options of this group at the moment; to be called at each use."""
         key = group_id if group_id in self.group_configs else None
@@ -132,7 +172,7 @@ class GroupSettings:
         values = {}
         for name in _fields():
             option = GROUP_OPTIONS[name]
-            value = self._of_broker(option.synonyms[0])
+            value = self._of_broker(option.synonyms[0]) if option.synonyms else option.default
             if name in own:
                 at_least, at_most = option.bounds
                 value = own_group_value(

@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): their members, and the partitions that each may read."""

@@ -193,7 +193,7 @@ class ListOffsets:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         led = find(name, requested.partition_index)
         check_leader_epoch(led, requested.current_leader_epoch)
-        found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
+        found_timestamp, offset, leader_epoch = yield from finding(led, timestamp, isolation)
         if isolation != READ_LOG_END and (timestamp == LATEST or _is_search(timestamp)):
             self._check_offset(led, timestamp, offset, version)
         return ListOffsetsPartitionResponse(
@@ -265,7 +265,7 @@ def _is_search(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
-def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
+def finding(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch) for a client of this isolation level."""
     if not _is_search(timestamp):
         return _known_end(led, timestamp, isolation)
@@ -282,7 +282,7 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, 
 
 
 def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
-    """`_find` for special timestamps, which need no search."""
+    """`finding` for special timestamps, which need no search."""
     log = led.log
     if timestamp == LATEST:
         if isolation == READ_UNCOMMITTED:

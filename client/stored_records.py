@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from odradek.client.client_error import ClientError
 from odradek.client.reading import PartitionRecords
+from odradek.wire.aborted import Aborting
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_of_stored, iter_messages, stored_messages
 from odradek.wire.record_layout import LENGTH_POSITION, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
 from odradek.wire.records import BatchHeader, Record, iter_records, read_batch_header, verify_crc
 
-__all__ = ["Aborting", "StoredBatch", "batches_of"]
+__all__ = ["StoredBatch", "batches_of"]
 
 
 class StoredBatch(NamedTuple):
@@ -27,26 +28,6 @@ class StoredBatch(NamedTuple):
     timestamp_type: str
     """"create", "append", or "none": the format v0 has no timestamps."""
     records: Sequence[Record]
-
-
-class Aborting:
-    """Finds batches of aborted transactions, in the order of the log."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        """`aborted`: (producer id, first offset) of each aborted transaction."""
-        self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
-        self._producers: set[int] = set()
-
-    def reaches(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to one of them."""
-        while self._coming and self._coming[-1][1] <= header.last_offset:
-            self._producers.add(self._coming.pop()[0])
-        if not header.is_transactional or header.producer_id not in self._producers:
-            return False
-        if header.is_control:
-            # Its transaction ends here; the producer's next one may be committed.
-            self._producers.discard(header.producer_id)
-        return True
 
 
 def batches_of(fetched: PartitionRecords, *, control: bool = False) -> Iterator[StoredBatch]:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from odradek.client.client_error import ClientError
-from odradek.client.stored_records import Aborting
 from odradek.spark._columns import BytesColumn, HeadersColumn, RecordColumns, TakenColumns
+from odradek.wire.aborted import Aborting
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_of_stored, iter_messages, stored_messages

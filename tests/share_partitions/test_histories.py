@@ -1,8 +1,8 @@
 """Random histories of a share partition, against a dictionary with the state of each record.
 
 Promises: a record is with one member at most. Its count grows by one with each delivery, up to the limit.
-What was acknowledged, and stored, never comes again, also not with the next leader. In the end every record of the
-log was acknowledged, or delivered as often as it may be.
+What was acknowledged, and stored, never comes again, also not with the next leader. In the end every record
+of the log was acknowledged, or delivered as often as it may be.
 """
 
 from hypothesis import given

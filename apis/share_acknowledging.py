@@ -1,0 +1,161 @@
+"""The acknowledgements in ShareFetch and ShareAcknowledge: checked, authorized, stored. And the end of a
+share session, with which the member gives back what it has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.apis.share_sessions import PartitionId, ShareSession, ShareSessions
+from odradek.coordinator.share_partitions.share_partition import Acknowledgement, AcknowledgeType
+from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.share_partitions import SharePartitions
+    from odradek.coordinator.cluster.view import ClusterView
+
+__all__ = ["Acknowledging", "Results", "acknowledged_in", "check_member", "end_session", "refused_topics"]
+
+logger = logging.getLogger("odradek.share")
+
+MEMBER_ID_LENGTH_MAX = 36
+FIRST_VERSION_WITH_RENEWAL = 2
+Results = dict[PartitionId, KafkaError | None]
+"""None: it was acknowledged."""
+
+
+class _Asked(Protocol):
+    group_id: str | None
+    member_id: str | None
+
+
+def check_member(request: _Asked, context: RequestContext) -> tuple[str, str]:
+    """Group and member of the request. INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+    group_id, member_id = request.group_id, request.member_id
+    if group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    if context.refuses(Operation.READ, ResourceType.GROUP, group_id):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return group_id, member_id
+
+
+def refused_topics(context: RequestContext, view: ClusterView, ids: Iterable[bytes]) -> set[bytes]:
+    """Ids of topics that the client may not read. An unknown id is told as such, without a permission."""
+    names = {topic_id: view.topic_names.get(topic_id) for topic_id in ids}
+    refused = context.refused_names(Operation.READ, ResourceType.TOPIC, list(names.values()))
+    return {topic_id for topic_id, name in names.items() if name in refused} if refused else set()
+
+
+def acknowledged_in(topics: Iterable[Any]) -> dict[PartitionId, Sequence[Any]]:
+    """The batches of acknowledgements by partition; of partitions that have any."""
+    return {
+        (topic.topic_id, one.partition_index): one.acknowledgement_batches
+        for topic in topics
+        for one in topic.partitions
+        if one.acknowledgement_batches
+    }
+
+
+def check_batches(batches: Sequence[Any], *, may_renew: bool) -> None:
+    """INVALID_REQUEST: out of order, types that do not fit the offsets, or types that there are not."""
+    before = -1
+    highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    for batch in batches:
+        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+        if (
+            first > last
+            or first < before
+            or not types
+            or (len(types) > 1 and len(types) != last - first + 1)
+            or min(types) < 0
+            or max(types) > highest
+        ):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        before = last
+
+
+class Acknowledging:
+    """The acknowledgements of one request."""
+
+    def __init__(
+        self,
+        shares: SharePartitions,
+        view: ClusterView,
+        group_id: str,
+        member_id: str,
+        refused: set[bytes],
+        *,
+        may_renew: bool,
+    ) -> None:
+        self._shares = shares
+        self._view = view
+        self._group_id, self._member_id = group_id, member_id
+        self._refused = refused
+        self._may_renew = may_renew
+
+    def run(self, acknowledged: Mapping[PartitionId, Sequence[Any]], then: Callable[[Results], None]) -> None:
+        """Calls `then` with a result for each partition when all are stored, perhaps before this returns."""
+        results: Results = {}
+        left = len(acknowledged)
+
+        def done(partition: PartitionId, error: KafkaError | None) -> None:
+            nonlocal left
+            results[partition] = error
+            left -= 1
+            if not left:
+                then(results)
+
+        if not acknowledged:
+            then(results)
+        for partition_id, batches in acknowledged.items():
+            self._acknowledge(partition_id, batches, partial(done, partition_id))
+
+    def _acknowledge(
+        self, partition: PartitionId, batches: Sequence[Any], done: Callable[[KafkaError | None], None]
+    ) -> None:
+        topic_id, index = partition
+        try:
+            name = self._view.topic_names.get(topic_id)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            check_batches(batches, may_renew=self._may_renew)
+            if topic_id in self._refused:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            share = self._shares.known(SharePartitionKey(self._group_id, topic_id, index))
+            if share is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        except KafkaError as error:
+            done(error)
+            return
+        acknowledgements = [
+            Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
+        ]
+        self._shares.acknowledge(share, self._member_id, acknowledgements, done)
+
+
+def end_session(sessions: ShareSessions, shares: SharePartitions, session: ShareSession) -> None:
+    """The member gives back what it has. Nobody waits for that."""
+    if sessions.get(session.group_id, session.member_id) is session:
+        sessions.remove(session.group_id, session.member_id)
+
+    def told(error: KafkaError | None) -> None:
+        if error is not None:
+            logger.info(
+                "member %s of share group %r could not give back its records, and their locks have to run "
+                "out: %s",
+                *(session.member_id, session.group_id, error.message),
+            )
+
+    for topic_id, index in session.partitions:
+        share = shares.known(SharePartitionKey(session.group_id, topic_id, index))
+        if share is not None:
+            shares.release(share, session.member_id, told)
+    if not sessions.has_group(session.group_id):
+        shares.give_up_group(session.group_id)

@@ -1,0 +1,598 @@
+"""ShareFetch (key 78, versions 1 and 2): acquires records for a member of a share group, and acknowledges those
+that it had before.
+
+A request reads the partitions of its session, each request beginning with another one. As in Fetch an attempt
+that finds too few bytes waits, for the logs to grow and for records that others give back. The response has
+whole batches of the log, and says which of their records the member has acquired. A request that renews locks
+fetches nothing, so that the answer is not late.
+
+Unlike Kafka, a client over its quota acquires nothing: there the records stay locked, and unseen.
+
+Source: KafkaApis.handleShareFetchRequest, DelayedShareFetch and ShareFetchUtils of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from odradek.apis.api import Waiting
+from odradek.apis.fetch_plan import LOOKS_MAX
+from odradek.apis.leadership import add_endpoint, leader_hint
+from odradek.apis.share_acknowledging import (
+    FIRST_VERSION_WITH_RENEWAL,
+    Acknowledging,
+    Results,
+    acknowledged_in,
+    check_member,
+    end_session,
+    refused_topics,
+)
+from odradek.apis.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession, ShareSessions
+from odradek.coordinator.share_partitions.share_partition import Demand, LogBatch
+from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
+from odradek.storage.log.slices import Slice, WouldWait
+from odradek.wire.aborted import Aborting
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from odradek.wire.records import iter_whole_batches
+
+if TYPE_CHECKING:
+    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.leadership import Leadership
+    from odradek.apis.quotas import ClientQuotas
+    from odradek.apis.share_partitions import LedShare, SharePartitions
+    from odradek.apis.turn import TimerHandle, Timers, WorkQueue
+    from odradek.coordinator.groups.settings import GroupConfig
+    from odradek.coordinator.security.client_meters import FetchCharge
+    from odradek.storage.log.partition import Partition
+    from odradek.wire.work import Work
+
+__all__ = ["ShareFetch", "ShareParts"]
+
+logger = logging.getLogger("odradek.share")
+
+READ_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
+"""Of one partition in one response. A member gets a few hundred records, and whole batches of the log are
+looked through for them."""
+STRICT = 1
+"""Of `share_acquire_mode`."""
+_NO_RECORDS = b""
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareParts:
+    """What ShareFetch and ShareAcknowledge share."""
+
+    leadership: Leadership
+    shares: SharePartitions
+    sessions: ShareSessions
+    timers: Timers
+    reads: WorkQueue
+    config_of: Callable[[str], GroupConfig]
+    is_served: Callable[[], bool]
+    """Whether there are share groups (`share.version`)."""
+    quotas: ClientQuotas
+    max_bytes: int
+    """`fetch.max.bytes`"""
+
+    def end_sessions_of(self, connection: ConnectionInfo) -> None:
+        """The connection is closed."""
+        for session in self.sessions.of_connection(connection):
+            end_session(self.sessions, self.shares, session)
+
+
+class ShareFetch:
+    """The handler."""
+
+    def __init__(self, parts: ShareParts) -> None:
+        self._parts = parts
+
+    def __call__(self, request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse | Waiting:
+        try:
+            if not self._parts.is_served():
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            group_id, member_id = check_member(request, context)
+            renews = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
+            if renews:
+                _check_renewal(request)
+            return self._fetch(request, context, group_id, member_id, renews)
+        except KafkaError as error:
+            response = ShareFetchResponse(error_code=error.code, error_message=error.message)
+            if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                # So a client that asks again and again does it slowly.
+                return _Later(self._parts.timers, request.max_wait_ms, response)
+            return response
+
+    def _fetch(
+        self,
+        request: ShareFetchRequest,
+        context: RequestContext,
+        group_id: str,
+        member_id: str,
+        renews: bool,
+    ) -> ShareFetchResponse | Waiting:
+        parts = self._parts
+        acknowledged = acknowledged_in(request.topics)
+        session = self._session(request, context, group_id, member_id, acknowledged)
+        epoch = request.share_session_epoch
+        wanted = [] if epoch == FINAL_EPOCH or renews else _rotated(list(session.partitions), epoch)
+        view = parts.leadership.view
+        ids = dict.fromkeys([topic_id for topic_id, _ in (*wanted, *acknowledged)])
+        refused = refused_topics(context, view, ids)
+        answer = _ShareFetchAnswer(parts, request, context, session)
+        may_renew = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
+        acknowledging = Acknowledging(parts.shares, view, group_id, member_id, refused, may_renew=may_renew)
+        acknowledging.run(acknowledged, answer.acknowledged)
+        answer.fetch(wanted, refused)
+        return answer.response_if_ready()
+
+    def _session(
+        self,
+        request: ShareFetchRequest,
+        context: RequestContext,
+        group_id: str,
+        member_id: str,
+        acknowledged: object,
+    ) -> ShareSession:
+        sessions, epoch = self._parts.sessions, request.share_session_epoch
+        named = [
+            (topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions
+        ]
+        if epoch == INITIAL_EPOCH:
+            if acknowledged:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            opened = sessions.open(group_id, member_id, named, context.connection)
+            context.connection.when_closed(self._parts.end_sessions_of)
+            return opened
+        session = sessions.resume(group_id, member_id, epoch)
+        if epoch != FINAL_EPOCH:
+            forgotten = [
+                (topic.topic_id, index)
+                for topic in request.forgotten_topics_data
+                for index in topic.partitions
+            ]
+            session.change(named, forgotten)
+        return session
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    """KIP-1222: a request that renews locks fetches nothing."""
+    limits = {
+        "maxBytes": request.max_bytes,
+        "minBytes": request.min_bytes,
+        "maxRecords": request.max_records,
+        "maxWaitMs": request.max_wait_ms,
+    }
+    wrong = [name for name, value in limits.items() if value]
+    if wrong:
+        message = "".join(f"{name} must be set to 0, " for name in wrong) + "if isRenewAck is true."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _rotated(partitions: list[PartitionId], epoch: int) -> list[PartitionId]:
+    """Each request begins with another partition."""
+    if epoch < 1 or len(partitions) < 2:
+        return partitions
+    begin = epoch % len(partitions)
+    return partitions[begin:] + partitions[:begin]
+
+
+class _Later(Waiting):
+    """A response that waits for a time."""
+
+    __slots__ = ("_timer",)
+
+    def __init__(self, timers: Timers, wait_ms: int, response: ShareFetchResponse) -> None:
+        self._timer = timers.after(max(wait_ms, 0), partial(self.complete, response))
+        super().__init__(self._timer.cancel)
+
+
+class _Found(NamedTuple):
+    """Records of one partition that may be acquired, not yet acquired."""
+
+    id: PartitionId
+    share: LedShare
+    log: Partition
+    read_from: int
+    result: ReadResult
+
+
+class _ShareFetchAnswer(Waiting):
+    """Waits until the acknowledgements of the request are stored and there is something to acquire."""
+
+    __slots__ = (
+        "_acknowledged",
+        "_attempts",
+        "_charge",
+        "_connection",
+        "_deadline",
+        "_errors",
+        "_fetched",
+        "_group_id",
+        "_is_done",
+        "_is_incremental",
+        "_is_loading",
+        "_is_over",
+        "_parts",
+        "_request",
+        "_retry_timer",
+        "_session",
+        "_throttle_ms",
+        "_wake",
+        "_wanted",
+        "_watched_logs",
+        "_watched_shares",
+    )
+
+    def __init__(
+        self,
+        parts: ShareParts,
+        request: ShareFetchRequest,
+        context: RequestContext,
+        session: ShareSession,
+    ) -> None:
+        super().__init__(self._stop)
+        self._parts = parts
+        self._request = request
+        self._session = session
+        self._group_id = session.group_id
+        self._connection = context.connection
+        self._is_incremental = request.share_session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        self._charge: FetchCharge | None = parts.quotas.fetch_charge(context)
+        self._acknowledged: Results | None = None
+        self._wanted: list[PartitionId] = []
+        self._errors: dict[PartitionId, KafkaError] = {}
+        self._fetched: dict[PartitionId, PartitionData] | None = None
+        self._throttle_ms = 0
+        self._wake = self._wake_up
+        self._watched_logs: list[Partition] = []
+        self._watched_shares: list[LedShare] = []
+        self._deadline: TimerHandle | None = None
+        self._retry_timer: TimerHandle | None = None
+        self._is_loading = False
+        self._is_over = False
+        self._is_done = False
+        self._attempts = 0
+
+    # Both parts
+
+    def acknowledged(self, results: Results) -> None:
+        self._acknowledged = results
+        self._finish()
+
+    def fetch(self, wanted: Iterable[PartitionId], refused: set[bytes]) -> None:
+        view, request = self._parts.leadership.view, self._request
+        for one in wanted:
+            topic_id, index = one
+            name = view.topic_names.get(topic_id)
+            if name is None:
+                self._errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif topic_id in refused:
+                self._errors[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif view.partition(name, index) is None:
+                self._errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                self._wanted.append(one)
+        if not self._wanted or request.max_records <= 0 or self._bytes_max() <= 0:
+            self._settle_fetch({})
+            return
+        self._deadline = self._parts.timers.after(max(request.max_wait_ms, 0), self._expire)
+        self._try()
+
+    def response_if_ready(self) -> ShareFetchResponse | Waiting:
+        if self._is_done and not self.settled:
+            response = self._response()
+            self.cancel()
+            return response
+        self._is_over = True
+        return self
+
+    def _finish(self) -> None:
+        if self._acknowledged is None or self._fetched is None or self._is_done:
+            return
+        self._is_done = True
+        if self._is_over:
+            self.complete(self._response())
+
+    # Attempts
+
+    def _bytes_max(self) -> int:
+        most = min(self._request.max_bytes, self._parts.max_bytes)
+        return most if self._charge is None else int(min(most, self._charge.bytes_max))
+
+    def _wake_up(self) -> None:
+        if self._retry_timer is None and self._fetched is None:
+            self._retry_timer = self._parts.timers.after(0, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self._try()
+
+    def _expire(self) -> None:
+        self._deadline = None
+        self._try(is_last=True)
+
+    def _try(self, *, is_last: bool = False) -> None:
+        if self._fetched is not None or self.settled or self._is_loading:
+            return
+        is_last = is_last or self._deadline is None
+        self._unwatch()
+        try:
+            self._attempt(is_last)
+        except Exception:
+            logger.exception("a share fetch failed")
+            self._errors |= dict.fromkeys(self._wanted, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._settle_fetch({})
+
+    def _attempt(self, is_last: bool) -> None:
+        shares = self._shares_to_read()
+        found, is_at_end = self._read(shares)
+        if found is None:
+            return
+        size_bytes = sum(len(one.result.records) for one in found)
+        has_failed = any(one in self._errors for one in self._wanted)
+        if size_bytes >= max(self._request.min_bytes, 1) or has_failed or is_last:
+            self._settle_fetch(self._acquire(found, size_bytes))
+        elif is_at_end:
+            self._settle_fetch({})
+
+    def _shares_to_read(self) -> list[tuple[PartitionId, LedShare, Partition]]:
+        """Those with records, or room for records. The others are watched."""
+        parts, limits = self._parts, self._parts.shares.limits_of(self._group_id)
+        found = []
+        for one in self._wanted:
+            if one in self._errors:
+                continue
+            topic_id, index = one
+            try:
+                name = parts.leadership.view.topic_names.get(topic_id)
+                if name is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                share, led = parts.shares.find(SharePartitionKey(self._group_id, topic_id, index), name)
+                if share.error is not None:
+                    raise share.error
+            except KafkaError as error:
+                self._errors[one] = error
+                continue
+            self._watch_share(share)
+            if share.partition is None:
+                continue
+            if share.partition.can_acquire(limits):
+                found.append((one, share, led.log))
+        return found
+
+    def _read(
+        self, shares: Sequence[tuple[PartitionId, LedShare, Partition]]
+    ) -> tuple[list[_Found] | None, bool]:
+        """None: the attempt goes on when records have been loaded from the disk. True: a partition had lost
+        the records, and the client asks again."""
+        if not shares:
+            return [], False
+        each_bytes = min(max(self._bytes_max() // len(shares), 1), READ_AT_ONCE_BYTES_MAX)
+        level = self._parts.config_of(self._group_id).share_isolation_level
+        isolation = READ_COMMITTED if level == "read_committed" else READ_UNCOMMITTED
+        found: list[_Found] = []
+        misses: list[Callable[[], object]] = []
+        is_prompt = self._attempts < LOOKS_MAX
+        has_moved = False
+        for one, share, log in shares:
+            assert share.partition is not None
+            read_from = share.partition.next_offset()
+            self._watch_log(log)
+            try:
+                result = log.read(read_from, max_bytes=each_bytes, isolation=isolation, prompt=is_prompt)
+                if is_prompt and len(result.records) and result.records.would_wait():
+                    misses.append(result.records.load)
+                elif len(result.records):
+                    found.append(_Found(one, share, log, read_from, result))
+            except WouldWait as miss:
+                misses.append(miss.load)
+            except OSError as error:
+                self._errors[one] = log.availability.refusal("Reading", error)
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self._errors[one] = error
+                    continue
+                # The log has lost records before the share group had them.
+                share.partition.move_start(log.log_start_offset)
+                has_moved = True
+        if misses:
+            self._attempts += 1
+            self._is_loading = True
+            self._parts.reads.run(_loading(misses), self._loaded, self._not_loaded)
+            return None, False
+        return found, has_moved
+
+    def _loaded(self, _: object) -> None:
+        self._is_loading = False
+        self._try()
+
+    def _not_loaded(self, error: Exception) -> None:
+        """The next attempt meets the error, and finds out whose it is."""
+        self._is_loading = False
+        self._attempts = LOOKS_MAX
+        self._try()
+
+    def _acquire(self, found: Sequence[_Found], size_bytes: int) -> dict[PartitionId, PartitionData]:
+        if self._charge is not None and found:
+            self._throttle_ms = self._charge.throttle_ms(size_bytes)
+            if self._throttle_ms:
+                return {}
+        request, shares = self._request, self._parts.shares
+        limits = shares.limits_of(self._group_id)
+        left = request.max_records
+        is_strict = request.share_acquire_mode == STRICT
+        data: dict[PartitionId, PartitionData] = {}
+        sent_bytes = 0
+        for one in found:
+            partition = one.share.partition
+            assert partition is not None
+            demand = Demand(self._session.member_id, left, max(request.batch_size, 1), is_strict)
+            batches, positions, aborted = _scan(one.result, partition.scan_end(demand))
+            acquired = partition.acquire(demand, one.read_from, batches, aborted, limits, shares.clock_ms())
+            records: Slice | bytes = _NO_RECORDS
+            if acquired:
+                shares.acquired(one.share)
+                left -= sum(last - first + 1 for first, last, _ in acquired)
+                records = _cut(one.result.records, batches, positions, acquired[0][0], acquired[-1][1])
+                one.log.traffic.read(len(records))
+                sent_bytes += len(records)
+            data[one.id] = PartitionData(
+                partition_index=one.id[1],
+                error_code=0,
+                acknowledge_error_code=0,
+                records=records,
+                acquired_records=[
+                    AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                    for first, last, count in acquired
+                ],
+            )
+        if self._charge is not None and found:
+            self._charge.take_back(size_bytes - sent_bytes)
+        return data
+
+    def _settle_fetch(self, data: dict[PartitionId, PartitionData]) -> None:
+        self._stop()
+        self._fetched = data
+        self._finish()
+
+    # Watching
+
+    def _watch_log(self, log: Partition) -> None:
+        log.watch(self._wake)
+        self._watched_logs.append(log)
+
+    def _watch_share(self, share: LedShare) -> None:
+        share.watchers[self._wake] = None
+        self._watched_shares.append(share)
+
+    def _unwatch(self) -> None:
+        for log in self._watched_logs:
+            log.unwatch(self._wake)
+        for share in self._watched_shares:
+            share.watchers.pop(self._wake, None)
+        self._watched_logs, self._watched_shares = [], []
+
+    def _stop(self) -> None:
+        self._unwatch()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+
+    # The response
+
+    def _response(self) -> ShareFetchResponse:
+        parts, session = self._parts, self._session
+        config = parts.config_of(self._group_id)
+        response = ShareFetchResponse(
+            error_code=0,
+            throttle_time_ms=self._throttle_ms,
+            acquisition_lock_timeout_ms=config.share_record_lock_duration_ms,
+            responses=[],
+        )
+        data = dict(self._fetched or {})
+        for one, error in self._errors.items():
+            data[one] = _refusal(one, error)
+        acknowledged = dict(self._acknowledged or {})
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        for one, answer in data.items():
+            is_news = session.is_news(one, has_records=bool(answer.records), error_code=answer.error_code)
+            if one in acknowledged:
+                _tell_acknowledged(answer, acknowledged.pop(one))
+            elif self._is_incremental and not is_news:
+                continue
+            if answer.error_code in _MOVED:
+                self._name_the_leader(response, one, answer)
+            _topic_of(topics, one).partitions.append(answer)
+        for one, refusal in acknowledged.items():
+            answer = _refusal(one, None)
+            _tell_acknowledged(answer, refusal)
+            _topic_of(topics, one).partitions.append(answer)
+        response.responses = list(topics.values())
+        if self._request.share_session_epoch == FINAL_EPOCH:
+            end_session(parts.sessions, parts.shares, session)
+        return response
+
+    def _name_the_leader(self, response: ShareFetchResponse, one: PartitionId, answer: PartitionData) -> None:
+        leadership = self._parts.leadership
+        name = leadership.view.topic_names.get(one[0])
+        hint = leader_hint(leadership, name, one[1], self._connection)
+        if hint is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+
+
+def _loading(misses: Iterable[Callable[[], object]]) -> Work[None]:
+    for load in misses:
+        yield load
+
+
+def _scan(result: ReadResult, end: int) -> tuple[list[LogBatch], list[int], list[LogBatch]]:
+    """The batches before the offset `end`, the position of each and of what follows, and the aborted ones."""
+    (view,) = result.records.buffers()
+    batches: list[LogBatch] = []
+    positions: list[int] = [0]
+    aborted: list[LogBatch] = []
+    aborting = Aborting(result.aborted) if result.aborted else None
+    for position, header in iter_whole_batches(view):
+        if header.base_offset >= end and batches:
+            break
+        batch = LogBatch(header.base_offset, header.last_offset)
+        batches.append(batch)
+        positions.append(position + header.size_bytes)
+        if aborting is not None and aborting.reaches(header) and not header.is_control:
+            aborted.append(batch)
+    return batches, positions, aborted
+
+
+def _cut(
+    records: Slice, batches: Sequence[LogBatch], positions: Sequence[int], first: int, last: int
+) -> Slice:
+    """The batches that have offsets from `first` to `last`."""
+    begin = next(index for index, batch in enumerate(batches) if batch.last_offset >= first)
+    end = next((index for index, batch in enumerate(batches) if batch.base_offset > last), len(batches))
+    start = positions[begin]
+    return Slice(records.source, records.position + start, positions[max(end, begin + 1)] - start)
+
+
+def _refusal(one: PartitionId, error: KafkaError | None) -> PartitionData:
+    return PartitionData(
+        partition_index=one[1],
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else error.message,
+        acknowledge_error_code=0,
+        records=_NO_RECORDS,
+        acquired_records=[],
+    )
+
+
+def _tell_acknowledged(answer: PartitionData, refusal: KafkaError | None) -> None:
+    if refusal is not None:
+        answer.acknowledge_error_code = refusal.code
+        answer.acknowledge_error_message = refusal.message
+
+
+def _topic_of(
+    topics: dict[bytes, ShareFetchableTopicResponse], one: PartitionId
+) -> ShareFetchableTopicResponse:
+    topic: Any = topics.get(one[0])
+    if topic is None:
+        topic = topics[one[0]] = ShareFetchableTopicResponse(topic_id=one[0], partitions=[])
+    return topic

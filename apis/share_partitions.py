@@ -1,0 +1,358 @@
+"""The share partitions that this node leads, with everything around their decisions: their state is read when
+they are first needed, their changes are stored, and their locks run out in time.
+
+The changes of one share partition are stored one after the other, so that the share coordinator never gets an
+older one behind a newer one. Those that come meanwhile are stored together. A share partition that was fenced,
+or whose partition this node does not lead any more, is given up: the next request reads its state again.
+
+Source: SharePartitionManager, SharePartition and ShareFetchUtils of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.apis.list_offsets import NOT_FOUND, finding
+from odradek.coordinator.share_partitions.reset import LATEST, reset_timestamp
+from odradek.coordinator.share_partitions.share_partition import (
+    Acknowledgement,
+    ShareLimits,
+    SharePartition,
+)
+from odradek.coordinator.share_partitions.window import Change
+from odradek.coordinator.share_state.persister import (
+    UNINITIALIZED_OFFSET,
+    Persister,
+    Refusal,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+    StateWrite,
+)
+from odradek.storage.log.partition import READ_UNCOMMITTED
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.apis.leadership import Leadership, LedPartition
+    from odradek.apis.turn import TimerHandle, Timers, WorkQueue
+    from odradek.coordinator.groups.settings import GroupConfig
+
+__all__ = ["LedShare", "SharePartitions"]
+
+logger = logging.getLogger("odradek.share")
+
+_TOLD = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""What a client gets for a refusal of the share coordinator; UNKNOWN_SERVER_ERROR for any other."""
+_GIVEN_UP_WITH = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+Done = Callable[[KafkaError | None], None]
+
+
+class LedShare:
+    """One share partition; `partition` is None until its state is read."""
+
+    __slots__ = (
+        "error",
+        "is_given_up",
+        "is_leaving",
+        "is_storing",
+        "key",
+        "leader_epoch",
+        "name",
+        "partition",
+        "timer",
+        "watchers",
+        "writes",
+    )
+
+    def __init__(self, key: SharePartitionKey, name: str, leader_epoch: int) -> None:
+        self.key = key
+        self.name = name
+        self.leader_epoch = leader_epoch
+        self.partition: SharePartition | None = None
+        self.error: KafkaError | None = None
+        """Why its state could not be read."""
+        self.is_given_up = False
+        self.is_leaving = False
+        """Nobody reads it: it is given up when everything is stored."""
+        self.is_storing = False
+        self.writes: deque[tuple[Sequence[StateBatch], Done | None]] = deque()
+        self.timer: TimerHandle | None = None
+        self.watchers: dict[Callable[[], None], None] = {}
+        """Fetches that wait for it, in their order."""
+
+
+class SharePartitions:
+    """`config_of` gives the settings of a group; `clock_ms` a time that only grows, `now_ms` that of records."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        persister: Persister,
+        config_of: Callable[[str], GroupConfig],
+        timers: Timers,
+        searches: WorkQueue,
+        clock_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._leadership = leadership
+        self._persister = persister
+        self._config_of = config_of
+        self._timers = timers
+        self._searches = searches
+        self.clock_ms = clock_ms
+        self._now_ms = now_ms
+        self._shares: dict[SharePartitionKey, LedShare] = {}
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def limits_of(self, group_id: str) -> ShareLimits:
+        config = self._config_of(group_id)
+        return ShareLimits(
+            lock_ms=config.share_record_lock_duration_ms,
+            deliveries_max=config.share_delivery_count_limit,
+            locks_max=config.share_partition_max_record_locks,
+            may_renew=config.share_renew_acknowledge_enable,
+        )
+
+    # Finding
+
+    def find(self, key: SharePartitionKey, name: str) -> tuple[LedShare, LedPartition]:
+        """The share partition, whose state may still have to be read, and the partition. Refuses what this
+        node does not lead."""
+        led = self._leadership.lead(name, key.partition)
+        share = self._shares.get(key)
+        if share is not None and share.leader_epoch != led.leader_epoch:
+            self.give_up(share)
+            share = None
+        if share is None:
+            share = self._shares[key] = LedShare(key, name, led.leader_epoch)
+            self._persister.read(key, led.leader_epoch, partial(self._read, share))
+        share.is_leaving = False
+        return share, led
+
+    def known(self, key: SharePartitionKey) -> LedShare | None:
+        """One that somebody has fetched from."""
+        return self._shares.get(key)
+
+    def give_up(self, share: LedShare) -> None:
+        """Whoever waits for it tries again."""
+        if share.is_given_up:
+            return
+        share.is_given_up = True
+        if self._shares.get(share.key) is share:
+            del self._shares[share.key]
+        if share.timer is not None:
+            share.timer.cancel()
+            share.timer = None
+        self._wake(share)
+
+    def view_changed(self) -> None:
+        """Gives up what this node does not lead any more."""
+        for share in list(self._shares.values()):
+            view = self._leadership.view
+            place = view.partition(share.name, share.key.partition)
+            if (
+                place is None
+                or place.leader != self._leadership.node_id
+                or place.leader_epoch != share.leader_epoch
+                or view.topics[share.name].topic_id != share.key.topic_id
+            ):
+                self.give_up(share)
+
+    def give_up_group(self, group_id: str) -> None:
+        """None of its members reads here any more."""
+        for share in [one for one in self._shares.values() if one.key.group_id == group_id]:
+            if share.is_storing:
+                share.is_leaving = True
+            else:
+                self.give_up(share)
+
+    def give_up_all(self) -> None:
+        for share in list(self._shares.values()):
+            self.give_up(share)
+
+    # Loading
+
+    def _read(self, share: LedShare, state: ShareState) -> None:
+        if share.is_given_up:
+            return
+        if state.error_code:
+            self._failed(share, _told(state.error_code, state.error_message))
+        elif state.start_offset != UNINITIALIZED_OFFSET:
+            self._begin(share, state, state.start_offset)
+        else:
+            self._reset(share, state)
+
+    def _reset(self, share: LedShare, state: ShareState) -> None:
+        """By `share.auto.offset.reset`."""
+        value = self._config_of(share.key.group_id).share_auto_offset_reset
+        timestamp = reset_timestamp(value, self._now_ms())
+        try:
+            led = self._leadership.lead(share.name, share.key.partition)
+            replicas = self._leadership.replicas
+            if timestamp == LATEST and replicas is not None:
+                if not replicas.has_offsets((share.name, share.key.partition)):
+                    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        except KafkaError as error:
+            self._failed(share, error)
+            return
+
+        def found(place: tuple[int, int, int]) -> None:
+            if share.is_given_up:
+                return
+            if place == NOT_FOUND:
+                message = f"No record of {share.name}-{share.key.partition} is as young as {value} says."
+                self._failed(share, KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, message))
+                return
+            self._begin(share, state, place[1])
+
+        def failed(error: Exception) -> None:
+            logger.error("%s: its start was not found: %s", _named(share), error)
+            code = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if not share.is_given_up:
+                self._failed(share, code)
+
+        self._searches.run(finding(led, timestamp, READ_UNCOMMITTED), found, failed)
+
+    def _begin(self, share: LedShare, state: ShareState, start: int) -> None:
+        try:
+            share.partition = SharePartition(state, start)
+        except ValueError as error:
+            logger.error("%s: its state is damaged: %s", _named(share), error)
+            self._failed(share, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        self._wake(share)
+
+    def _failed(self, share: LedShare, error: KafkaError) -> None:
+        share.error = error
+        self.give_up(share)
+
+    # Waiting
+
+    def _wake(self, share: LedShare) -> None:
+        for wake in list(share.watchers):
+            wake()
+
+    # Changes
+
+    def acquired(self, share: LedShare) -> None:
+        """A member has acquired records: their locks run from now on."""
+        if share.timer is None and share.partition is not None and not share.is_given_up:
+            deadline_ms = share.partition.next_deadline_ms
+            if deadline_ms is not None:
+                delay_ms = max(deadline_ms - self.clock_ms(), 0)
+                share.timer = self._timers.after(delay_ms, partial(self._expire, share))
+
+    def acknowledge(
+        self, share: LedShare, member: str, acknowledgements: Iterable[Acknowledgement], done: Done
+    ) -> None:
+        """Calls `done` when it is stored, or refused."""
+        partition, limits = share.partition, self.limits_of(share.key.group_id)
+        if partition is None:
+            done(KafkaError(ErrorCode.INVALID_RECORD_STATE, "The records are not acquired."))
+            return
+        try:
+            change = partition.acknowledge(member, acknowledgements, limits, self.clock_ms())
+        except KafkaError as error:
+            done(error)
+            return
+        self._store_change(share, partition, change, done)
+
+    def release(self, share: LedShare, member: str, done: Done) -> None:
+        """What the member has, it gives back."""
+        if share.partition is None:
+            done(None)
+            return
+        change = share.partition.release(member, self.limits_of(share.key.group_id))
+        self._store_change(share, share.partition, change, done)
+
+    def _store_change(self, share: LedShare, partition: SharePartition, change: Change, done: Done) -> None:
+        def stored(error: KafkaError | None) -> None:
+            if error is None:
+                partition.stored(change)
+            else:
+                partition.undo(change, self.limits_of(share.key.group_id), self.clock_ms())
+            self._wake(share)
+            done(error)
+
+        if not change.batches:
+            done(None)
+            return
+        share.writes.append((change.batches, stored))
+        self._store(share)
+
+    def _expire(self, share: LedShare) -> None:
+        share.timer = None
+        if share.partition is None or share.is_given_up:
+            return
+        lost = share.partition.expire(self.limits_of(share.key.group_id), self.clock_ms())
+        if lost:
+            # If this is lost, the next leader delivers them as well.
+            share.writes.append((lost, None))
+            self._store(share)
+            self._wake(share)
+        self.acquired(share)
+
+    def _store(self, share: LedShare) -> None:
+        """One write at a time; changes of clients that wait go together, as they never overlap."""
+        while share.writes and not share.is_storing:
+            batches, done = share.writes.popleft()
+            dones = [done]
+            if done is not None and share.writes and share.writes[0][1] is not None:
+                batches = list(batches)
+                while share.writes and share.writes[0][1] is not None:
+                    more, done = share.writes.popleft()
+                    batches += more
+                    dones.append(done)
+            assert share.partition is not None
+            write = StateWrite(
+                partition=share.key,
+                state_epoch=share.partition.state_epoch,
+                leader_epoch=share.leader_epoch,
+                start_offset=share.partition.start,
+                delivery_complete_count=share.partition.done_count,
+                batches=batches,
+            )
+            share.is_storing = True
+            self._persister.write(write, partial(self._written, share, dones))
+
+    def _written(self, share: LedShare, dones: Iterable[Done | None], refusal: Refusal) -> None:
+        share.is_storing = False
+        error = None
+        if refusal.error_code:
+            error = _told(refusal.error_code, refusal.error_message)
+        for done in dones:
+            if done is not None:
+                done(error)
+        if error is not None and error.code in _GIVEN_UP_WITH:
+            self.give_up(share)
+        self._store(share)
+        if share.is_leaving and not share.is_storing:
+            self.give_up(share)
+
+
+def _told(code: ErrorCode, message: str | None) -> KafkaError:
+    return KafkaError(_TOLD.get(code, ErrorCode.UNKNOWN_SERVER_ERROR), message or "")
+
+
+def _named(share: LedShare) -> str:
+    return f"share group {share.key.group_id!r}, {share.name}-{share.key.partition}"

@@ -258,6 +258,11 @@ def _if_of_brokers(request: Any) -> Iterable[str]:
     return (CLUSTER_NAME,) if request.transactions else ()
 
 
+def _share_group(request: Any) -> Iterable[str]:
+    """Of ShareFetch and ShareAcknowledge. Without a group they are refused as senseless."""
+    return () if request.group_id is None else (request.group_id,)
+
+
 NEEDS: Mapping[int, Needs] = {
     # Records
     0: (
@@ -303,6 +308,8 @@ NEEDS: Mapping[int, Needs] = {
         _topics(_OP.DESCRIBE, _each("subscribed_topic_names")),
     ),
     69: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
+    78: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
+    79: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
     88: (_group(_OP.READ, _one("group_id")), _topics(_OP.DESCRIBE, None), _topics(_OP.CREATE, None)),
     89: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
     # Transactions

@@ -63,6 +63,9 @@ class ConnectionInfo(Protocol):
         """A handshake of a client that has authenticated: the answer, behind which SASL frames come; None
         where it cannot authenticate again."""
 
+    def when_closed(self, callback: Callable[[Any], None]) -> None:
+        """Calls `callback` once with this connection when it is closed, however often it was given."""
+
     def close(self, reason: str) -> None:
         """Closes the connection after one log line with the reason; Produce with acks=0 has no other way to
         refuse."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.topics import NewTopic
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.share_state.persister import Persister
     from odradek.storage.directories.store import LogStore
 
 logger = logging.getLogger("odradek.apis")
@@ -50,6 +52,15 @@ def _one_for_all() -> Callable[[], ClientMetrics]:
 
 def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
+
+
+def _stopped_clock() -> int:
+    """For nodes without share groups."""
+    return 0
+
+
+def _no_subscription(function: Callable[[ClusterView, Any], None]) -> None:
+    """For tests whose cluster does not change."""
 
 
 def _no_address(name: str) -> bool:
@@ -109,6 +120,12 @@ class NodeParts:
     """Id of the data directory with the cluster's metadata."""
     authorizer: Authorizer = ALLOW_ALL
     """For resources that only a handler knows."""
+    persister: Persister | None = None
+    """Keeps the state of share partitions; without it no share groups are served."""
+    clock_ms: Callable[[], int] = _stopped_clock
+    """Milliseconds that only grow."""
+    subscribe: Callable[[Callable[[ClusterView, Any], None]], object] = _no_subscription
+    """Has a function called with each new view of the cluster and what is different in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +146,8 @@ class ApiSettings:
     """`fetch.max.bytes`"""
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`"""
+    share_sessions_max: int = 2000
+    """`group.share.max.share.sessions`"""
     description_partitions_max: int = 2000
     """`max.request.partition.size.limit`"""
     verifies_transactions: Callable[[], bool] = lambda: True

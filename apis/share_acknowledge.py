@@ -48,7 +48,7 @@ class ShareAcknowledge:
         self, request: ShareAcknowledgeRequest, context: RequestContext
     ) -> ShareAcknowledgeResponse | Waiting:
         try:
-            if not self._parts.is_served():
+            if not self._parts.is_served:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             group_id, member_id = check_member(request, context)
             if request.share_session_epoch == INITIAL_EPOCH:
@@ -93,7 +93,7 @@ class ShareAcknowledge:
             answer = PartitionData(
                 partition_index=index,
                 error_code=0 if error is None else error.code,
-                error_message=None if error is None else error.message,
+                error_message=None if error is None else error.own_message,
             )
             if answer.error_code in _MOVED:
                 name = parts.leadership.view.topic_names.get(topic_id)

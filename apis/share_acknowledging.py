@@ -12,7 +12,7 @@ from odradek.apis.share_sessions import PartitionId, ShareSession, ShareSessions
 from odradek.coordinator.share_partitions.share_partition import Acknowledgement, AcknowledgeType
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.wire.acl_types import Operation, ResourceType
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError, error_message
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -130,7 +130,8 @@ class Acknowledging:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             share = self._shares.known(SharePartitionKey(self._group_id, topic_id, index))
             if share is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise KafkaError(code, error_message(code))
         except KafkaError as error:
             done(error)
             return

@@ -1,5 +1,5 @@
-"""ShareFetch (key 78, versions 1 and 2): acquires records for a member of a share group, and acknowledges those
-that it had before.
+"""ShareFetch (key 78, versions 1 and 2): acquires records for a member of a share group, and acknowledges
+those that it had before.
 
 A request reads the partitions of its session, each request beginning with another one. As in Fetch an attempt
 that finds too few bytes waits, for the logs to grow and for records that others give back. The response has
@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.api import Waiting
 from odradek.apis.fetch_plan import LOOKS_MAX
@@ -32,6 +32,7 @@ from odradek.apis.share_acknowledging import (
     refused_topics,
 )
 from odradek.apis.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession, ShareSessions
+from odradek.coordinator.cluster.features import SHARE_VERSION
 from odradek.coordinator.share_partitions.share_partition import Demand, LogBatch
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
@@ -51,10 +52,12 @@ from odradek.wire.records import iter_whole_batches
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
     from odradek.apis.quotas import ClientQuotas
     from odradek.apis.share_partitions import LedShare, SharePartitions
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
+    from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.coordinator.security.client_meters import FetchCharge
     from odradek.storage.log.partition import Partition
@@ -82,12 +85,26 @@ class ShareParts:
     sessions: ShareSessions
     timers: Timers
     reads: WorkQueue
-    config_of: Callable[[str], GroupConfig]
-    is_served: Callable[[], bool]
-    """Whether there are share groups (`share.version`)."""
+    groups: Groups
     quotas: ClientQuotas
     max_bytes: int
     """`fetch.max.bytes`"""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there are share groups (`share.version`)."""
+        return self.groups.serves_share_groups
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        return self.groups.config_of(group_id)
+
+    def view_changed(self, view: ClusterView, change: object) -> None:
+        """Gives up what this node does not lead any more; everything, where there are no share groups."""
+        if view.features.get(SHARE_VERSION, 0):
+            self.shares.view_changed()
+        elif len(self.sessions) or len(self.shares):
+            self.sessions.clear()
+            self.shares.give_up_all()
 
     def end_sessions_of(self, connection: ConnectionInfo) -> None:
         """The connection is closed."""
@@ -103,7 +120,7 @@ class ShareFetch:
 
     def __call__(self, request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse | Waiting:
         try:
-            if not self._parts.is_served():
+            if not self._parts.is_served:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             group_id, member_id = check_member(request, context)
             renews = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
@@ -223,10 +240,10 @@ class _ShareFetchAnswer(Waiting):
         "_errors",
         "_fetched",
         "_group_id",
+        "_has_begun",
         "_is_done",
         "_is_incremental",
         "_is_loading",
-        "_is_over",
         "_parts",
         "_request",
         "_retry_timer",
@@ -264,7 +281,8 @@ class _ShareFetchAnswer(Waiting):
         self._deadline: TimerHandle | None = None
         self._retry_timer: TimerHandle | None = None
         self._is_loading = False
-        self._is_over = False
+        self._has_begun = False
+        """Whether the handler has returned."""
         self._is_done = False
         self._attempts = 0
 
@@ -295,18 +313,18 @@ class _ShareFetchAnswer(Waiting):
 
     def response_if_ready(self) -> ShareFetchResponse | Waiting:
         if self._is_done and not self.settled:
-            response = self._response()
+            response = self._make_response()
             self.cancel()
             return response
-        self._is_over = True
+        self._has_begun = True
         return self
 
     def _finish(self) -> None:
         if self._acknowledged is None or self._fetched is None or self._is_done:
             return
         self._is_done = True
-        if self._is_over:
-            self.complete(self._response())
+        if self._has_begun:
+            self.complete(self._make_response())
 
     # Attempts
 
@@ -330,6 +348,9 @@ class _ShareFetchAnswer(Waiting):
         if self._fetched is not None or self.settled or self._is_loading:
             return
         is_last = is_last or self._deadline is None
+        for share in self._watched_shares:
+            if share.error is not None:
+                self._errors[share.key.topic_id, share.key.partition] = share.error
         self._unwatch()
         try:
             self._attempt(is_last)
@@ -363,8 +384,6 @@ class _ShareFetchAnswer(Waiting):
                 if name is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 share, led = parts.shares.find(SharePartitionKey(self._group_id, topic_id, index), name)
-                if share.error is not None:
-                    raise share.error
             except KafkaError as error:
                 self._errors[one] = error
                 continue
@@ -498,7 +517,7 @@ class _ShareFetchAnswer(Waiting):
 
     # The response
 
-    def _response(self) -> ShareFetchResponse:
+    def _make_response(self) -> ShareFetchResponse:
         parts, session = self._parts, self._session
         config = parts.config_of(self._group_id)
         response = ShareFetchResponse(
@@ -518,6 +537,8 @@ class _ShareFetchAnswer(Waiting):
                 _tell_acknowledged(answer, acknowledged.pop(one))
             elif self._is_incremental and not is_news:
                 continue
+            if self._is_incremental and answer.records:
+                session.serve_later(one)
             if answer.error_code in _MOVED:
                 self._name_the_leader(response, one, answer)
             _topic_of(topics, one).partitions.append(answer)
@@ -540,8 +561,7 @@ class _ShareFetchAnswer(Waiting):
 
 
 def _loading(misses: Iterable[Callable[[], object]]) -> Work[None]:
-    for load in misses:
-        yield load
+    yield from misses
 
 
 def _scan(result: ReadResult, end: int) -> tuple[list[LogBatch], list[int], list[LogBatch]]:
@@ -569,14 +589,15 @@ def _cut(
     begin = next(index for index, batch in enumerate(batches) if batch.last_offset >= first)
     end = next((index for index, batch in enumerate(batches) if batch.base_offset > last), len(batches))
     start = positions[begin]
-    return Slice(records.source, records.position + start, positions[max(end, begin + 1)] - start)
+    return Slice(
+        records.source, records.end_position - len(records) + start, positions[max(end, begin + 1)] - start
+    )
 
 
 def _refusal(one: PartitionId, error: KafkaError | None) -> PartitionData:
     return PartitionData(
         partition_index=one[1],
         error_code=0 if error is None else error.code,
-        error_message=None if error is None else error.message,
         acknowledge_error_code=0,
         records=_NO_RECORDS,
         acquired_records=[],
@@ -586,13 +607,13 @@ def _refusal(one: PartitionId, error: KafkaError | None) -> PartitionData:
 def _tell_acknowledged(answer: PartitionData, refusal: KafkaError | None) -> None:
     if refusal is not None:
         answer.acknowledge_error_code = refusal.code
-        answer.acknowledge_error_message = refusal.message
+        answer.acknowledge_error_message = refusal.own_message
 
 
 def _topic_of(
     topics: dict[bytes, ShareFetchableTopicResponse], one: PartitionId
 ) -> ShareFetchableTopicResponse:
-    topic: Any = topics.get(one[0])
+    topic = topics.get(one[0])
     if topic is None:
         topic = topics[one[0]] = ShareFetchableTopicResponse(topic_id=one[0], partitions=[])
     return topic

@@ -2,8 +2,9 @@
 they are first needed, their changes are stored, and their locks run out in time.
 
 The changes of one share partition are stored one after the other, so that the share coordinator never gets an
-older one behind a newer one. Those that come meanwhile are stored together. A share partition that was fenced,
-or whose partition this node does not lead any more, is given up: the next request reads its state again.
+older one behind a newer one. Those that come meanwhile are stored together. A share partition that was
+fenced, or whose partition this node does not lead any more, is given up: the next request reads its state
+again.
 
 Source: SharePartitionManager, SharePartition and ShareFetchUtils of Kafka 4.3.
 """
@@ -100,7 +101,8 @@ class LedShare:
 
 
 class SharePartitions:
-    """`config_of` gives the settings of a group; `clock_ms` a time that only grows, `now_ms` that of records."""
+    """`config_of` gives the settings of a group; `clock_ms` a time that only grows, `now_ms` the time of
+    records."""
 
     def __init__(
         self,
@@ -209,21 +211,21 @@ class SharePartitions:
         try:
             led = self._leadership.lead(share.name, share.key.partition)
             replicas = self._leadership.replicas
-            if timestamp == LATEST and replicas is not None:
-                if not replicas.has_offsets((share.name, share.key.partition)):
-                    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            place = share.name, share.key.partition
+            if timestamp == LATEST and replicas is not None and not replicas.has_offsets(place):
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         except KafkaError as error:
             self._failed(share, error)
             return
 
-        def found(place: tuple[int, int, int]) -> None:
+        def found(told: tuple[int, int, int]) -> None:
             if share.is_given_up:
                 return
-            if place == NOT_FOUND:
+            if told == NOT_FOUND:
                 message = f"No record of {share.name}-{share.key.partition} is as young as {value} says."
                 self._failed(share, KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, message))
                 return
-            self._begin(share, state, place[1])
+            self._begin(share, state, told[1])
 
         def failed(error: Exception) -> None:
             logger.error("%s: its start was not found: %s", _named(share), error)

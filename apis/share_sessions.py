@@ -58,11 +58,13 @@ class ShareSession:
             return True
         if partition in self.partitions:
             self._quiet.add(partition)
-        if has_records and partition in self.partitions:
-            # The next request begins with others.
+        return has_records or not was_quiet
+
+    def serve_later(self, partition: PartitionId) -> None:
+        """One that had records: the next requests look at others first."""
+        if partition in self.partitions:
             del self.partitions[partition]
             self.partitions[partition] = None
-        return has_records or not was_quiet
 
 
 class ShareSessions:
@@ -96,8 +98,8 @@ class ShareSessions:
         return session
 
     def resume(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """For a request that is not the first one; the session waits for the next epoch then, or, at the final
-        epoch, to be removed. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+        """For a request that is not the first one. The session waits for the next epoch then, or, at the
+        final epoch, to be removed. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
         session = self.get(group_id, member_id)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

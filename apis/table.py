@@ -7,7 +7,7 @@ broker can start in 0.1 s.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from odradek.apis.delegation_tokens import TokenParts
     from odradek.apis.describe_configs import Settings
     from odradek.apis.node import ApiSettings, NodeParts
+    from odradek.apis.share_fetch import ShareParts
     from odradek.apis.transaction_verification import TransactionVerification
 
+FIRST_VERSIONS = dict.fromkeys((76, 77, 78, 79), 1)
+"""Of APIs whose version 0 was an early access, and is gone; 0 of all others."""
 MakeHandler = Callable[[], Handler]
 MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
 """An API that a program adds."""
@@ -44,7 +47,7 @@ class Apis(Mapping[int, Api]):
         self._rows = rows
         self._forwarded = forwarded
         self._made: dict[int, Api] = {api.request.api_key: api for api in added}
-        self._versions = {key: range(last + 1) for key, (last, _) in rows.items()}
+        self._versions = {key: range(FIRST_VERSIONS.get(key, 0), last + 1) for key, (last, _) in rows.items()}
         self._versions |= {key: api.versions for key, api in self._made.items()}
 
     def __getitem__(self, api_key: int) -> Api:
@@ -107,6 +110,7 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
     rows: Rows = {
         **_of_records(node, settings),
         **_of_groups(node, topics),
+        **_of_share_partitions(node, settings),
         **_of_transactions(node, settings),
         **_of_the_cluster(node, settings, topics),
         **_of_nodes(node, settings),
@@ -170,6 +174,24 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
         88: (0, _later("streams_groups.StreamsGroupHeartbeat", *streams)),
         89: (0, _later("streams_groups.StreamsGroupDescribe", groups)),
     }
+
+
+def _of_share_partitions(node: NodeParts, settings: ApiSettings) -> Rows:
+    if node.persister is None:
+        return {}
+    parts = cache(partial(_share_parts, node, settings))
+
+    def fetch() -> Handler:
+        from odradek.apis.share_fetch import ShareFetch
+
+        return ShareFetch(parts())
+
+    def acknowledge() -> Handler:
+        from odradek.apis.share_acknowledge import ShareAcknowledge
+
+        return ShareAcknowledge(parts())
+
+    return {78: (2, fetch), 79: (2, acknowledge)}
 
 
 def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
@@ -320,6 +342,35 @@ def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:
     sessions = FetchSessionCache(settings.fetch_session_slots)
     max_bytes = settings.fetch_max_bytes
     return Fetch(node.leadership, node.timers, node.reads, sessions, max_bytes, node.quotas)
+
+
+def _share_parts(node: NodeParts, settings: ApiSettings) -> ShareParts:
+    from odradek.apis.share_fetch import ShareParts
+    from odradek.apis.share_partitions import SharePartitions
+    from odradek.apis.share_sessions import ShareSessions
+
+    assert node.persister is not None
+    shares = SharePartitions(
+        node.leadership,
+        node.persister,
+        node.groups.config_of,
+        node.timers,
+        node.searches,
+        node.clock_ms,
+        node.now_ms,
+    )
+    parts = ShareParts(
+        leadership=node.leadership,
+        shares=shares,
+        sessions=ShareSessions(settings.share_sessions_max),
+        timers=node.timers,
+        reads=node.reads,
+        groups=node.groups,
+        quotas=node.quotas,
+        max_bytes=settings.fetch_max_bytes,
+    )
+    node.subscribe(parts.view_changed)
+    return parts
 
 
 def _token_parts(node: NodeParts, settings: ApiSettings) -> TokenParts:

@@ -30,7 +30,7 @@ from odradek.coordinator.groups.commands import (
 )
 from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, TopicsChanged, TopicsMatched
 from odradek.coordinator.groups.group_type import GroupTypes
-from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import (
     CallLater,
@@ -136,6 +136,10 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     # For the handlers
 
+    def config_of(self, group_id: str) -> GroupConfig:
+        """The settings of a group, whether there is one or not."""
+        return self._settings.of_group(group_id)
+
     def ask(self, command: Heartbeat | ConsumerHeartbeat | FetchOffsets) -> Any:
         """The reply, if it is ready and the command has no other effect. None, and nothing done, where the
         command has to be submitted."""
@@ -186,6 +190,11 @@ class GroupCoordinator(Runtime[GroupMachine]):
     def serves_streams_groups(self) -> bool:
         """As `serves_consumer_groups`, of StreamsGroupHeartbeat and StreamsGroupDescribe."""
         return self._settings.serves_streams_groups
+
+    @property
+    def serves_share_groups(self) -> bool:
+        """As `serves_consumer_groups`, of the APIs of share groups."""
+        return self._settings.serves_share_groups
 
     # For the runtime
 

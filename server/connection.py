@@ -92,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
     """See the module's opening lines. Also the `ConnectionInfo` that handlers see."""
 
     __slots__ = (
+        "_closings",
         "_paced_writer",
         "_principal",
         "_registry",
@@ -127,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self.buffer_updated = self.requests.buffer_updated
         self._transport: asyncio.Transport | None = None
         self._paced_writer: PacedWriter | None = None
+        self._closings: dict[Callable[[Connection], None], None] | None = None
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
         self._principal = "User:ANONYMOUS"
@@ -180,6 +182,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._paced_writer is not None:
             self._paced_writer.forget()
         self._registry.left(self)
+        for callback in self._closings or ():
+            callback(self)
+
+    def when_closed(self, callback: Callable[[Connection], None]) -> None:
+        self._closings = self._closings or {}
+        self._closings[callback] = None
 
     def eof_received(self) -> bool:
         return False

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
     from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.groups.group_type import GroupType
-    from odradek.coordinator.groups.settings import GroupSettings
+    from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
     from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
@@ -90,6 +90,13 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
     @property
     def serves_streams_groups(self) -> bool:
         return self.made().serves_streams_groups
+
+    @property
+    def serves_share_groups(self) -> bool:
+        return self.made().serves_share_groups
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        return self.made().config_of(group_id)
 
     def partition_of(self, group_id: str) -> int:
         return self.made().partition_of(group_id)

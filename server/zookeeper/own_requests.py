@@ -36,6 +36,9 @@ class _OwnConnection:
     def begin_reauthentication(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         return None
 
+    def when_closed(self, callback: Callable[[Any], None]) -> None:
+        """It is never closed."""
+
     def close(self, reason: str) -> None:
         """There is nothing to close."""
 

@@ -56,6 +56,7 @@ from odradek.wire.codec import decode_message, encode_message, encoder
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import build_batch
 from odradek.wire.work import finish
+from tests.share_partitions.memory_persister import MemoryPersister
 
 NODE_ID = 1
 START_MS = 1_700_000_000_000
@@ -92,6 +93,10 @@ class FakeConnection:
         self.is_token = False
         self.client_software_name = self.client_software_version = "unknown"
         self.closed = None
+        self.closings = {}
+
+    def when_closed(self, callback):
+        self.closings[callback] = None
 
     def begin_reauthentication(self, mechanism, version):
         return None
@@ -304,6 +309,7 @@ class Node:
         )
         self.transaction_settings = TransactionSettings(transaction_topic_num_partitions=3)
         self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
+        self.persister = MemoryPersister()
         self.groups = self._new_groups()
         self.transactions = self._new_transactions()
         self.transactions.remote = None
@@ -327,6 +333,9 @@ class Node:
             conversions=self.loop if conversions is None else conversions,
             saves=self.loop,
             authorizer=self.authorizer,
+            persister=self.persister,
+            clock_ms=self._now_ms,
+            subscribe=self.machine.publisher.subscribe,
         )
         self.client_metrics = parts.client_metrics
         self.apis = self._build(

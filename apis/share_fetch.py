@@ -361,15 +361,13 @@ class _ShareFetchAnswer(Waiting):
 
     def _attempt(self, is_last: bool) -> None:
         shares = self._shares_to_read()
-        found, is_at_end = self._read(shares)
+        found = self._read(shares)
         if found is None:
             return
         size_bytes = sum(len(one.result.records) for one in found)
         has_failed = any(one in self._errors for one in self._wanted)
         if size_bytes >= max(self._request.min_bytes, 1) or has_failed or is_last:
             self._settle_fetch(self._acquire(found, size_bytes))
-        elif is_at_end:
-            self._settle_fetch({})
 
     def _shares_to_read(self) -> list[tuple[PartitionId, LedShare, Partition]]:
         """Those with records, or room for records. The others are watched."""
@@ -394,25 +392,24 @@ class _ShareFetchAnswer(Waiting):
                 found.append((one, share, led.log))
         return found
 
-    def _read(
-        self, shares: Sequence[tuple[PartitionId, LedShare, Partition]]
-    ) -> tuple[list[_Found] | None, bool]:
-        """None: the attempt goes on when records have been loaded from the disk. True: a partition had lost
-        the records, and the client asks again."""
+    def _read(self, shares: Sequence[tuple[PartitionId, LedShare, Partition]]) -> list[_Found] | None:
+        """None: the attempt goes on when records have been loaded from the disk."""
         if not shares:
-            return [], False
+            return []
         each_bytes = min(max(self._bytes_max() // len(shares), 1), READ_AT_ONCE_BYTES_MAX)
         level = self._parts.config_of(self._group_id).share_isolation_level
         isolation = READ_COMMITTED if level == "read_committed" else READ_UNCOMMITTED
         found: list[_Found] = []
         misses: list[Callable[[], object]] = []
         is_prompt = self._attempts < LOOKS_MAX
-        has_moved = False
         for one, share, log in shares:
             assert share.partition is not None
-            read_from = share.partition.next_offset()
             self._watch_log(log)
             try:
+                if share.partition.next_offset() < log.log_start_offset:
+                    # The log has lost records before the share group had them.
+                    share.partition.move_start(log.log_start_offset)
+                read_from = share.partition.next_offset()
                 result = log.read(read_from, max_bytes=each_bytes, isolation=isolation, prompt=is_prompt)
                 if is_prompt and len(result.records) and result.records.would_wait():
                     misses.append(result.records.load)
@@ -423,18 +420,15 @@ class _ShareFetchAnswer(Waiting):
             except OSError as error:
                 self._errors[one] = log.availability.refusal("Reading", error)
             except KafkaError as error:
+                # A log that ends before the offset has lost records in a crash, and gets others.
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     self._errors[one] = error
-                    continue
-                # The log has lost records before the share group had them.
-                share.partition.move_start(log.log_start_offset)
-                has_moved = True
         if misses:
             self._attempts += 1
             self._is_loading = True
             self._parts.reads.run(_loading(misses), self._loaded, self._not_loaded)
-            return None, False
-        return found, has_moved
+            return None
+        return found
 
     def _loaded(self, _: object) -> None:
         self._is_loading = False

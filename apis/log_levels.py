@@ -42,6 +42,7 @@ LOGGERS = (
     "odradek.peers",
     "odradek.produce",
     "odradek.replication",
+    "odradek.share",
     "odradek.slow",
     "odradek.timers",
     "odradek.topics",

@@ -56,7 +56,6 @@ from odradek.wire.codec import decode_message, encode_message, encoder
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import build_batch
 from odradek.wire.work import finish
-from tests.share_partitions.memory_persister import MemoryPersister
 
 NODE_ID = 1
 START_MS = 1_700_000_000_000
@@ -268,9 +267,18 @@ class Node:
     """The handlers of one broker and all that is under them."""
 
     def __init__(
-        self, directory, *, configs=None, directories=None, conversions=None, policy=None, **options
+        self,
+        directory,
+        *,
+        configs=None,
+        directories=None,
+        conversions=None,
+        policy=None,
+        persister=None,
+        **options,
     ):
-        """With a `policy` there is an authorizer."""
+        """With a `policy` there is an authorizer, with a `persister` there are share groups."""
+        self.persister = persister
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.authorizer = ALLOW_ALL
@@ -309,7 +317,6 @@ class Node:
         )
         self.transaction_settings = TransactionSettings(transaction_topic_num_partitions=3)
         self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
-        self.persister = MemoryPersister()
         self.groups = self._new_groups()
         self.transactions = self._new_transactions()
         self.transactions.remote = None

@@ -25,6 +25,7 @@ from odradek.wire.messages.share_fetch import (
 from odradek.wire.records import iter_whole_batches
 from tests.apis.conftest import FakeConnection
 from tests.apis.transactional import end, write
+from tests.share_partitions.memory_persister import MemoryPersister
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = -1
@@ -119,8 +120,9 @@ def bases(response, index=0):
 
 
 @pytest.fixture
-def share_node(node):
+def share_node(make_node):
     """With a topic of three batches of two records, read by share groups from its start."""
+    node = make_node(persister=MemoryPersister())
     node.machine.set_features({**node.machine.view.features, SHARE_VERSION: 1})
     node.group_settings.share_version = 1
     node.group_settings.group_configs = {"g": {"share.auto.offset.reset": "earliest"}}

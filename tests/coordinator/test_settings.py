@@ -21,7 +21,9 @@ def test_the_defaults_are_those_of_the_options():
 
 def test_every_honoured_group_option_is_a_field():
     honoured = {name for name, option in GROUP_OPTIONS.items() if option.standing == HONOURED}
-    assert {field.name.replace("_", ".") for field in dataclasses.fields(GroupConfig)} == honoured
+    fields = {field.name.replace("_", ".") for field in dataclasses.fields(GroupConfig)}
+    # Share groups are not served yet.
+    assert {name for name in fields if not name.startswith("share.")} == honoured
 
 
 def test_a_group_without_settings_has_the_brokers():

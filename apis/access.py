@@ -332,6 +332,12 @@ NEEDS: Mapping[int, Needs] = {
     ),
     65: (_transactional(_OP.DESCRIBE, _each("transactional_ids")), _topics(_OP.DESCRIBE, None)),
     66: (_transactional(_OP.DESCRIBE, lambda _: ()),),
+    # States of share groups, for brokers
+    83: _on_cluster(_OP.CLUSTER_ACTION),
+    84: _on_cluster(_OP.CLUSTER_ACTION),
+    85: _on_cluster(_OP.CLUSTER_ACTION),
+    86: _on_cluster(_OP.CLUSTER_ACTION),
+    87: _on_cluster(_OP.CLUSTER_ACTION),
     # Settings
     32: (
         _topics(_OP.DESCRIBE_CONFIGS, _configs_of_type(_TOPIC_CONFIG)),

@@ -1,4 +1,5 @@
-"""The coordinators of groups and transactions as handlers see them, and responses from several replies.
+"""The coordinators of groups, transactions and share partitions as handlers see them, and responses from
+several replies.
 
 A request becomes a command for a coordinator, and the coordinator's reply becomes the response; the
 coordinator decides. A closed connection of a member changes nothing by itself.
@@ -14,7 +15,11 @@ from odradek.apis.api import Waiting
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
     from odradek.coordinator.groups import commands
+<<<<<<< HEAD
     from odradek.coordinator.groups.settings import GroupConfig
+=======
+    from odradek.coordinator.share_state.commands import ShareCommand
+>>>>>>> share-state
     from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
@@ -120,3 +125,12 @@ class Transactions(Protocol):
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
     ) -> transaction_commands.ListTransactionsReply: ...
+
+
+class Shares(Protocol):
+    """What the handlers need of `coordinator.share_state.coordinator.ShareCoordinator`. Keys are
+    `SharePartitionKey.text`."""
+
+    def partition_of(self, key: str) -> int: ...
+
+    def submit_state(self, command: ShareCommand) -> None: ...

@@ -1,8 +1,7 @@
-"""FindCoordinator (key 10, versions 0 to 6): the coordinators of groups and of transactions.
+"""FindCoordinator (key 10, versions 0 to 6): the coordinators of groups, transactions and share partitions.
 
-A key is refused before anything is created for it.
-
-Not done yet: coordinators of share groups. INVALID_REQUEST for them makes clients give up at once.
+A key is refused before anything is created for it. Only brokers ask for the coordinators of share partitions
+(KIP-932).
 
 Source: KafkaApis of Kafka 4.3.
 """
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 from odradek.apis.access import CODES
 from odradek.apis.addresses import address_of
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.share_state.keys import share_partition_key
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.find_coordinator import (
@@ -24,8 +24,8 @@ from odradek.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups, Shares, Transactions
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import WorkQueue
     from odradek.wire.work import Work
@@ -37,7 +37,11 @@ FIRST_VERSION_WITH_KEY_BATCH = 4
 FIRST_VERSION_OF_SHARE_KEYS = 6
 MAX_COORDINATOR_KEYS = 100_000
 """The limit of keys in one request; beyond it each key gets INVALID_REQUEST."""
-_TOPIC_OF = {GROUP_KEY: OFFSETS_TOPIC, TRANSACTION_KEY: TRANSACTIONS_TOPIC}
+_TOPIC_OF = {
+    GROUP_KEY: OFFSETS_TOPIC,
+    TRANSACTION_KEY: TRANSACTIONS_TOPIC,
+    SHARE_KEY: SHARE_STATE_TOPIC,
+}
 """The topics whose partition leaders are the coordinators, by type of key."""
 _RESOURCE_OF = {GROUP_KEY: ResourceType.GROUP, TRANSACTION_KEY: ResourceType.TRANSACTIONAL_ID}
 _CODE_OF = {key_type: CODES[resource_type] for key_type, resource_type in _RESOURCE_OF.items()}
@@ -55,6 +59,8 @@ def _is_refused(key_type: int, key: str, context: RequestContext) -> bool:
 def _has_allowed(request: FindCoordinatorRequest, context: RequestContext) -> bool:
     """Whether the client may have the coordinator of any of the keys."""
     keys = request.coordinator_keys
+    if request.key_type == SHARE_KEY:
+        return context.api_version >= FIRST_VERSION_OF_SHARE_KEYS and any(map(share_partition_key, keys))
     if context.api_version < FIRST_VERSION_WITH_KEY_BATCH:
         keys = [request.key]
     return not context.refused or any(not _is_refused(request.key_type, key, context) for key in keys)
@@ -67,7 +73,7 @@ def _refused(key: str, code: ErrorCode) -> Coordinator:
 
 class FindCoordinator:
     """The handler. The first request for a group creates `__consumer_offsets`, the first request for a
-    transactional id `__transaction_state`.
+    transactional id `__transaction_state`, the first for a share partition `__share_group_state`.
     """
 
     def __init__(
@@ -77,12 +83,14 @@ class FindCoordinator:
         work: WorkQueue,
         groups: Groups,
         transactions: Transactions,
+        shares: Shares,
     ) -> None:
         self._node_id = node_id
         self._topics = topics
         self._work = work
         self._groups = groups
         self._transactions = transactions
+        self._shares = shares
 
     def __call__(
         self, request: FindCoordinatorRequest, context: RequestContext
@@ -106,12 +114,11 @@ class FindCoordinator:
         return self._response(request, context)
 
     def _response(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-        connection = context.connection
         if context.api_version < FIRST_VERSION_WITH_KEY_BATCH:
             code, (node_id, host, port) = (
                 (_CODE_OF[request.key_type], _NOWHERE)
                 if _is_refused(request.key_type, request.key, context)
-                else self._find(request.key_type, request.key, connection)
+                else self._find(request.key_type, request.key, context)
             )
             # Kafka writes the text "NONE" where there is no error.
             message = "NONE" if code is ErrorCode.NONE else error_message(code)
@@ -127,21 +134,29 @@ class FindCoordinator:
             code, (node_id, host, port) = (
                 (ErrorCode.INVALID_REQUEST, _NOWHERE)
                 if is_too_much
-                else self._find(request.key_type, key, connection)
+                else self._find(request.key_type, key, context)
             )
             coordinators.append(Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code))
         return FindCoordinatorResponse(coordinators=coordinators)
 
     def _find(
-        self, key_type: int, key: str, connection: ConnectionInfo
+        self, key_type: int, key: str, context: RequestContext
     ) -> tuple[ErrorCode, tuple[int, str, int]]:
         topic = _TOPIC_OF.get(key_type)
-        if topic is None:
+        index = None if topic is None else self._partition_of(key_type, key, context.api_version)
+        if topic is None or index is None:
             return ErrorCode.INVALID_REQUEST, _NOWHERE
-        coordinators = self._groups if key_type == GROUP_KEY else self._transactions
         view = self._topics.view
-        leader = view.brokers.get(view.leader_of(topic, coordinators.partition_of(key)))
-        address = None if leader is None else address_of(leader, connection, self._node_id)
+        leader = view.brokers.get(view.leader_of(topic, index))
+        address = None if leader is None else address_of(leader, context.connection, self._node_id)
         if leader is None or address is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOWHERE
         return ErrorCode.NONE, (leader.node_id, *address)
+
+    def _partition_of(self, key_type: int, key: str, version: int) -> int | None:
+        if key_type == GROUP_KEY:
+            return self._groups.partition_of(key)
+        if key_type == TRANSACTION_KEY:
+            return self._transactions.partition_of(key)
+        found = share_partition_key(key) if version >= FIRST_VERSION_OF_SHARE_KEYS else None
+        return None if found is None else self._shares.partition_of(found.text)

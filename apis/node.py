@@ -22,7 +22,7 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
     from odradek.apis.api_versions import ControllerVersions
-    from odradek.apis.coordinators import Groups, OldestGroups, Transactions
+    from odradek.apis.coordinators import Groups, OldestGroups, Shares, Transactions
     from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
@@ -84,6 +84,7 @@ class NodeParts:
     leadership: Leadership
     groups: Groups
     transactions: Transactions
+    shares: Shares
     new_producer_id: Callable[[], int]
     """Returns a new producer id."""
     now_ms: Callable[[], int]

@@ -172,6 +172,13 @@ def _markers(request: Any) -> list[Item]:
     ]
 
 
+_SHARE_STATES = (
+    "results",
+    _partitions(
+        "topics", "partitions", "partition", copied={"topic_id": "topic_id"}, result_index="partition"
+    ),
+)
+
 _RESULTS: Mapping[int, tuple[str, Items]] = {
     0: (
         "responses",
@@ -226,6 +233,7 @@ _RESULTS: Mapping[int, tuple[str, Items]] = {
     49: ("entries", _of("entries", "entity")),
     50: ("results", _described_users),
     51: ("results", _scram_users),
+    **dict.fromkeys(range(83, 88), _SHARE_STATES),
 }
 """By API key: the list of results in the response, and the beginnings of its items. The responses to other
 requests have one error."""

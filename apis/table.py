@@ -112,6 +112,7 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
         **_of_groups(node, topics),
         **_of_share_partitions(node, settings),
         **_of_transactions(node, settings),
+        **_of_share_states(node),
         **_of_the_cluster(node, settings, topics),
         **_of_nodes(node, settings),
         **_of_security(node, settings),
@@ -155,7 +156,7 @@ def _of_records(node: NodeParts, settings: ApiSettings) -> Rows:
 
 def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
     groups, leadership = node.groups, node.leadership
-    finder = (node.node_id, topics, node.changes, groups, node.transactions)
+    finder = (node.node_id, topics, node.changes, groups, node.transactions, node.shares)
     streams = (groups, topics, node.changes, node.timers, node.now_ms)
     return {
         8: (10, _later("offset_commit.OffsetCommit", leadership, groups, node.oldest_groups)),
@@ -206,6 +207,18 @@ def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
         28: (5, _later("txn_offset_commit.TxnOffsetCommit", *commits)),
         65: (0, _later("describe_transactions.DescribeTransactions", transactions)),
         66: (2, _later("list_transactions.ListTransactions", transactions, node.searches)),
+    }
+
+
+def _of_share_states(node: NodeParts) -> Rows:
+    """Of brokers, not of clients."""
+    shares = node.shares
+    return {
+        83: (0, _later("share_state.InitializeShareGroupState", shares)),
+        84: (0, _later("share_state.ReadShareGroupState", shares)),
+        85: (1, _later("share_state.WriteShareGroupState", shares)),
+        86: (0, _later("share_state.DeleteShareGroupState", shares)),
+        87: (1, _later("share_state.ReadShareGroupStateSummary", shares)),
     }
 
 

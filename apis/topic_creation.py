@@ -1,5 +1,4 @@
-"""Topics that are created when they are needed: auto-created ones, `__consumer_offsets` and
-`__transaction_state`.
+"""Topics that are created when they are needed: auto-created ones, and those of coordinators.
 
 Creation is a `Work`: the machine writes to the metadata store, the server makes the logs, the new view is
 published. Then the caller answers from the newest view.
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING
 from odradek.apis.quotas import free
 from odradek.coordinator.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
+    INTERNAL_TOPICS,
     NewTopic,
     is_legal,
 )
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 CREATED_AT_ONCE_MAX = 500
 """Limit of topics that one request creates: each costs a directory and files, and the client waits."""
-_NEVER_CREATED = frozenset({"__share_group_state", CLUSTER_METADATA_TOPIC})
-"""Kafka's internal topics that this broker does not use."""
 DELETED_KEPT_MAX = 10_000
 """Limit of remembered names of deleted topics; the oldest are dropped first."""
 _LOGGED_MAX = 100
@@ -47,7 +43,7 @@ class TopicCreation:
     def __init__(self, plane: ControlPlane, internal_topics: Iterable[NewTopic]) -> None:
         self._plane = plane
         self._internal_topics = {topic.name: topic for topic in internal_topics}
-        assert self._internal_topics.keys() == {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
+        assert self._internal_topics.keys() == INTERNAL_TOPICS
         self._deleted: dict[str, None] = {}
         self._logged: set[str] = set()
 
@@ -83,7 +79,7 @@ class TopicCreation:
         wanted = [
             self._internal_topics.get(name) or NewTopic(name)
             for name in names
-            if name not in known and name not in _NEVER_CREATED and is_legal(name)
+            if name not in known and name != CLUSTER_METADATA_TOPIC and is_legal(name)
         ]
         # The answer must come while the client still waits; its next request creates the rest.
         wanted = wanted[:CREATED_AT_ONCE_MAX]

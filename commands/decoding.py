@@ -24,7 +24,7 @@ __all__ = ["DECODE_HELP", "FORMS", "Decoded", "Decoder", "Decoders"]
 
 DECODE_HELP = """\
 decoding (--decode, and -s as kcat has it) of keys and values, for %s, %k, the default and --json:
-  auto      records of __consumer_offsets and __transaction_state by their fields; else JSON, UTF-8
+  auto      records of internal topics (__consumer_offsets, ...) by their fields; else JSON, UTF-8
             without control characters, MessagePack, other UTF-8, whichever is first; else hex
   internal, json, utf-8, msgpack, hex
             this form, and hex for what does not have it; values of more than 1 MiB are not parsed

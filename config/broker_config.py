@@ -523,7 +523,11 @@ def _authorization(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _check_single_node(values: Mapping[str, Any]) -> None:
-    for name in ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
+    for name in (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "share.coordinator.state.topic.replication.factor",
+    ):
         factor = values[name]
         if factor != 1:
             raise ConfigError(
@@ -605,6 +609,10 @@ def _check_internal_topics(values: Mapping[str, Any]) -> None:
     coordinator."""
     least = TOPIC_OPTIONS["segment.bytes"].low
     assert least is not None
-    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+    for name in (
+        "offsets.topic.segment.bytes",
+        "transaction.state.log.segment.bytes",
+        "share.coordinator.state.topic.segment.bytes",
+    ):
         if values[name] < least:
             raise ConfigError(f"{name}={values[name]} is too small for a topic: give {least} or more.")

@@ -53,6 +53,15 @@ class CoordinatorLog(Protocol):
         Records of transactions come as `TransactionalRecord`, the ends of transactions as `MarkerRecord`.
         """
 
+    @property
+    def read_from(self) -> int:
+        """The offset of the first record that `read_all` has read, or would have: no offset of a record that
+        was read or appended since is below it plus the number of records before."""
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log begin at a later offset; a crash may undo it. Refuses with KafkaError an offset after
+        the high watermark."""
+
     def waits_for_replicas(self, then: Callable[[KafkaError | None], None]) -> bool:
         """Whether other replicas lack something of what `read_all` has read. If so, `then` is called once,
         later: with None when those in sync have it, with the error where they will not.

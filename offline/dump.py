@@ -6,9 +6,9 @@ the damage, whose position has a line of its own, and makes the exit status 1. F
 Supported: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
 checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the flush journal, a partition's
 directory, a data directory in summary (without `include_empty`, partitions without a batch are only counted).
-The records of `__consumer_offsets` and `__transaction_state` are decoded. Not supported: message sets of
-formats v0 and v1, which are converted when they arrive and so are never on disk. `odradek check` checks
-whether files agree with each other.
+The records of the coordinators' topics are decoded. Not supported: message sets of formats v0 and v1, which
+are converted when they arrive and so are never on disk. `odradek check` checks whether files agree with each
+other.
 """
 
 import json

@@ -92,6 +92,8 @@ class PartitionLog:
         self._replicas = replicas
         self._read_until = 0
         """Where the next batch to read begins."""
+        self.read_from = 0
+        """Where the first of them began."""
         self.name = partition.name
         self.pending: deque[_Pending] = deque()
         """Appends whose result was not reported, in order."""
@@ -162,6 +164,10 @@ class PartitionLog:
         """Every record and every end of a transaction, from the log's start to its end."""
         return chain.from_iterable(self._read_batches())
 
+    def delete_before(self, offset: int) -> None:
+        """See `CoordinatorLog`."""
+        self._partition.retention.delete_records(offset)
+
     def waits_for_replicas(self, then: Then) -> bool:
         """See `CoordinatorLog`."""
         if self._partition.high_watermark >= self._read_until:
@@ -171,7 +177,7 @@ class PartitionLog:
 
     def _read_batches(self) -> Iterator[list[LoggedRecord]]:
         partition = self._partition
-        self._read_until = partition.log_start_offset
+        self._read_until = self.read_from = partition.log_start_offset
         while (start := self._read_until) < partition.log_end_offset:
             records = partition.read(start, max_bytes=READ_BYTES, isolation=READ_LOG_END).records
             buffer = b"".join(records.buffers())
@@ -179,6 +185,8 @@ class PartitionLog:
                 return
             for position, header in iter_whole_batches(buffer):
                 verify_crc(buffer, position, header)
+                # The log may begin within a batch, which is read as a whole.
+                self.read_from = min(self.read_from, header.base_offset)
                 self._read_until = header.last_offset + 1
                 yield _records_of(buffer, position, header)
             if self._read_until == start:

@@ -1,5 +1,5 @@
-"""The coordinators of groups and of transactions: each is made when it is needed, since many brokers use
-neither.
+"""The coordinators of groups, of transactions and of share partitions: each is made when it is needed, since
+many brokers use none.
 
 After a start the topics with their state are loaded even without a request: open transactions have to time
 out, and ending ones have to get their markers.
@@ -19,7 +19,7 @@ from odradek.coordinator.cluster.features import (
     STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
-from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.timers import steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -38,12 +38,17 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
+    from odradek.coordinator.share_state.commands import ShareCommand
+    from odradek.coordinator.share_state.coordinator import ShareCoordinator
+    from odradek.coordinator.share_state.settings import ShareStateSettings
     from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server._pipeline import Turn
+    from odradek.server.broker_peers import BrokerPeers
     from odradek.server.coordinator_log import PartitionLog
     from odradek.server.remote_transactions import RemoteTransactions
+    from odradek.server.share_persister import SharePersister
     from odradek.server.timers import Timers
     from odradek.server.work import WorkQueue
     from odradek.storage.config import LogConfig
@@ -140,8 +145,18 @@ class Transactions(_WhenNeeded["TransactionCoordinator"]):
         return self.made().list_transactions(states, producer_ids, duration_ms)
 
 
+class Shares(_WhenNeeded["ShareCoordinator"]):
+    """The coordinator of share partitions (`apis.coordinators.Shares`)."""
+
+    def partition_of(self, key: str) -> int:
+        return self.made().partition_of(key)
+
+    def submit_state(self, command: ShareCommand) -> None:
+        self.made().submit_state(command)
+
+
 class Coordinators:
-    """Both coordinators, and the parts that they share with handlers. Used on the event loop only."""
+    """All coordinators, and the parts that they share with handlers. Used on the event loop only."""
 
     def __init__(
         self,
@@ -155,9 +170,12 @@ class Coordinators:
         now_ms: Callable[[], int],
         new_producer_id: Callable[[], int],
         searches: WorkQueue,
+        create_topic: Callable[[str, Callable[[], None]], None],
         after_loading: Callable[[], object] | None = None,
         group_types: Sequence[GroupType] = (),
     ) -> None:
+        """`create_topic(name, then)` creates the topic of a coordinator, and calls back once, also where that
+        failed."""
         self._config = config
         self._live = live
         self.leadership = leadership
@@ -168,13 +186,19 @@ class Coordinators:
         self._now_ms = now_ms
         self.new_producer_id = new_producer_id
         self._searches = searches
+        self._create_topic = create_topic
         self._after_loading = after_loading
         self._more_group_types = group_types
         self._is_closed = False
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
+        self._share_settings: ShareStateSettings | None = None
         self.groups = Groups(self._new_groups)
         self.transactions = Transactions(self._new_transactions)
+        self.shares = Shares(self._new_shares)
+        self.peers: BrokerPeers | None = None
+        """Of a node of a cluster."""
+        self._persister = _WhenNeeded(self._new_persister)
 
     def load(self) -> None:
         """Begins to load their topics, if they exist."""
@@ -183,6 +207,8 @@ class Coordinators:
             self.groups.made()
         if TRANSACTIONS_TOPIC in topics:
             self.transactions.made()
+        if SHARE_STATE_TOPIC in topics:
+            self.shares.made()
 
     def follow(self, view: ClusterView, change: ClusterChange) -> None:
         """Takes up a new view."""
@@ -197,14 +223,29 @@ class Coordinators:
         if transactions.is_made:
             self.settings_of_transactions(view)
             transactions.made().view_changed(view)
+        shares = self.shares
+        if shares.is_made or (change.deleted and SHARE_STATE_TOPIC in view.topics):
+            self.settings_of_shares(view)
+            shares.made().view_changed(view)
+            if change.deleted:
+                shares.made().remove_topics([topic.topic_id for topic in change.deleted])
+
+    @property
+    def persister(self) -> SharePersister:
+        """Through it groups and share partitions ask the share coordinators of all nodes."""
+        return self._persister.made()
 
     def close(self) -> None:
         """Answers waiting commands with NOT_COORDINATOR; no view is taken up any more."""
         self._is_closed = True
+        if self._persister.is_made:
+            self._persister.made().close()
         if self.transactions.is_made:
             self.transactions.made().close()
         if self.groups.is_made:
             self.groups.made().close()
+        if self.shares.is_made:
+            self.shares.made().close()
 
     # Groups
 
@@ -303,7 +344,45 @@ class Coordinators:
             settings.append_max_bytes = self._batch_bytes_max(view, TRANSACTIONS_TOPIC)
         return settings
 
-    # Both
+    # Share partitions
+
+    def _new_shares(self) -> ShareCoordinator:
+        from odradek.coordinator.share_state.coordinator import ShareCoordinator
+
+        view = self.leadership.view
+        coordinator = ShareCoordinator(
+            node_id=self.leadership.node_id,
+            settings=self.settings_of_shares(view),
+            open_log=lambda index: self._open_log(SHARE_STATE_TOPIC, index),
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=self._loop.call_later,
+            after_loading=self._after_loading,
+        )
+        coordinator.view_changed(view)
+        return coordinator
+
+    def settings_of_shares(self, view: ClusterView) -> ShareStateSettings:
+        """They change with the topic's."""
+        settings = self._share_settings
+        if settings is None:
+            settings = self._share_settings = _share_settings(self._config)
+        if SHARE_STATE_TOPIC in view.topics:
+            settings.append_max_bytes = self._batch_bytes_max(view, SHARE_STATE_TOPIC)
+        return settings
+
+    def _new_persister(self) -> SharePersister:
+        from odradek.server.share_persister import SharePersister
+
+        return SharePersister(
+            node_id=self.leadership.node_id,
+            shares=self.shares,
+            current_view=lambda: self.leadership.view,
+            timers=self._timers,
+            create_topic=lambda then: self._create_topic(SHARE_STATE_TOPIC, then),
+            peers=lambda: self.peers,
+        )
+
+    # All
 
     def _open_log(self, topic: str, index: int) -> PartitionLog | None:
         from odradek.server.coordinator_log import PartitionLog
@@ -353,6 +432,19 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
         abort_timed_out_interval_ms=value["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
         remove_expired_interval_ms=value["transaction.remove.expired.transaction.cleanup.interval.ms"],
         transaction_topic_num_partitions=config.transaction_state_log_num_partitions,
+    )
+
+
+def _share_settings(config: BrokerConfig) -> ShareStateSettings:
+    from odradek.coordinator.share_state.settings import ShareStateSettings
+
+    value, prefix = config.values, "share.coordinator."
+    return ShareStateSettings(
+        updates_per_snapshot=value[f"{prefix}snapshot.update.records.per.snapshot"],
+        prune_interval_ms=value[f"{prefix}state.topic.prune.interval.ms"],
+        cold_snapshot_interval_ms=value[f"{prefix}cold.partition.snapshot.interval.ms"],
+        write_timeout_ms=value[f"{prefix}write.timeout.ms"],
+        topic_num_partitions=value[f"{prefix}state.topic.num.partitions"],
     )
 
 

@@ -459,6 +459,7 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     setup = _brokers_setup(opened, cluster)
     peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
+    serving.coordinators.peers = peers
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
 
 

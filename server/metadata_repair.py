@@ -38,7 +38,7 @@ from odradek.coordinator.cluster.machine import (
     count_key,
     partition_row,
 )
-from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import PartitionView
 from odradek.server.metadata_files import (
     READING,
@@ -200,7 +200,7 @@ def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -
     )
     kept = []
     for name in sorted(key for kind, key in rows if kind == TOPIC):
-        keeping = _KEEPING_LATEST if name in INTERNAL_TOPICS else _KEEPING_ALL
+        keeping = _KEEPING_LATEST if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else _KEEPING_ALL
         missing = {option for option in keeping if (TOPIC_CONFIG, f"{name}/{option}") not in rows}
         for option in missing:
             rows[TOPIC_CONFIG, f"{name}/{option}"] = keeping[option]

@@ -15,6 +15,8 @@ from odradek.config.listeners import OLDEST
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
+    SHARE_STATE_TOPIC,
+    SHARE_STATE_TOPIC_CONFIGS,
     TRANSACTIONS_TOPIC,
     TRANSACTIONS_TOPIC_CONFIGS,
     NewTopic,
@@ -109,9 +111,22 @@ def _new_coordinators(opened: Opened) -> Coordinators:
         now_ms=node.now_ms,
         new_producer_id=ProducerIds(opened.deciding.allocate_producer_ids).next,
         searches=schedule.searches,
+        create_topic=partial(_create_topic, opened),
         after_loading=node.after_loading,
         group_types=node.extensions.group_types,
     )
+
+
+def _create_topic(opened: Opened, name: str, then: Callable[[], None]) -> None:
+    """One of a coordinator, as the broker needs it for itself."""
+    from odradek.apis.topic_creation import TopicCreation
+
+    def failed(error: Exception) -> None:
+        logger.error("topic %s was not created: %s", name, error)
+        then()
+
+    topics = TopicCreation(opened.plane, _internal_topics(opened.bound.node.config))
+    opened.schedule.changes.run(topics.creating_missing([name]), lambda _: then(), failed)
 
 
 def _follow_quotas(
@@ -224,6 +239,7 @@ def _node_parts(
         oldest_groups=zookeeper
         and zookeeper.groups(schedule.loop, lambda: publisher.view, metadata_bytes_max),
         transactions=coordinators.transactions,
+        shares=coordinators.shares,
         new_producer_id=coordinators.new_producer_id,
         now_ms=bound.node.now_ms,
         turn=schedule.turn,
@@ -276,7 +292,7 @@ def _token_rules(config: BrokerConfig) -> TokenRules:
     return token_rules(config)
 
 
-def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
+def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic, NewTopic]:
     """The topics in which coordinators keep their state, as they are to be created."""
     return (
         NewTopic(
@@ -293,6 +309,16 @@ def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
                 **TRANSACTIONS_TOPIC_CONFIGS,
                 "min.insync.replicas": str(config.transaction_state_log_min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        ),
+        NewTopic(
+            SHARE_STATE_TOPIC,
+            partition_count=config["share.coordinator.state.topic.num.partitions"],
+            replication_factor=config["share.coordinator.state.topic.replication.factor"],
+            configs={
+                **SHARE_STATE_TOPIC_CONFIGS,
+                "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
+                "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
             },
         ),
     )

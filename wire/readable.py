@@ -34,6 +34,8 @@ def internal_reader(topic: str) -> InternalReader | None:
         from odradek.wire.messages import group_records as module
     elif topic == "__transaction_state":
         from odradek.wire.messages import transaction_records as module
+    elif topic == "__share_group_state":
+        from odradek.wire.messages import share_state_records as module
     else:
         return None
 

@@ -18,6 +18,8 @@ __all__ = [
     "MAX_PARTITIONS_PER_REQUEST",
     "OFFSETS_TOPIC",
     "OFFSETS_TOPIC_CONFIGS",
+    "SHARE_STATE_TOPIC",
+    "SHARE_STATE_TOPIC_CONFIGS",
     "TRANSACTIONS_TOPIC",
     "TRANSACTIONS_TOPIC_CONFIGS",
     "NewPartitions",
@@ -31,9 +33,10 @@ __all__ = [
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """The log of Kafka's controllers, which clients may not create; to them it is no internal topic."""
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "segment.bytes": "104857600",
@@ -49,6 +52,15 @@ TRANSACTIONS_TOPIC_CONFIGS: Mapping[str, str] = {
 }
 """TransactionCoordinator.transactionStateTopicConfigs; `min.insync.replicas` is
 `transaction.state.log.min.isr`, `segment.bytes` is `transaction.state.log.segment.bytes`."""
+SHARE_STATE_TOPIC_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "min.insync.replicas": "2",
+    "retention.ms": "-1",
+    "segment.bytes": "104857600",
+}
+"""ShareCoordinatorService.shareGroupStateTopicConfigs; `min.insync.replicas` is
+`share.coordinator.state.topic.min.isr`, `segment.bytes` is `share.coordinator.state.topic.segment.bytes`."""
 MAX_NAME_LENGTH = 249
 """Leaves room for "-" and a partition number in a 255-byte file name."""
 MAX_PARTITIONS_PER_REQUEST = 10_000

@@ -34,6 +34,8 @@ from odradek.coordinator.cluster.producer_ids import ProducerIds
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    SHARE_STATE_TOPIC_CONFIGS,
     TRANSACTIONS_TOPIC,
     TRANSACTIONS_TOPIC_CONFIGS,
     NewTopic,
@@ -44,6 +46,8 @@ from odradek.coordinator.cluster.view import (
 )
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.share_state.coordinator import ShareCoordinator
+from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog
@@ -316,11 +320,14 @@ class Node:
             group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5
         )
         self.transaction_settings = TransactionSettings(transaction_topic_num_partitions=3)
+        self.share_logs = {}
+        self.share_settings = ShareStateSettings(topic_num_partitions=3)
         self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
         self.groups = self._new_groups()
         self.transactions = self._new_transactions()
         self.transactions.remote = None
-        for coordinator in (self.groups, self.transactions):
+        self.shares = self._new_shares()
+        for coordinator in (self.groups, self.transactions, self.shares):
             self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
             coordinator.view_changed(self.machine.view)
         parts = NodeParts(
@@ -330,6 +337,7 @@ class Node:
             leadership=self.leadership,
             groups=self.groups,
             transactions=self.transactions,
+            shares=self.shares,
             new_producer_id=self.new_producer_id,
             now_ms=self._now_ms,
             turn=self.loop,
@@ -352,6 +360,7 @@ class Node:
                 internal_topics=(
                     NewTopic(OFFSETS_TOPIC, 5, 1, configs={"cleanup.policy": "compact"}),
                     NewTopic(TRANSACTIONS_TOPIC, 3, 1, configs=TRANSACTIONS_TOPIC_CONFIGS),
+                    NewTopic(SHARE_STATE_TOPIC, 3, 1, configs=SHARE_STATE_TOPIC_CONFIGS),
                 ),
                 **options,
             ),
@@ -380,6 +389,15 @@ class Node:
             open_log=lambda index: self._open_log(TRANSACTIONS_TOPIC, self.transaction_logs, index),
             new_producer_id=self.new_producer_id,
             write_markers=lambda effect, then: markers.write(effect.marker, effect.partitions, then),
+            clock_ms=self._now_ms,
+            call_later=self.loop.call_later,
+        )
+
+    def _new_shares(self):
+        return ShareCoordinator(
+            node_id=NODE_ID,
+            settings=self.share_settings,
+            open_log=lambda index: self._open_log(SHARE_STATE_TOPIC, self.share_logs, index),
             clock_ms=self._now_ms,
             call_later=self.loop.call_later,
         )

@@ -1,5 +1,6 @@
 """Every version of every API in the table is answered, and what it answers can be written in that version."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -53,14 +54,14 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 from odradek.wire.messages.update_features import FeatureUpdateKey
 from odradek.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
-from odradek.wire.schema import ZERO_UUID
+from odradek.wire.schema import ZERO_UUID, fields_of
 
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 17: 1, 18: 4,
     19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 29: 3, 30: 3, 31: 3, 32: 4, 33: 2,
     34: 2, 35: 5, 36: 2, 37: 3, 38: 3, 39: 2, 40: 2, 41: 3, 42: 2, 43: 2, 44: 1, 45: 1, 46: 0, 47: 0, 48: 1,
     49: 1, 50: 0, 51: 0, 55: 2, 57: 2, 60: 2, 61: 0, 64: 0, 65: 0, 66: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 1,
-    75: 0, 80: 1, 81: 0, 88: 0, 89: 0,
+    75: 0, 80: 1, 81: 0, 83: 0, 84: 0, 85: 1, 86: 0, 87: 1, 88: 0, 89: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 ANY_ACL = {
@@ -370,10 +371,21 @@ def fields(node, key, version, topic):
             "listeners": [Listener(name="CONTROLLER", host="localhost", port=1)],
         },
         81: lambda: {"cluster_id": None, "voter_id": 1, "voter_directory_id": bytes(range(16))},
+        **{
+            shares: lambda: {"group_id": "g", "topics": [share_states(key, topic)]}
+            for shares in (83, 84, 85, 86, 87)
+        },
         88: lambda: {"group_id": "g", "member_id": "m", "member_epoch": 1, "rebalance_timeout_ms": -1},
         89: lambda: {"group_ids": ["g"]},
     }
     return by_key[key]()
+
+
+def share_states(key, topic):
+    """The states of one partition, as a request of this API names it."""
+    module = sys.modules[find(key)[0].__module__]
+    topics = next(field for field in fields_of(find(key)[0]) if field.name == "topics").type.item
+    return topics(topic_id=topic.topic_id, partitions=[module.PartitionData(partition=0)])
 
 
 def test_the_table_has_these_apis_and_versions(node):

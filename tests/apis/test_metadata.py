@@ -133,18 +133,20 @@ def test_asking_for_all_topics_or_an_illegal_name_creates_nothing(node):
     assert not node.machine.view.topics
 
 
-def test_the_topics_of_coordinators_are_created_as_they_have_to_be_and_other_internal_ones_not(node):
+def test_the_topics_of_coordinators_are_created_as_they_have_to_be(node):
     response = node.ask(named("__consumer_offsets", "__transaction_state", "__share_group_state"), 12)
     assert codes(response) == {
         "__consumer_offsets": ErrorCode.NONE,
         "__transaction_state": ErrorCode.NONE,
-        "__share_group_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "__share_group_state": ErrorCode.NONE,
     }
     created = node.machine.view.topics["__consumer_offsets"]
     assert (len(created.partitions), dict(created.configs)) == (5, {"cleanup.policy": "compact"})
     created = node.machine.view.topics["__transaction_state"]
     assert len(created.partitions) == 3
     assert created.configs["compression.type"] == "uncompressed"
+    created = node.machine.view.topics["__share_group_state"]
+    assert (created.configs["cleanup.policy"], created.configs["retention.ms"]) == ("delete", "-1")
 
 
 def test_a_topic_that_cannot_be_created_is_unknown_whatever_the_reason(node, caplog):
@@ -161,10 +163,9 @@ def test_a_topic_that_cannot_be_created_is_unknown_whatever_the_reason(node, cap
 
 
 def test_the_log_of_the_controllers_is_never_created(node):
-    response = node.ask(named("__cluster_metadata", "__share_group_state"), 12)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert codes(response) == {"__cluster_metadata": unknown, "__share_group_state": unknown}
-    assert [topic.is_internal for topic in response.topics] == [False, True]
+    response = node.ask(named("__cluster_metadata"), 12)
+    assert codes(response) == {"__cluster_metadata": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [topic.is_internal for topic in response.topics] == [False]
 
 
 def delete(node, *names):

@@ -10,6 +10,7 @@ from odradek.wire.messages import (
     envelope,
     group_records,
     metadata_records,
+    share_state_records,
     transaction_records,
 )
 from odradek.wire.schema import (
@@ -38,7 +39,7 @@ def api_messages() -> list[tuple[type[Versioned], int]]:
 
 def log_records() -> list[tuple[type[Versioned], int]]:
     """Keys and values of the internal topics, and records of the metadata log, each with every version."""
-    types = (group_records.RECORDS, transaction_records.RECORDS)
+    types = (group_records.RECORDS, transaction_records.RECORDS, share_state_records.RECORDS)
     classes: dict[type[Versioned], None] = dict.fromkeys(
         cls for known in types for part in (known.keys, known.values) for cls in part.values()
     )

@@ -10,7 +10,13 @@ from odradek.wire._decoding import ITEMS_MAX
 from odradek.wire.codec import decode_message, decoder, encode_message
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.frames import read_request_header, read_response
-from odradek.wire.messages import consumer_protocol, find, group_records, transaction_records
+from odradek.wire.messages import (
+    consumer_protocol,
+    find,
+    group_records,
+    share_state_records,
+    transaction_records,
+)
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.schema import Array, Primitive, fields_of
@@ -183,8 +189,10 @@ def test_records_of_internal_topics_and_embedded_blobs_refuse_in_one_way_only():
     readers = [
         group_records.decode_key,
         transaction_records.decode_key,
+        share_state_records.decode_key,
         lambda data: group_records.decode_value(group_records.GroupMetadataKey(group="g"), data),
         lambda data: transaction_records.decode_value(transaction_records.TransactionLogKey(), data),
+        lambda data: share_state_records.decode_value(share_state_records.ShareSnapshotKey(), data),
         consumer_protocol.decode_subscription,
         consumer_protocol.decode_assignment,
     ]

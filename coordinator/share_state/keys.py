@@ -1,0 +1,31 @@
+"""Keys of share partitions as requests have them: GROUP:TOPIC-ID:PARTITION.
+
+A group's id may have colons. Source: SharePartitionKey of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+
+from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.wire.schema import uuid_from_text
+
+__all__ = ["share_partition_key"]
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+def share_partition_key(text: str) -> SharePartitionKey | None:
+    """None for a text that is no key."""
+    group_id, _, rest = text.rpartition(":")[0].rpartition(":")
+    topic_id, number = rest, text.rpartition(":")[2]
+    # Java's `trim` takes control characters away, too.
+    if not group_id.strip("".join(map(chr, range(33)))) or not _NUMBER.fullmatch(number):
+        return None
+    partition = int(number)
+    if not -(2**31) <= partition < 2**31:
+        return None
+    try:
+        return SharePartitionKey(group_id, uuid_from_text(topic_id.removesuffix("==")), partition)
+    except ValueError:
+        return None

@@ -1,0 +1,437 @@
+"""The state machine over one partition of `__share_group_state`: the states of share partitions.
+
+A change is a record of type ShareUpdate; after so many of them, and when a state is initialized, comes a
+ShareSnapshot, which is the whole state. Durable state changes in `_snapshot`, `_update` and `_forget` only,
+which `replay` calls with each record of the log, and a command with the record that it appends.
+
+The topic is not compacted. From time to time all records before the oldest snapshot that counts are deleted
+(`DeleteBefore`); so that none stays the oldest for ever, states whose snapshot is old are written again. The
+machine knows its records by their position: how many there were before, from the start of loading on. That is
+their distance in offsets, or less where the log has records that no machine has written.
+
+Source: ShareCoordinatorShard, ShareGroupOffset and ShareCoordinatorOffsetsManager of Kafka 4.3; KIP-932.
+Different here:
+
+- A batch that ends before it begins is refused. Kafka keeps it, or looks for its end for ever.
+- A state that no record can hold is refused with the write that would make it so large, not when a snapshot
+  of it is due: then it could never be written again.
+- States that are old are written in several batches where one would be too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, ClassVar
+
+from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
+from odradek.coordinator.share_state import record_codec
+from odradek.coordinator.share_state.batches import are_sound, combined
+from odradek.coordinator.share_state.commands import (
+    DeleteState,
+    DoneReply,
+    InitializeState,
+    ReadState,
+    RemoveTopics,
+    ShareCommand,
+    StateReply,
+    SummarizeState,
+    SummaryReply,
+    WriteState,
+)
+from odradek.coordinator.share_state.persister import (
+    NO_DELIVERY_COUNT,
+    UNINITIALIZED_OFFSET,
+    SharePartitionKey,
+)
+from odradek.coordinator.share_state.record_codec import SNAPSHOT, UPDATE
+from odradek.coordinator.share_state.settings import ShareStateSettings
+from odradek.coordinator.share_state.state import Kept, State, Update
+from odradek.wire.errors import ErrorCode, error_message
+
+__all__ = ["DeleteBefore", "ShareMachine"]
+
+TimerKey = tuple[str, ...]
+PRUNE: TimerKey = ("prune",)
+SNAPSHOT_COLD: TimerKey = ("snapshot_cold",)
+REMOVE_TOPICS: TimerKey = ("remove_topics",)
+
+SNAPSHOTS_PER_TURN = 100
+"""Old states that are written again in one turn."""
+STATES_PER_TURN = 2_000
+"""States whose topic is compared with deleted ones in one turn."""
+BATCH_OVERHEAD_BYTES = 61
+RECORD_BYTES = 120
+"""More than a snapshot takes without the group's id and the batches, with the record's own lengths."""
+BATCH_BYTES = 20
+"""Of one state batch."""
+
+NEGATIVE_PARTITION = "A partition number cannot be negative."
+NEVER_INITIALIZED = "The state of this share partition was not initialized."
+UNSOUND_BATCH = "A state batch ends before it begins."
+TOO_LARGE = "The state would not fit into one record."
+
+
+@dataclass(slots=True)
+class DeleteBefore(Effect):
+    """Delete the records before this position. Nothing is lost if it fails: it comes again."""
+
+    waits_for_log: ClassVar[bool] = True
+    position: int
+
+
+class ShareMachine:
+    """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once.
+
+    `partition_count_of(topic_id)` is by the newest view; 0 for a topic that is not there.
+    """
+
+    def __init__(self, settings: ShareStateSettings, partition_count_of: Callable[[bytes], int]) -> None:
+        self.states: dict[SharePartitionKey, Kept] = {}
+        """In the order of their snapshots, the oldest first."""
+        self._settings = settings
+        self._partition_count_of = partition_count_of
+        self._position = 0
+        """Of the next record."""
+        self._last_tombstone = 0
+        self._pruned = 0
+        self._rewritten_count = 0
+        """States that are old, and written again."""
+        self._cold_until_ms: int | None = None
+        """Older snapshots are to be written again; None between two passes."""
+        self._removed: set[bytes] = set()
+        """Deleted topics."""
+        self._removing: Iterator[SharePartitionKey] | None = None
+        """States that are still to be compared with them."""
+        self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
+            InitializeState: self._initialize,
+            ReadState: self._read,
+            WriteState: self._write,
+            DeleteState: self._delete,
+            SummarizeState: self._summarize,
+            RemoveTopics: self._remove_topics,
+        }
+
+    def handle(self, command: ShareCommand | RemoveTopics, now_ms: int) -> list[Effect]:
+        out: list[Effect] = []
+        self._handlers[command.__class__](command, now_ms, out)
+        return out
+
+    def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
+        """A timer is due, at its time or later."""
+        out: list[Effect] = []
+        if timer_key == PRUNE:
+            self._prune(now_ms, out)
+        elif timer_key == SNAPSHOT_COLD:
+            self._snapshot_cold(now_ms, out)
+        elif timer_key == REMOVE_TOPICS:
+            self._go_on_removing(now_ms, out)
+        return out
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log. Raises MalformedMessage for what cannot be read."""
+        position = self._position
+        self._position += 1
+        found = record_codec.decode_key(key)
+        if found is None:
+            return
+        record_type, partition = found
+        if record_type == UPDATE:
+            if value is not None:
+                self._update(partition, record_codec.decode_update(value), position)
+        elif value is None:
+            self._forget(partition, position)
+        else:
+            self._snapshot(partition, record_codec.decode_snapshot(value), position)
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """The log has been replayed."""
+        return [
+            SetTimer(PRUNE, now_ms + self._settings.prune_interval_ms),
+            SetTimer(SNAPSHOT_COLD, now_ms + self._settings.cold_snapshot_interval_ms),
+        ]
+
+    def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
+        """Nothing waits in the machine."""
+        return []
+
+    def topic_ids(self) -> set[bytes]:
+        """The topics of all states."""
+        return {key.topic_id for key in self.states}
+
+    # Durable state
+
+    def _snapshot(self, key: SharePartitionKey, state: State, position: int) -> None:
+        kept = self.states.pop(key, None)
+        if kept is None:
+            kept = Kept(state, position)
+        else:
+            self._rewritten_count -= kept.state.is_rewritten
+            kept.state, kept.position = state, position
+        self._rewritten_count += state.is_rewritten
+        kept.leader_epoch_max = max(kept.leader_epoch_max, state.leader_epoch)
+        kept.state_epoch_max = max(kept.state_epoch_max, state.state_epoch)
+        if kept.update_count >= self._settings.updates_per_snapshot:
+            kept.update_count = 0
+        self.states[key] = kept
+
+    def _update(self, key: SharePartitionKey, update: Update, position: int) -> None:
+        kept = self.states.get(key)
+        if kept is None:
+            state = State(
+                update.snapshot_epoch,
+                0,
+                update.leader_epoch,
+                update.start_offset,
+                update.delivery_complete_count,
+                update.batches,
+            )
+            kept = self.states[key] = Kept(state, position)
+        else:
+            kept.state = kept.state.updated(update)
+        kept.leader_epoch_max = max(kept.leader_epoch_max, update.leader_epoch)
+        kept.update_count += 1
+
+    def _forget(self, key: SharePartitionKey, position: int) -> None:
+        self._last_tombstone = position
+        kept = self.states.pop(key, None)
+        if kept is not None:
+            self._rewritten_count -= kept.state.is_rewritten
+
+    # Records
+
+    def _append_snapshot(
+        self, key: SharePartitionKey, state: State, now_ms: int, records: list[LogRecord]
+    ) -> None:
+        records.append((record_codec.encode_key(SNAPSHOT, key), record_codec.encode_snapshot(state), now_ms))
+        self._snapshot(key, state, self._position)
+        self._position += 1
+
+    def _append_tombstone(self, key: SharePartitionKey, now_ms: int, records: list[LogRecord]) -> None:
+        records.append((record_codec.encode_key(SNAPSHOT, key), None, now_ms))
+        self._forget(key, self._position)
+        self._position += 1
+
+    def _fits(self, key: SharePartitionKey, batch_count: int) -> bool:
+        """Whether a snapshot of so many batches fits into the log."""
+        return BATCH_OVERHEAD_BYTES + _size_max(key, batch_count) <= self._settings.append_max_bytes
+
+    # Commands
+
+    def _initialize(self, command: InitializeState, now_ms: int, out: list[Effect]) -> None:
+        key, state_epoch = command.key, command.state_epoch
+        kept = self.states.get(key)
+        refusal = _negative(key)
+        if refusal is None and kept is not None and state_epoch != -1 and kept.state_epoch_max > state_epoch:
+            refusal = _refusal(ErrorCode.FENCED_STATE_EPOCH)
+        refusal = refusal or self._unknown(key)
+        if refusal is None and not (record_codec.fits_key(key.group_id) and self._fits(key, 0)):
+            refusal = _refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
+        if refusal is not None:
+            out.append(Reply(command.ticket, refusal))
+            return
+        start_offset = command.start_offset
+        state = State(
+            0 if kept is None else kept.state.snapshot_epoch + 1,
+            state_epoch,
+            0,
+            start_offset,
+            # Of an offset that was set, all that comes after it is still to be delivered.
+            NO_DELIVERY_COUNT if start_offset == UNINITIALIZED_OFFSET else 0,
+            (),
+            now_ms,
+            now_ms,
+        )
+        records: list[LogRecord] = []
+        self._append_snapshot(key, state, now_ms, records)
+        out += (Append(records), Reply(command.ticket, DoneReply()))
+
+    def _read(self, command: ReadState, now_ms: int, out: list[Effect]) -> None:
+        key, leader_epoch = command.key, command.leader_epoch
+        kept = self.states.get(key)
+        refusal = _negative(key) or _fenced_leader(kept, leader_epoch) or self._unknown(key)
+        if refusal is not None or kept is None:
+            refusal = refusal or _refusal(ErrorCode.INVALID_REQUEST, NEVER_INITIALIZED)
+            reply = StateReply(error_code=refusal.error_code, error_message=refusal.error_message)
+            out.append(Reply(command.ticket, reply))
+            return
+        state = kept.state
+        if leader_epoch not in (-1, kept.leader_epoch_max):
+            change = Update(
+                state.snapshot_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ()
+            )
+            refusal = self._change(key, kept, change, now_ms, out)
+        reply = StateReply(
+            state_epoch=state.state_epoch, start_offset=state.start_offset, batches=state.batches
+        )
+        if refusal is not None:
+            reply = StateReply(error_code=refusal.error_code, error_message=refusal.error_message)
+        out.append(Reply(command.ticket, reply))
+
+    def _write(self, command: WriteState, now_ms: int, out: list[Effect]) -> None:
+        key = command.key
+        kept = self.states.get(key)
+        refusal = _negative(key) or _fenced_leader(kept, command.leader_epoch)
+        if refusal is None and kept is not None and -1 != command.state_epoch < kept.state_epoch_max:
+            refusal = _refusal(ErrorCode.FENCED_STATE_EPOCH)
+        refusal = refusal or self._unknown(key)
+        if refusal is None and not are_sound(command.batches):
+            refusal = _refusal(ErrorCode.INVALID_REQUEST, UNSOUND_BATCH)
+        if refusal is None:
+            assert kept is not None
+            change = Update(
+                kept.state.snapshot_epoch,
+                # The epoch of a leader is noted when it reads.
+                kept.state.leader_epoch,
+                command.start_offset,
+                command.delivery_complete_count,
+                combined((), command.batches, command.start_offset),
+            )
+            refusal = self._change(key, kept, change, now_ms, out)
+        out.append(Reply(command.ticket, refusal or DoneReply()))
+
+    def _change(
+        self, key: SharePartitionKey, kept: Kept, change: Update, now_ms: int, out: list[Effect]
+    ) -> DoneReply | None:
+        """Append the change as a snapshot or an update. A refusal, and nothing done, if the state would not
+        fit into a snapshot."""
+        state = kept.state
+        if not self._fits(key, len(state.batches) + 2 * len(change.batches)) and not self._fits(
+            key, len(state.updated(change).batches)
+        ):
+            return _refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
+        records: list[LogRecord] = []
+        if kept.update_count >= self._settings.updates_per_snapshot:
+            changed = replace(
+                state.updated(change),
+                snapshot_epoch=state.snapshot_epoch + 1,
+                created_ms=now_ms,
+                written_ms=now_ms,
+            )
+            self._append_snapshot(key, changed, now_ms, records)
+        else:
+            record_key = record_codec.encode_key(UPDATE, key)
+            records.append((record_key, record_codec.encode_update(change), now_ms))
+            self._update(key, change, self._position)
+            self._position += 1
+        out.append(Append(records))
+        return None
+
+    def _delete(self, command: DeleteState, now_ms: int, out: list[Effect]) -> None:
+        key = command.key
+        refusal = _negative(key) or self._unknown(key)
+        if refusal is None and key in self.states:
+            records: list[LogRecord] = []
+            self._append_tombstone(key, now_ms, records)
+            out.append(Append(records))
+        out.append(Reply(command.ticket, refusal or DoneReply()))
+
+    def _summarize(self, command: SummarizeState, now_ms: int, out: list[Effect]) -> None:
+        refusal = _negative(command.key) or self._unknown(command.key)
+        kept = self.states.get(command.key)
+        if refusal is not None:
+            reply = SummaryReply(error_code=refusal.error_code, error_message=refusal.error_message)
+        elif kept is None:
+            reply = SummaryReply(start_offset=UNINITIALIZED_OFFSET)
+        else:
+            state = kept.state
+            reply = SummaryReply(
+                state_epoch=state.state_epoch,
+                leader_epoch=state.leader_epoch,
+                start_offset=state.start_offset,
+                delivery_complete_count=state.delivery_complete_count,
+            )
+        out.append(Reply(command.ticket, reply))
+
+    def _unknown(self, key: SharePartitionKey) -> DoneReply | None:
+        if key.partition < self._partition_count_of(key.topic_id):
+            return None
+        return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    # Deleted topics
+
+    def _remove_topics(self, command: RemoveTopics, now_ms: int, out: list[Effect]) -> None:
+        self._removed.update(command.topic_ids)
+        self._removing = iter(list(self.states))
+        out += (SetTimer(REMOVE_TOPICS, now_ms), Reply(command.ticket, DoneReply()))
+
+    def _go_on_removing(self, now_ms: int, out: list[Effect]) -> None:
+        if self._removing is None:
+            return
+        seen = list(islice(self._removing, STATES_PER_TURN))
+        records: list[LogRecord] = []
+        size = BATCH_OVERHEAD_BYTES
+        for key in seen:
+            if key.topic_id in self._removed and key in self.states:
+                size += _size_max(key)
+                if records and size > self._settings.append_max_bytes:
+                    out.append(Append(records))
+                    records, size = [], BATCH_OVERHEAD_BYTES + _size_max(key)
+                self._append_tombstone(key, now_ms, records)
+        if records:
+            out.append(Append(records))
+        if len(seen) < STATES_PER_TURN:
+            self._removing = None
+            self._removed.clear()
+        else:
+            out.append(SetTimer(REMOVE_TOPICS, now_ms))
+
+    # Upkeep of the log
+
+    def _snapshot_cold(self, now_ms: int, out: list[Effect]) -> None:
+        interval_ms = self._settings.cold_snapshot_interval_ms
+        if self._cold_until_ms is None:
+            if self._rewritten_count == len(self.states):
+                # Nothing has changed since: to write all again would delete no more than it adds.
+                out.append(SetTimer(SNAPSHOT_COLD, now_ms + interval_ms))
+                return
+            self._cold_until_ms = now_ms - interval_ms
+        records: list[LogRecord] = []
+        size = BATCH_OVERHEAD_BYTES
+        is_done = True
+        for key, kept in list(islice(self.states.items(), SNAPSHOTS_PER_TURN + 1)):
+            state = kept.state
+            if state.written_ms > self._cold_until_ms:
+                break
+            size += _size_max(key, len(state.batches))
+            if records and (len(records) == SNAPSHOTS_PER_TURN or size > self._settings.append_max_bytes):
+                is_done = False
+                break
+            again = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
+            self._append_snapshot(key, again, now_ms, records)
+        if records:
+            out.append(Append(records))
+        if is_done:
+            self._cold_until_ms = None
+        out.append(SetTimer(SNAPSHOT_COLD, now_ms + (interval_ms if is_done else 0)))
+
+    def _prune(self, now_ms: int, out: list[Effect]) -> None:
+        oldest = next(iter(self.states.values()), None)
+        position = self._last_tombstone if oldest is None else oldest.position
+        if position > self._pruned:
+            self._pruned = position
+            out.append(DeleteBefore(position))
+        out.append(SetTimer(PRUNE, now_ms + self._settings.prune_interval_ms))
+
+
+def _refusal(code: ErrorCode, message: str | None = None) -> DoneReply:
+    return DoneReply(error_code=code, error_message=message or error_message(code))
+
+
+def _negative(key: SharePartitionKey) -> DoneReply | None:
+    return _refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION) if key.partition < 0 else None
+
+
+def _fenced_leader(kept: Kept | None, leader_epoch: int) -> DoneReply | None:
+    """Of one that needs a state."""
+    if kept is None:
+        return _refusal(ErrorCode.INVALID_REQUEST, NEVER_INITIALIZED)
+    if -1 != leader_epoch < kept.leader_epoch_max:
+        return _refusal(ErrorCode.FENCED_LEADER_EPOCH)
+    return None
+
+
+def _size_max(key: SharePartitionKey, batch_count: int = 0) -> int:
+    """No less than a snapshot takes in a batch."""
+    return 4 * len(key.group_id) + RECORD_BYTES + BATCH_BYTES * batch_count

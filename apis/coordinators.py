@@ -15,11 +15,8 @@ from odradek.apis.api import Waiting
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
     from odradek.coordinator.groups import commands
-<<<<<<< HEAD
     from odradek.coordinator.groups.settings import GroupConfig
-=======
     from odradek.coordinator.share_state.commands import ShareCommand
->>>>>>> share-state
     from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode

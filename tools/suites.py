@@ -265,7 +265,7 @@ def failures(name: str) -> list[str]:
 
 
 def slowest(name: str) -> str:
-    """Where the seconds of the suite's last run went: the files whose tests took the most, workers added up."""
+    """Where the seconds of the last run went: the files whose tests took the most, workers added up."""
     seconds: Counter[str] = Counter()
     for report in sorted(REPORTS.glob(f"{name}-*.xml")):
         for case in ElementTree.parse(report).iter("testcase"):

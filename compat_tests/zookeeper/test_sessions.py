@@ -19,7 +19,7 @@ import odradek
 from compat_tests.clients import wait_until
 from compat_tests.cutting_proxy import CuttingProxy
 from compat_tests.stories import topic_name
-from compat_tests.zookeeper.conftest import SESSION_MS, Looking, in_zookeeper
+from compat_tests.zookeeper.conftest import Logged, Looking, in_zookeeper
 from compat_tests.zookeeper.ensemble import ZooKeeper
 from odradek.wire.kafka07.requests import LATEST, Offsets, encode_request, response_of_offsets
 from tests.raw_client import RawClient
@@ -77,31 +77,9 @@ class Topics:
 def test_a_broker_without_zookeeper_serves_on_and_heals(
     own_server: ZooKeeper, tmp_path: pathlib.Path
 ) -> None:
-    log = tmp_path / "log"
-    command = [
-        sys.executable,
-        "-m",
-        "odradek",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        str(tmp_path / "data"),
-    ]
-    command += [
-        "--set",
-        f"zookeeper.connect={own_server.address}",
-        "--set",
-        f"zookeeper.session.timeout.ms={SESSION_MS}",
-    ]
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: "ready" in log.read_text(), "the broker is ready")
+    with Logged(tmp_path, own_server.address) as broker:
         looking = Looking(own_server.address)
-        server = looking.json("/brokers/ids/1")
-        address = f"{server['host']}:{server['port']}"
-        admin = AdminClient({"bootstrap.servers": address})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for name in ("stays", "goes"):
             (future,) = admin.create_topics([NewTopic(name, 2)]).values()
             future.result(SECONDS)
@@ -109,12 +87,12 @@ def test_a_broker_without_zookeeper_serves_on_and_heals(
         looking.close()
 
         own_server.stop()
-        wait_until(lambda: "does not answer" in log.read_text(), "the broker says so")
+        wait_until(lambda: "does not answer" in broker.log, "the broker says so")
         (future,) = admin.delete_topics(["goes"]).values()
         future.result(SECONDS)
         (future,) = admin.create_topics([NewTopic("comes", 3)]).values()
         future.result(SECONDS)
-        producer = Producer({"bootstrap.servers": address})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce("comes", b"x")
         assert producer.flush(SECONDS) == 0, "clients are served"
 
@@ -125,13 +103,11 @@ def test_a_broker_without_zookeeper_serves_on_and_heals(
             lambda: len(looking.children("/brokers/topics/comes/partitions")) == 3, "with its partitions"
         )
         wait_until(lambda: looking.children("/brokers/ids") == ["1"], "and the broker is there")
+        wait_until(lambda: "answers again" in broker.log, "which says so")
         looking.close()
-        text = log.read_text()
+        text = broker.log
         assert (text.count("does not answer"), text.count("answers again")) == (1, 1), text
         assert "ERROR" not in text, text
-    finally:
-        process.terminate()
-        process.wait(SECONDS)
 
 
 def test_a_session_that_has_ended_is_followed_by_another(chroot: str, own_looking: Looking) -> None:

@@ -1,6 +1,7 @@
 """A broker in ZooKeeper, for the oldest clients and tools. Imported only with `zookeeper.connect`.
 
-In reading order: `session.py` (the connection, and who may tell of it), `registration.py` (the broker's own
+In reading order: `session.py` (the connection, and who may tell of it), `secured.py` and `handler.py` (its
+TLS and its login), `registration.py` (the broker's own
 node), `controllership.py` (the one broker that writes for the cluster), `survey.py` (what is in ZooKeeper
 already), `tools.py` (what old tools ask for in nodes), `upkeep.py` (the thread that does all of it),
 `offsets.py` (what groups of the oldest protocol commit), `oldest.py` (the nodes of Kafka 0.7),

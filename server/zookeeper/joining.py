@@ -82,7 +82,7 @@ async def _in_thread_of_its_own(upkeep: Upkeep) -> None:
 
 def _agree(session: Session, ours: str) -> None:
     """On the id of the cluster."""
-    session.client.ensure_path(nodes.CLUSTER_ID.rpartition("/")[0])
+    session.ensure_path(nodes.CLUSTER_ID.rpartition("/")[0])
     while True:
         content = session.get(nodes.CLUSTER_ID)
         if content:
@@ -98,7 +98,7 @@ def _agree(session: Session, ours: str) -> None:
 
 def _refuse_others(session: Session, node_id: int) -> None:
     """A node alone knows nothing of the topics of another broker, and clients would look for them here."""
-    session.client.ensure_path(nodes.BROKER_IDS)
+    session.ensure_path(nodes.BROKER_IDS)
     others = sorted(set(session.client.get_children(nodes.BROKER_IDS)) - {str(node_id)})
     if others:
         raise ConfigError(
@@ -111,7 +111,7 @@ def _create(session: Session, ours: str) -> None:
     from kazoo.exceptions import NodeExistsError
 
     try:
-        session.client.create(nodes.CLUSTER_ID, nodes.cluster_id(ours))
+        session.client.create(nodes.CLUSTER_ID, nodes.cluster_id(ours), acl=session.access(nodes.CLUSTER_ID))
     except NodeExistsError:
         # Another broker was faster, or somebody has made an empty node.
         if not session.get(nodes.CLUSTER_ID):

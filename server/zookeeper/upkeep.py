@@ -100,7 +100,7 @@ class Upkeep:
     def start(self) -> None:
         """Registers the broker; raises ConfigError for an id that is taken."""
         for path in nodes.ROOTS:
-            self._session.client.ensure_path(path)
+            self._session.ensure_path(path)
         self._registration.begin()
         self._session_id = self._session.id
         self._thread.start()
@@ -145,9 +145,12 @@ class Upkeep:
             self._work.clear()
             if not self._session.is_connected:
                 self._leading = None
+                if self._session.has_given_up:
+                    self._begin_anew()
                 continue
             try:
                 self._keep()
+                self._session.tell_return()
                 self._is_told = False
                 self._beaten = 0
             except Exception as error:
@@ -158,6 +161,13 @@ class Upkeep:
                 if self._session.is_connected:
                     self._end.wait(PAUSE_S)
                     self._work.set()
+
+    def _begin_anew(self) -> None:
+        """After a login that was refused: somebody may mend it."""
+        self._tell(NoAnswer("the login is refused"))
+        self._end.wait(PAUSE_S)
+        if not self._end.is_set():
+            self._session.revive()
 
     def _tell(self, error: Exception) -> None:
         """Once, until all went well again. A lost connection is told by the session."""
@@ -184,7 +194,7 @@ class Upkeep:
             self._leading = None
             self._session_id = session.id
             for path in nodes.ROOTS:
-                session.client.ensure_path(path)
+                session.ensure_path(path)
         self._register()
         for one in self._oldest:
             one.keep(self._view())

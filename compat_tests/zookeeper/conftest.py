@@ -57,7 +57,8 @@ class Logged:
         with self._log.open("w") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=output)
         try:
-            wait_until(lambda: "ready" in self.log, "the broker is ready")
+            wait_until(lambda: "ready" in self.log or self._process.poll() is not None, "the broker is ready")
+            assert self._process.poll() is None, self.log
         except BaseException:
             self.__exit__(None, None, None)
             raise

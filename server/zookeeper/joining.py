@@ -54,6 +54,7 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
         node.now_ms,
         lambda: publisher.view,
         ask,
+        lambda: _agree(session, bound.identity.cluster_id),
         [OldestNodes(session, one, node.id, node.now_ms) for one in oldest],
     )
 
@@ -63,7 +64,7 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
     publisher.subscribe(view_changed)
     ending.push_async_callback(_in_thread_of_its_own, upkeep)
     try:
-        await asyncio.to_thread(_agree, session, bound.identity.cluster_id)
+        await asyncio.to_thread(upkeep.agree)
         if opened.deciding.forward is None:
             await asyncio.to_thread(_refuse_others, session, node.id)
         await asyncio.to_thread(upkeep.start)
@@ -86,7 +87,10 @@ def _agree(session: Session, ours: str) -> None:
     while True:
         content = session.get(nodes.CLUSTER_ID)
         if content:
-            theirs = nodes.read_cluster_id(content)
+            try:
+                theirs = nodes.read_cluster_id(content)
+            except ValueError as error:
+                raise ConfigError(f"zookeeper.connect: {error} at {session.address}.") from None
             if theirs != ours:
                 raise ConfigError(
                     f"zookeeper.connect: the ZooKeeper at {session.address} is of cluster {theirs}, and the "

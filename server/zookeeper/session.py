@@ -29,7 +29,7 @@ class Session:
 
     def __init__(self, address: str, timeout_s: float, secured: Secured) -> None:
         try:
-            from kazoo.client import KazooClient
+            import kazoo.client  # noqa: F401
 
             if secured.login is not None:
                 import puresasl  # noqa: F401
@@ -41,19 +41,8 @@ class Session:
         self.address = address
         self.timeout_s = timeout_s
         self._secured = secured
-        quiet = logging.getLogger("odradek.zookeeper.client")
-        if quiet.level == logging.NOTSET:
-            # It tells each attempt to connect; we tell the loss and the return.
-            quiet.setLevel(logging.CRITICAL)
         try:
-            self.client: KazooClient = KazooClient(
-                address,
-                timeout=timeout_s,
-                connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": RETRY_MAX_S},
-                logger=quiet,
-                handler=self._handler(),
-                sasl_options=self._sasl_options(),
-            )
+            self.client = self._client(address)
         except (ValueError, TypeError):
             raise ConfigError(
                 f"zookeeper.connect: {address!r} is not of the form HOST:PORT,HOST:PORT/CHROOT."
@@ -63,6 +52,22 @@ class Session:
         self._is_lost = False
         self._is_refused = False
         self._is_closing = False
+
+    def _client(self, address: str) -> KazooClient:
+        from kazoo.client import KazooClient
+
+        quiet = logging.getLogger("odradek.zookeeper.client")
+        if quiet.level == logging.NOTSET:
+            # It tells each attempt to connect; we tell the loss and the return.
+            quiet.setLevel(logging.CRITICAL)
+        return KazooClient(
+            address,
+            timeout=self.timeout_s,
+            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": RETRY_MAX_S},
+            logger=quiet,
+            handler=self._handler(),
+            sasl_options=self._sasl_options(),
+        )
 
     def _handler(self) -> Any:
         if self._secured.tls is None and self._secured.login is None:
@@ -86,7 +91,7 @@ class Session:
         self.client.start_async().wait(patience_s)
         try:
             if self.client.connected:
-                self.ensure_path("/")
+                self.make_root()
                 self.client.add_listener(self._state_changed)
                 return
         except KazooException as error:
@@ -133,6 +138,21 @@ class Session:
                 if watch is None or self.client.exists(path, watch) is None:
                     return None
 
+    def make_root(self) -> None:
+        """The directory in the address, of any depth. A client that is in it cannot make those above it."""
+        from kazoo.exceptions import ConnectionLoss
+
+        if self.client.exists("/") is not None:
+            return
+        above = self._client(self.address.partition("/")[0])
+        try:
+            if not above.start_async().wait(self.timeout_s):
+                raise ConnectionLoss
+            above.ensure_path(self.client.chroot, acl=self.access("/"))
+        finally:
+            above.stop()
+            above.close()
+
     def ensure_path(self, path: str) -> None:
         """Those above it are made in the same way."""
         self.client.ensure_path(path, acl=self.access(path))
@@ -156,8 +176,8 @@ class Session:
         self.client.start_async()
 
     def tell_return(self) -> None:
-        """All goes well: a word in the log if it did not."""
-        if self._is_lost:
+        """All has gone well: a word in the log if it had not, unless the connection is lost by now."""
+        if self._is_lost and self.is_connected:
             self._is_lost = False
             logger.info("ZooKeeper at %s answers again", self.address)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.zookeeper import nodes
 from odradek.coordinator.zookeeper.projection import Projection
 from odradek.server.zookeeper.controllership import Controllership, NotController, elect, write
@@ -62,7 +63,8 @@ class _Leading:
 
 class Upkeep:
     """`start` begins the thread, `close` ends it and the session. `view` gives the newest view in any thread;
-    `ask` makes requests for tools, `oldest` are the nodes for clients of Kafka 0.7."""
+    `ask` makes requests for tools, `agree` raises ConfigError where another cluster is, `oldest` are
+    the nodes for clients of Kafka 0.7."""
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Upkeep:
         now_ms: Callable[[], int],
         view: Callable[[], ClusterView],
         ask: Ask,
+        agree: Callable[[], None],
         oldest: Sequence[OldestNodes] = (),
     ) -> None:
         self._session = session
@@ -80,6 +83,7 @@ class Upkeep:
         self._now_ms = now_ms
         self._view = view
         self._ask = ask
+        self.agree = agree
         self._oldest = oldest
         self._asked: Future[Any] | None = None
         """The newest request for a tool."""
@@ -180,7 +184,7 @@ class Upkeep:
             return
         if not self._is_told:
             self._is_told = True
-            is_known = isinstance(error, (KazooException, NoAnswer, NotController))
+            is_known = isinstance(error, (KazooException, NoAnswer, NotController, ConfigError))
             logger.error(
                 "what is in ZooKeeper is not up to date, and is tried again: %s: %s",
                 type(error).__name__,
@@ -192,9 +196,12 @@ class Upkeep:
         session = self._session
         if self._session_id != session.id:
             self._leading = None
-            self._session_id = session.id
+            # It may have lost all that was in it, or be another one.
+            session.make_root()
+            self.agree()
             for path in nodes.ROOTS:
                 session.ensure_path(path)
+            self._session_id = session.id
         self._register()
         for one in self._oldest:
             one.keep(self._view())

@@ -4,43 +4,30 @@ where there is none."""
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 from typing import Any
 
 import pytest
 
 from compat_tests.kafka07.conftest import Oldest
+from compat_tests.kafka07.old_python import PYTHON, variables
 from compat_tests.kafka07.today import read, write
-from compat_tests.outside import clean_environment
-from tools import environment
 
 JUDGE = pathlib.Path(__file__).parent / "python2" / "judge.py"
-VERSIONS = {"samsa": "0.3.11", "brod": "0.4.3"}
 TIMEOUT_S = 60
 VALUES = ["one", "two", "x" * 5000, "four"]
 
 
-def python2() -> str | None:
-    """A Python 2.7, on the path or of pyenv."""
-    root = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv"))
-    made = sorted(root.glob("versions/2.7*/bin/python2.7"))
-    return str(made[-1]) if made else shutil.which("python2.7")
-
-
-PYTHON = python2()
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="no Python 2.7 is here")
 
 
 def judge(client: str, action: str, *arguments: object) -> Any:
     """What a client says."""
-    source = environment.source(client, VERSIONS[client])
     assert PYTHON is not None
     done = subprocess.run(
         [PYTHON, str(JUDGE), client, action, *map(str, arguments)],
-        env=clean_environment(PYTHONPATH=str(source), PYTHONDONTWRITEBYTECODE="1"),
+        env=variables(client),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

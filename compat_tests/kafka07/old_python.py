@@ -9,8 +9,15 @@ import shutil
 from compat_tests.outside import clean_environment
 from tools import environment
 
-VERSIONS = {"samsa": "0.3.11", "brod": "0.4.3", "kazoo": "2.8.0", "six": "1.16.0"}
-"""Of kazoo and six, which samsa needs for ZooKeeper, the last ones for Python 2.7."""
+VERSIONS = {
+    "samsa": "0.3.11",
+    "brod": "0.4.3",
+    # Later ones are of other authors and of later releases of Kafka.
+    "pykafka": "0.1.3",
+    # What samsa needs for ZooKeeper: the last ones for Python 2.7.
+    "kazoo": "2.8.0",
+    "six": "1.16.0",
+}
 
 
 def _python2() -> str | None:

@@ -1,5 +1,5 @@
-"""Old clients of Python: `samsa` speaks Kafka 0.7, `brod` Kafka 0.6. They need a Python 2.7, and are left out
-where there is none."""
+"""Old clients of Python: `samsa` speaks Kafka 0.7, `brod` and the first `pykafka` Kafka 0.6. They need a
+Python 2.7, and are left out where there is none."""
 
 from __future__ import annotations
 
@@ -86,3 +86,14 @@ def test_brod_writes_and_reads(oldest: Oldest, topic: str) -> None:
     assert judge("brod", "fetch", oldest.port_06, topic, positions[2]) == found[2:]
     assert judge("brod", "ends", oldest.port_06, topic) == [0, positions[-1]]
     assert judge("brod", "fetch", oldest.port_06, topic, positions[-1] + 1) == {"error": "OffsetOutOfRange"}
+
+
+def test_pykafka_writes_and_reads(oldest: Oldest, topic: str) -> None:
+    judge("pykafka", "produce", oldest.port_06, topic, *VALUES)
+    assert read(oldest.broker, topic, len(VALUES)) == [value.encode() for value in VALUES]
+    write(oldest.broker, topic, [b"five"])
+    values = [*VALUES, "five"]
+    end = sum(9 + len(value) for value in values)
+    assert judge("pykafka", "fetch", oldest.port_06, topic, 0) == {"values": values, "offset": end}
+    assert judge("pykafka", "fetch", oldest.port_06, topic, 12) == {"values": values[1:], "offset": end}
+    assert judge("pykafka", "fetch", oldest.port_06, topic, end) == {"values": [], "offset": end}

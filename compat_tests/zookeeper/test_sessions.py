@@ -438,3 +438,13 @@ def test_nothing_of_zookeeper_is_imported_without_the_option() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout == "[]\n"
+
+
+def test_nothing_of_tls_is_imported_without_it(chroot: str) -> None:
+    program = (
+        "import sys, odradek\n"
+        f"with odradek.Broker(options={{'zookeeper.connect': {chroot!r}}}): pass\n"
+        "print([name for name in sys.modules if name.startswith('odradek.security')])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout == "[]\n"

@@ -14,7 +14,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 if TYPE_CHECKING:
-    from odradek.server.zookeeper.secured import Tls
+    from odradek.server.zookeeper.tls import Tls
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]

@@ -1,9 +1,13 @@
 """TLS, logins and protected nodes at ZooKeeper, as a broker's options have them."""
 
+import pathlib
+import re
+
 import pytest
 
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
+from odradek.config.properties import parse_properties
 from odradek.config.zookeeper import is_protected, login_of, tls_options
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -115,6 +119,18 @@ def test_only_a_broker_that_zookeeper_knows_protects_its_nodes(tmp_path):
     for sets in ([], [TLS], [certificate]):
         with pytest.raises(ConfigError, match=r"zookeeper\.set\.acl needs a broker that ZooKeeper knows"):
             is_protected(values(protecting, *sets), None)
+
+
+def test_the_settings_of_the_page_are_taken(tmp_path):
+    page = pathlib.Path(__file__).parents[2].joinpath("docs/old-clients.md").read_text()
+    blocks = re.findall(r"```properties\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        path = tmp_path / "server.properties"
+        path.write_text(block)
+        config = load(path)
+        assert (config.warnings, config.without_effect) == ((), ())
+        assert config.layers.start.keys() == parse_properties(block.encode()).keys()
 
 
 def test_what_has_no_effect_is_named():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from kazoo.exceptions import NoAuthError
 import odradek
 from compat_tests.clients import wait_until
 from compat_tests.security.certificates import KINDS, Authority
-from compat_tests.zookeeper.conftest import Logged, in_zookeeper
+from compat_tests.zookeeper.conftest import SESSION_MS, Logged, in_zookeeper
 from compat_tests.zookeeper.ensemble import ZooKeeper
 from odradek.server.free_port import free_port
 
@@ -143,6 +144,33 @@ def test_nodes_are_protected_from_others(secure: Secure) -> None:
         for client in (other, own):
             client.stop()
             client.close()
+
+
+def test_nodes_of_a_cluster_that_have_one_name_write_for_each_other(secure: Secure) -> None:
+    """What the first controller has made, the second one may change."""
+    in_tls = {
+        **secure.options(),
+        "zookeeper.connect": f"localhost:{secure.port}/cluster",
+        "zookeeper.set.acl": "true",
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+    }
+    options = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    with odradek.Cluster(2, options=options, node_options=dict.fromkeys((1, 2), in_tls)) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        (future,) = admin.create_topics([NewTopic("t", 1, 2)]).values()
+        future.result(SECONDS)
+        client = secure.client("reader", "cluster")
+
+        def leader() -> int:
+            return int(json.loads(client.get("/brokers/topics/t/partitions/0/state")[0])["leader"])
+
+        wait_for_node(client, "/brokers/topics/t/partitions/0/state")
+        before = json.loads(client.get("/controller")[0])["brokerid"]
+        cluster.node(before).kill()
+        wait_until(lambda: leader() == 3 - before, "the other one writes who leads")
+        assert json.loads(client.get("/controller")[0])["brokerid"] == 3 - before
+        client.stop()
+        client.close()
 
 
 def refusal(address: str, options: dict[str, str]) -> str:

@@ -78,9 +78,11 @@ class ZooKeeper:
 class KafkaInZooKeeper(reference.Kafka):
     """A broker of Apache Kafka 3.9 with the id 1; the rest is as in `reference.Kafka`."""
 
-    def __init__(self, address: str, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, address: str, properties: Mapping[str, str] | None = None, jvm: Sequence[str] = ()
+    ) -> None:
         self._address = address
-        super().__init__(reference.OLDER, properties)
+        super().__init__(reference.OLDER, properties, jvm=[*reference.BROKER_JVM, *jvm])
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(

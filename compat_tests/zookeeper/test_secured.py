@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
@@ -17,7 +17,9 @@ import odradek
 from compat_tests.clients import wait_until
 from compat_tests.security.certificates import KINDS, Authority
 from compat_tests.zookeeper.conftest import SESSION_MS, Logged, in_zookeeper
-from compat_tests.zookeeper.ensemble import ZooKeeper
+from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
+from odradek.config.option import PASSWORD
+from odradek.config.options import BROKER_OPTIONS
 from odradek.server.free_port import free_port
 
 SECONDS = 30
@@ -244,8 +246,8 @@ class WithLogins:
         users = f'user_{USER}="{password}" user_other="other"'
         self._file.write_text(f"Server {{ {DIGEST} required {users}; }};\n")
 
-    def client(self) -> KazooClient:
-        sasl: dict[str, Any] = {"mechanism": "DIGEST-MD5", "username": "other", "password": "other"}
+    def client(self, user: str = "other", password: str = "other") -> KazooClient:
+        sasl: dict[str, Any] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
         client = KazooClient(self.server.address, sasl_options=sasl)
         client.start(SECONDS)
         return client
@@ -275,6 +277,58 @@ def test_a_broker_logs_in_to_zookeeper(tmp_path: pathlib.Path) -> None:
                 client.set("/brokers/topics/t", b"changed")
             client.stop()
             client.close()
+
+
+def access(client: KazooClient, path: str) -> dict[str, set[tuple[int, str, str]]]:
+    """Who may do what with each node at the path and below it."""
+    found = {path: {(one.perms, one.id.scheme, one.id.id) for one in client.get_acls(path)[0]}}
+    for name in client.get_children(path):
+        found |= access(client, f"{path}/{name}")
+    return found
+
+
+ONLY_OF_KAFKA = ("/kafka-acl", "/delegation_token", "/feature", "/config/changes/")
+"""Rules, tokens and feature levels are kept elsewhere; notifications go after a while."""
+
+
+def test_nodes_and_options_are_those_of_kafka(tmp_path: pathlib.Path) -> None:
+    place = WithLogins(tmp_path)
+    protecting = {"zookeeper.set.acl": "true"}
+    options = login(tmp_path, "right")
+    jvm = [f"-Djava.security.auth.login.config={options['odradek.jaas.config.path']}"]
+    with (
+        place.server,
+        KafkaInZooKeeper(f"{place.server.address}/kafka", protecting, jvm) as kafka,
+        in_zookeeper(f"{place.server.address}/odradek", options={**options, **protecting}) as ours,
+    ):
+        admins = [AdminClient({"bootstrap.servers": one.bootstrap_servers}) for one in (kafka, ours)]
+        for admin in admins:
+            (future,) = admin.create_topics([NewTopic("t", 2)]).values()
+            future.result(SECONDS)
+        client = place.client(USER, "right")
+        for name in ("kafka", "odradek"):
+            wait_for_node(client, f"/{name}/brokers/topics/t/partitions/1/state")
+        (theirs, own) = (
+            {path.removeprefix(f"/{name}"): one for path, one in access(client, f"/{name}").items()}
+            for name in ("kafka", "odradek")
+        )
+        theirs = {path: one for path, one in theirs.items() if not path.startswith(ONLY_OF_KAFKA)}
+        own = {path: one for path, one in own.items() if not path.startswith(ONLY_OF_KAFKA)}
+        # With the eligible leader replicas of Kafka 4 there is a setting of the cluster.
+        assert own.pop("/config/brokers/<default>") == own["/config/brokers"]
+        assert own == theirs
+        client.stop()
+        client.close()
+        (future,) = admins[0].describe_configs([ConfigResource("broker", "1")]).values()
+        told = {name: one for name, one in future.result(SECONDS).items() if name.startswith("zookeeper.")}
+    declared = {name: one for name, one in BROKER_OPTIONS.items() if name.startswith("zookeeper.")}
+    assert told.keys() == declared.keys()
+    set_here = {"zookeeper.connect", "zookeeper.session.timeout.ms", *protecting}
+    defaults = {name: one.value for name, one in told.items() if name not in set_here}
+    assert defaults == {name: declared[name].default_text for name in defaults}
+    assert {name for name, one in told.items() if one.is_sensitive} == {
+        name for name, one in declared.items() if one.kind == PASSWORD
+    }
 
 
 def test_a_login_that_is_refused_later_is_tried_until_it_is_taken(tmp_path: pathlib.Path) -> None:

@@ -124,6 +124,22 @@ def test_three_share_a_group_and_the_last_one_reads_on(group: Samsa, topic: Topi
     assert sorted(group.lines) == sorted(topic.written), "nothing twice"
 
 
+def test_positions_outlive_a_kill_of_the_broker(broker: odradek.Broker, group: Samsa, topic: Topic) -> None:
+    """samsa itself does not connect again: its members are started anew."""
+    group.join(topic.name)
+    topic.write()
+    wait_until(has_come(topic, group), "all has come")
+    wait_until(lambda: group.positions(topic.name) == bytes_of(topic), "and is committed")
+    broker.kill()
+    group.leave(group.members[0], signal.SIGKILL)
+    broker.start()
+    topic.write()
+    wait_until(lambda: group.owners(topic.name) == {}, "the session of the member ends")
+    group.join(topic.name)
+    wait_until(has_come(topic, group), "all that was written later comes, too")
+    assert sorted(group.lines) == sorted(topic.written), "nothing twice"
+
+
 def test_a_topic_is_made_by_writing(broker: odradek.Broker, group: Samsa) -> None:
     name = topic_name("made")
     values = ["one", "two", "three"]

@@ -11,16 +11,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 import odradek
 from compat_tests.clients import wait_until
-from compat_tests.security.certificates import KINDS, Authority
+from compat_tests.security.certificates import Authority
 from compat_tests.zookeeper.conftest import SESSION_MS, Logged, in_zookeeper
 from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
 from odradek.config.option import PASSWORD
 from odradek.config.options import BROKER_OPTIONS
 from odradek.server.free_port import free_port
+from tests.tiers import rest_at_night
 
 SECONDS = 30
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -98,7 +99,7 @@ def serves(broker: odradek.Broker | Logged, topic: str) -> None:
     consumer.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rest_at_night("PEM", "PKCS12", "JKS"))
 def test_a_broker_is_in_zookeeper_over_tls(secure: Secure, kind: str) -> None:
     chroot = f"tls-{kind}"
     with in_zookeeper(f"localhost:{secure.port}/{chroot}", options=secure.options(kind)) as broker:
@@ -163,14 +164,21 @@ def test_nodes_of_a_cluster_that_have_one_name_write_for_each_other(secure: Secu
         future.result(SECONDS)
         client = secure.client("reader", "cluster")
 
-        def leader() -> int:
-            return int(json.loads(client.get("/brokers/topics/t/partitions/0/state")[0])["leader"])
+        def writer() -> int | None:
+            try:
+                return int(json.loads(client.get("/controller")[0])["brokerid"])
+            except NoNodeError:
+                return None
+
+        def in_sync() -> list[int]:
+            return list(json.loads(client.get("/brokers/topics/t/partitions/0/state")[0])["isr"])
 
         wait_for_node(client, "/brokers/topics/t/partitions/0/state")
-        before = json.loads(client.get("/controller")[0])["brokerid"]
+        before = writer()
+        assert before is not None
         cluster.node(before).kill()
-        wait_until(lambda: leader() == 3 - before, "the other one writes who leads")
-        assert json.loads(client.get("/controller")[0])["brokerid"] == 3 - before
+        wait_until(lambda: writer() == 3 - before, "the other one is the controller")
+        wait_until(lambda: in_sync() == [3 - before], "and writes that it is alone")
         client.stop()
         client.close()
 
@@ -225,6 +233,15 @@ def test_other_keys_count_for_the_next_connection(tmp_path: pathlib.Path) -> Non
         wait_until(lambda: "meanwhile" in client.get_children("/brokers/topics"), "and what changed")
         client.stop()
         client.close()
+
+
+def test_a_key_that_others_may_read_is_named(secure: Secure, tmp_path: pathlib.Path) -> None:
+    options = secure.options()
+    path = pathlib.Path(options["zookeeper.ssl.keystore.location"])
+    path.chmod(0o644)
+    with Logged(tmp_path, f"localhost:{secure.port}/readable", options) as broker:
+        assert f"everybody on this machine can read the private key in {path}" in broker.log
+        assert "PRIVATE KEY" not in broker.log
 
 
 class WithLogins:

@@ -23,6 +23,8 @@ class Tls:
         self._options = options
         self._settings = TlsSettings.of(options, PREFIX)
         self._context = self._settings.client_context()
+        for path in self._settings.readable_by_others:
+            logger.warning("ZooKeeper: everybody on this machine can read the private key in %s", path)
         self.problem: str | None = None
         """Why the last connection could not be opened."""
 

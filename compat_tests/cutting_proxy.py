@@ -67,6 +67,8 @@ class CuttingProxy:
     def __init__(self, target_port: int) -> None:
         self.target_port = target_port
         self.requests, self.answers = Direction(), Direction()
+        self.refused = 0
+        """Connections that ended at once, as nobody listens at the target."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -117,6 +119,7 @@ class CuttingProxy:
             target = socket.create_connection(("127.0.0.1", self.target_port))
         except OSError:
             client.close()
+            self.refused += 1
             return
         for one in (client, target):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -159,7 +159,11 @@ class BrokerConfig:
         self.super_users = _authorization(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
-        without_effect = {*options.without_effect(given, known), *self._unused_security}
+        without_effect = {
+            *options.without_effect(given, known),
+            *self._unused_security,
+            *_unused_at_zookeeper(given, self.values),
+        }
         self.without_effect = tuple(name for name in given if name in without_effect)
         more = self._security_warnings
         self.warnings = (*warnings, *more, *_more_warnings(self.values, in_cluster=in_cluster))
@@ -245,6 +249,15 @@ class BrokerConfig:
         self.inter_broker_login, self.controller_login = found.inter_broker, found.controllers
         self.controller_security = found.of_controllers
         self._unused_security, self._security_warnings = found.unused, found.warnings
+
+
+def _unused_at_zookeeper(given: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Imports nothing if no option speaks of ZooKeeper."""
+    if not any(name.startswith("zookeeper.") for name in given):
+        return ()
+    from odradek.config.zookeeper import settings_without_use
+
+    return settings_without_use(given, values)
 
 
 # --- Loading ---

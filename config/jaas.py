@@ -31,8 +31,9 @@ LOGIN_MODULES: Final = {
     f"{_SECURITY}.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
     "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
+    "org.apache.zookeeper.server.auth.DigestLoginModule": ("DIGEST-MD5",),
 }
-"""Classes, and the mechanisms that each is for."""
+"""Classes, and the mechanisms that each is for; the last one is for ZooKeeper alone."""
 _CLASS: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*LoginModule", re.ASCII)
 """What may be shown: no other text is known to be no password."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")

@@ -158,6 +158,7 @@ def page() -> str:
     """The whole page, ending in a newline."""
     broker = [option for option in BROKER_OPTIONS.values() if not option.internal]
     topic = [option for option in TOPIC_OPTIONS.values() if not option.internal]
+    zookeeper = [option for option in BROKER_OPTIONS.values() if option.name.startswith("zookeeper.")]
     parts = [
         _OPENING,
         _CLUSTER,
@@ -175,7 +176,9 @@ def page() -> str:
         _CLIENT_METRICS,
         _described_table(CLIENT_METRICS_OPTIONS.values()),
         _ZOOKEEPER,
-        _described_table(one for one in BROKER_OPTIONS.values() if one.name.startswith("zookeeper.")),
+        _section("Honoured", zookeeper, HONOURED, _described_table),
+        _section("Accepted without effect", zookeeper, ACCEPTED, _plain_table),
+        _section("Refused", zookeeper, REFUSED, _plain_table),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),

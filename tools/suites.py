@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
@@ -20,6 +21,8 @@ from tools import environment
 REPORTS = environment.CHECKOUT / "build" / "reports"
 SHOWN_LINES = 25
 """Of a failure that is told again at the end, its last ones."""
+FILES_SHOWN = 12
+"""Of the files of a suite, the slowest ones."""
 
 
 @dataclass
@@ -261,6 +264,17 @@ def failures(name: str) -> list[str]:
     return told
 
 
+def slowest(name: str) -> str:
+    """Where the seconds of the last run went: the files whose tests took the most, workers added up."""
+    seconds: Counter[str] = Counter()
+    for report in sorted(REPORTS.glob(f"{name}-*.xml")):
+        for case in ElementTree.parse(report).iter("testcase"):
+            seconds[case.get("classname", "").rpartition(".")[2]] += float(case.get("time", 0))
+    return ", ".join(
+        f"{file.removeprefix('test_')} {took:.0f}" for file, took in seconds.most_common(FILES_SHOWN)
+    )
+
+
 def overdue(seconds: Mapping[str, float]) -> list[str]:
     """A line for each suite whose tests took longer than they may, by the seconds that they took."""
     return [
@@ -293,6 +307,9 @@ def main(names: list[str]) -> int:
     print(f"\n{'suite':<24}{'outcome':<10}{'set-up':>9}{'tests':>9}")
     for name, (passed, set_up, tests) in outcomes.items():
         print(f"{name:<24}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
+    for name in names:
+        if files := slowest(name):
+            print(f"seconds of {name}: {files}")
     for line in overdue({name: tests for name, (_, _, tests) in outcomes.items()}):
         print(line)
     return 1 if failed else 0

@@ -1,5 +1,5 @@
-"""Old clients of Node: `prozess` speaks Kafka 0.7, `kafka` (node-kafka) Kafka 0.6. They are left out where
-there is no Node."""
+"""Old clients of Node: `prozess` and `franz-kafka` speak Kafka 0.7, `kafka` (node-kafka) Kafka 0.6. They are
+left out where there is no Node."""
 
 from __future__ import annotations
 
@@ -67,6 +67,28 @@ def test_prozess_goes_on_where_it_was_when_answers_are_cut(modules: str, oldest:
 def test_prozess_learns_what_is_out_of_range(modules: str, oldest: Oldest, topic: str) -> None:
     write(oldest.broker, topic, [b"one"])
     assert judge(modules, "prozess", "consume", oldest.port, topic, 14) == {"error": "OffsetOutOfRange"}
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_franz_kafka_writes_and_todays_clients_read(
+    modules: str, oldest: Oldest, topic: str, compression: str
+) -> None:
+    """Two messages are a batch, which is one compressed message."""
+    command = [str(HERE / "judge.js"), "franz", "produce", str(oldest.port), topic, compression, *VALUES]
+    with subprocess.Popen(
+        ["node", *command], env=clean_environment(NODE_PATH=modules), stdin=subprocess.PIPE
+    ) as process:
+        # It ends when it is told to, as it does not know when all has gone.
+        assert read(oldest.broker, topic, len(VALUES)) == [value.encode() for value in VALUES]
+    assert process.returncode == 0
+
+
+def test_todays_clients_write_and_franz_kafka_reads(modules: str, oldest: Oldest, topic: str) -> None:
+    values = [f"{number:05d}" * 20 for number in range(300)]
+    write(oldest.broker, topic, [value.encode() for value in values])
+    assert judge(modules, "franz", "consume", oldest.port, topic, 0, 300, 100_000) == values
+    found = judge(modules, "franz", "consume", oldest.port, topic, 110 * 7, 293, 1000)
+    assert found == values[7:], "it goes on where answers are cut"
 
 
 def test_node_kafka_writes_and_reads(modules: str, oldest: Oldest, topic: str) -> None:

@@ -1,46 +1,33 @@
-"""Old clients of Python: `samsa` speaks Kafka 0.7, `brod` Kafka 0.6. They need a Python 2.7, and are left out
-where there is none."""
+"""Old clients of Python: `samsa` speaks Kafka 0.7, `brod` and the first `pykafka` Kafka 0.6. They need a
+Python 2.7, and are left out where there is none."""
 
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 from typing import Any
 
 import pytest
 
 from compat_tests.kafka07.conftest import Oldest
+from compat_tests.kafka07.old_python import PYTHON, variables
 from compat_tests.kafka07.today import read, write
-from compat_tests.outside import clean_environment
-from tools import environment
 
 JUDGE = pathlib.Path(__file__).parent / "python2" / "judge.py"
-VERSIONS = {"samsa": "0.3.11", "brod": "0.4.3"}
 TIMEOUT_S = 60
 VALUES = ["one", "two", "x" * 5000, "four"]
 
 
-def python2() -> str | None:
-    """A Python 2.7, on the path or of pyenv."""
-    root = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv"))
-    made = sorted(root.glob("versions/2.7*/bin/python2.7"))
-    return str(made[-1]) if made else shutil.which("python2.7")
-
-
-PYTHON = python2()
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="no Python 2.7 is here")
 
 
 def judge(client: str, action: str, *arguments: object) -> Any:
     """What a client says."""
-    source = environment.source(client, VERSIONS[client])
     assert PYTHON is not None
     done = subprocess.run(
         [PYTHON, str(JUDGE), client, action, *map(str, arguments)],
-        env=clean_environment(PYTHONPATH=str(source), PYTHONDONTWRITEBYTECODE="1"),
+        env=variables(client),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -99,3 +86,14 @@ def test_brod_writes_and_reads(oldest: Oldest, topic: str) -> None:
     assert judge("brod", "fetch", oldest.port_06, topic, positions[2]) == found[2:]
     assert judge("brod", "ends", oldest.port_06, topic) == [0, positions[-1]]
     assert judge("brod", "fetch", oldest.port_06, topic, positions[-1] + 1) == {"error": "OffsetOutOfRange"}
+
+
+def test_pykafka_writes_and_reads(oldest: Oldest, topic: str) -> None:
+    judge("pykafka", "produce", oldest.port_06, topic, *VALUES)
+    assert read(oldest.broker, topic, len(VALUES)) == [value.encode() for value in VALUES]
+    write(oldest.broker, topic, [b"five"])
+    values = [*VALUES, "five"]
+    end = sum(9 + len(value) for value in values)
+    assert judge("pykafka", "fetch", oldest.port_06, topic, 0) == {"values": values, "offset": end}
+    assert judge("pykafka", "fetch", oldest.port_06, topic, 12) == {"values": values[1:], "offset": end}
+    assert judge("pykafka", "fetch", oldest.port_06, topic, end) == {"values": [], "offset": end}

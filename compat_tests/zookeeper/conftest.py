@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -11,7 +15,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import odradek
+from compat_tests.clients import wait_until
 from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
+from odradek.server.free_port import free_port
 
 SESSION_MS = 4_000
 
@@ -24,6 +30,47 @@ def in_zookeeper(address: str, **more: Any) -> odradek.Broker:
         **more.pop("options", {}),
     }
     return odradek.Broker(process=True, options=options, **more)
+
+
+class Logged:
+    """`odradek serve`, whose log a test reads; a context manager that returns when it is ready."""
+
+    def __init__(
+        self, directory: pathlib.Path, address: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        self.bootstrap_servers = f"127.0.0.1:{free_port()}"
+        self._log = directory / "log"
+        settings = {
+            "zookeeper.connect": address,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            **(options or {}),
+        }
+        self._command = [sys.executable, "-m", "odradek", "serve", "--listen", self.bootstrap_servers]
+        self._command += ["--data-dir", str(directory / "data")]
+        self._command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def __enter__(self) -> Logged:
+        with self._log.open("w") as output:
+            self._process = subprocess.Popen(self._command, stdout=output, stderr=output)
+        try:
+            wait_until(lambda: "ready" in self.log or self._process.poll() is not None, "the broker is ready")
+            assert self._process.poll() is None, self.log
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+        if error is not None:
+            error.add_note(f"the broker's log ended with:\n{self.log[-3000:]}")
 
 
 class Looking:

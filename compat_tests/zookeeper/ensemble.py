@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from compat_tests import reference
@@ -30,10 +30,12 @@ JVM = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 class ZooKeeper:
-    """One server with a directory of its own; a context manager, or start() and stop()."""
+    """One server with a directory of its own; a context manager, or start() and stop(). `settings` are more
+    of its own, `jvm` of the virtual machine; both count at the next start."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, jvm: Sequence[str] = ()) -> None:
         self.port = free_port()
+        self.settings, self.jvm = dict(settings or {}), list(jvm)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="zookeeper-"))
         self._log = self.directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,8 +46,10 @@ class ZooKeeper:
 
     def start(self) -> None:
         config = self.directory / "zoo.cfg"
-        config.write_text(CONFIG.format(data=self.directory / "data", port=self.port, tick=TICK_MS))
-        command = ["java", *JVM, reference.older_logging(self.directory, "WARN")]
+        own = CONFIG.format(data=self.directory / "data", port=self.port, tick=TICK_MS)
+        more = "".join(f"{name}={value}\n" for name, value in self.settings.items())
+        config.write_text(own + more)
+        command = ["java", *JVM, *self.jvm, reference.older_logging(self.directory, "WARN")]
         command += ["-cp", reference.class_path(reference.OLDER)]
         command += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
         with self._log.open("ab") as log:
@@ -74,9 +78,11 @@ class ZooKeeper:
 class KafkaInZooKeeper(reference.Kafka):
     """A broker of Apache Kafka 3.9 with the id 1; the rest is as in `reference.Kafka`."""
 
-    def __init__(self, address: str, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, address: str, properties: Mapping[str, str] | None = None, jvm: Sequence[str] = ()
+    ) -> None:
         self._address = address
-        super().__init__(reference.OLDER, properties)
+        super().__init__(reference.OLDER, properties, jvm=[*reference.BROKER_JVM, *jvm])
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(

@@ -12,19 +12,29 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 import odradek
 from compat_tests.clients import wait_until
 from compat_tests.cutting_proxy import CuttingProxy
 from compat_tests.stories import topic_name
-from compat_tests.zookeeper.conftest import SESSION_MS, Looking, in_zookeeper
+from compat_tests.zookeeper.conftest import Logged, Looking, in_zookeeper
 from compat_tests.zookeeper.ensemble import ZooKeeper
+from odradek.server.free_port import free_port
 from odradek.wire.kafka07.requests import LATEST, Offsets, encode_request, response_of_offsets
 from tests.raw_client import RawClient
 
 SECONDS = 30
+OF_GROUPS = "__consumer_offsets"
 
 
 @pytest.fixture
@@ -77,31 +87,9 @@ class Topics:
 def test_a_broker_without_zookeeper_serves_on_and_heals(
     own_server: ZooKeeper, tmp_path: pathlib.Path
 ) -> None:
-    log = tmp_path / "log"
-    command = [
-        sys.executable,
-        "-m",
-        "odradek",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        str(tmp_path / "data"),
-    ]
-    command += [
-        "--set",
-        f"zookeeper.connect={own_server.address}",
-        "--set",
-        f"zookeeper.session.timeout.ms={SESSION_MS}",
-    ]
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: "ready" in log.read_text(), "the broker is ready")
+    with Logged(tmp_path, own_server.address) as broker:
         looking = Looking(own_server.address)
-        server = looking.json("/brokers/ids/1")
-        address = f"{server['host']}:{server['port']}"
-        admin = AdminClient({"bootstrap.servers": address})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for name in ("stays", "goes"):
             (future,) = admin.create_topics([NewTopic(name, 2)]).values()
             future.result(SECONDS)
@@ -109,12 +97,12 @@ def test_a_broker_without_zookeeper_serves_on_and_heals(
         looking.close()
 
         own_server.stop()
-        wait_until(lambda: "does not answer" in log.read_text(), "the broker says so")
+        wait_until(lambda: "does not answer" in broker.log, "the broker says so")
         (future,) = admin.delete_topics(["goes"]).values()
         future.result(SECONDS)
         (future,) = admin.create_topics([NewTopic("comes", 3)]).values()
         future.result(SECONDS)
-        producer = Producer({"bootstrap.servers": address})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce("comes", b"x")
         assert producer.flush(SECONDS) == 0, "clients are served"
 
@@ -125,13 +113,157 @@ def test_a_broker_without_zookeeper_serves_on_and_heals(
             lambda: len(looking.children("/brokers/topics/comes/partitions")) == 3, "with its partitions"
         )
         wait_until(lambda: looking.children("/brokers/ids") == ["1"], "and the broker is there")
+        wait_until(lambda: "answers again" in broker.log, "which says so")
         looking.close()
-        text = log.read_text()
+        text = broker.log
         assert (text.count("does not answer"), text.count("answers again")) == (1, 1), text
         assert "ERROR" not in text, text
-    finally:
-        process.terminate()
-        process.wait(SECONDS)
+
+
+class Changes:
+    """Everything that may change while nobody can tell ZooKeeper, and whether it is there afterwards."""
+
+    def __init__(self, broker: Logged) -> None:
+        self._server = {"bootstrap.servers": broker.bootstrap_servers}
+        self._admin = AdminClient(self._server)
+
+    def prepare(self) -> None:
+        topics = [NewTopic(name, 2) for name in ("stays", "goes", "grows", "alters", "anew")]
+        for future in self._admin.create_topics(topics).values():
+            future.result(SECONDS)
+
+    def happen(self) -> None:
+        admin = self._admin
+        for future in admin.delete_topics(["goes", "anew"]).values():
+            future.result(SECONDS)
+        for future in admin.create_topics([NewTopic("comes", 3), NewTopic("anew", 1)]).values():
+            future.result(SECONDS)
+        for future in admin.create_partitions([NewPartitions("grows", 5)]).values():
+            future.result(SECONDS)
+        entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(ResourceType.TOPIC, "alters", incremental_configs=[entry])
+        for future in admin.incremental_alter_configs([changed]).values():
+            future.result(SECONDS)
+
+    def are_in(self, looking: Looking) -> bool:
+        folder = "/brokers/topics"
+        wanted = {"stays": 2, "grows": 5, "alters": 2, "anew": 1, "comes": 3}
+        found = {
+            name: sum(
+                looking.read(f"{folder}/{name}/partitions/{index}/state") is not None
+                for index in looking.children(f"{folder}/{name}/partitions")
+            )
+            for name in looking.children(folder)
+            # A consumer has the topic of groups made.
+            if name != OF_GROUPS
+        }
+        settings = looking.json("/config/topics/alters") or {}
+        return (
+            found == wanted
+            and {*looking.children("/config/topics")} - {OF_GROUPS} == wanted.keys()
+            and settings.get("config") == {"retention.ms": "12345"}
+            and looking.children("/brokers/ids") == ["1"]
+        )
+
+    def write_and_read(self, value: bytes) -> None:
+        """Clients of today are served."""
+        producer = Producer(self._server)
+        producer.produce("stays", value, partition=0)
+        assert producer.flush(SECONDS) == 0
+        consumer = Consumer({**self._server, "group.id": "g"})
+        consumer.assign([TopicPartition("stays", 0, 0)])
+        values = []
+        while value not in values:
+            record = consumer.poll(SECONDS)
+            assert record is not None
+            values.append(record.value())
+        consumer.close()
+
+
+@pytest.fixture
+def cut_off(
+    server: ZooKeeper, chroot: str, own_looking: Looking, tmp_path: pathlib.Path
+) -> Iterator[tuple[Logged, Changes, CuttingProxy]]:
+    """A broker in a directory below the chroot, whose session has ended."""
+    path = chroot.partition("/")[2]
+    options = {"zookeeper.session.timeout.ms": "1000"}
+    with (
+        CuttingProxy(server.port) as proxy,
+        Logged(tmp_path, f"127.0.0.1:{proxy.port}/{path}", options) as broker,
+    ):
+        changes = Changes(broker)
+        changes.prepare()
+        wait_until(lambda: len(own_looking.children("/config/topics")) == 5, "all are there")
+        proxy.target_port = free_port()
+        proxy.drop()
+        wait_until(lambda: own_looking.children("/brokers/ids") == [], "its session has ended")
+        yield broker, changes, proxy
+
+
+def test_a_broker_that_is_cut_off_for_longer_than_its_session_serves_on_and_heals(
+    cut_off: tuple[Logged, Changes, CuttingProxy], server: ZooKeeper, own_looking: Looking
+) -> None:
+    broker, changes, proxy = cut_off
+    epoch = int(own_looking.read("/controller_epoch") or b"0")
+    assert own_looking.read("/controller") is None
+    changes.happen()
+    # A tool asks meanwhile.
+    own_looking.client.create("/admin/delete_topics/goes", b"")
+    # Each pause is twice as long as the one before, at the most five seconds.
+    wait_until(lambda: proxy.refused >= 8, "it has tried for ten times as long")
+    changes.write_and_read(b"meanwhile")
+    assert broker.log.count("does not answer") == 1
+    proxy.target_port = server.port
+    wait_until(lambda: changes.are_in(own_looking), "all that has changed is there")
+    wait_until(lambda: own_looking.children("/admin/delete_topics") == [], "what was asked is done")
+    assert int(own_looking.read("/controller_epoch") or b"0") > epoch
+    wait_until(lambda: "answers again" in broker.log, "the broker says so")
+    changes.write_and_read(b"after")
+    text = broker.log
+    assert (text.count("does not answer"), text.count("answers again")) == (1, 1), text
+    assert "ERROR" not in text, text
+
+
+def test_a_directory_that_has_lost_everything_gets_it_anew(
+    cut_off: tuple[Logged, Changes, CuttingProxy], server: ZooKeeper, chroot: str, own_looking: Looking
+) -> None:
+    broker, changes, proxy = cut_off
+    cluster_id = own_looking.json("/cluster/id")["id"]
+    whole = Looking(server.address)
+    whole.client.delete(f"/{chroot.partition('/')[2]}", recursive=True)
+    whole.close()
+    changes.happen()
+    proxy.target_port = server.port
+    wait_until(lambda: changes.are_in(own_looking), "all is there")
+    assert own_looking.json("/cluster/id")["id"] == cluster_id
+    assert "ERROR" not in broker.log
+
+
+def test_nothing_is_written_where_another_cluster_is_meanwhile(
+    cut_off: tuple[Logged, Changes, CuttingProxy], server: ZooKeeper, own_looking: Looking
+) -> None:
+    broker, changes, proxy = cut_off
+    cluster_id = own_looking.read("/cluster/id")
+    assert cluster_id is not None
+    own_looking.client.set("/cluster/id", b'{"version":"1","id":"Other"}')
+    changes.happen()
+    proxy.target_port = server.port
+    wait_until(lambda: "is of cluster Other" in broker.log, "the broker says so")
+    assert own_looking.children("/brokers/ids") == []
+    assert "comes" not in own_looking.children("/brokers/topics")
+    changes.write_and_read(b"meanwhile")
+    own_looking.client.set("/cluster/id", cluster_id)
+    wait_until(lambda: changes.are_in(own_looking), "all is there once the other one has gone")
+    assert broker.log.count("is of cluster Other") == 1
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_directory_of_the_address_is_made(server: ZooKeeper, depth: int) -> None:
+    address = "/".join([server.address, topic_name("depth"), *["deeper"] * (depth - 1)])
+    with in_zookeeper(address):
+        looking = Looking(address)
+        assert looking.children("/brokers/ids") == ["1"]
+        looking.close()
 
 
 def test_a_session_that_has_ended_is_followed_by_another(chroot: str, own_looking: Looking) -> None:
@@ -303,6 +435,16 @@ def test_nothing_of_zookeeper_is_imported_without_the_option() -> None:
     program = (
         "import sys, odradek\nwith odradek.Broker(): pass\n"
         "print([name for name in sys.modules if 'zookeeper' in name or 'kazoo' in name])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout == "[]\n"
+
+
+def test_nothing_of_tls_is_imported_without_it(chroot: str) -> None:
+    program = (
+        "import sys, odradek\n"
+        f"with odradek.Broker(options={{'zookeeper.connect': {chroot!r}}}): pass\n"
+        "print([name for name in sys.modules if name.startswith('odradek.security')])"
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout == "[]\n"

@@ -43,9 +43,21 @@ ROOTS = (
     *(f"/config/{kind}" for kind in CONFIG_KINDS),
 )
 """What is there before anything else, as old clients expect it."""
+OLDEST_FOLDERS = ("/kafka07", "/kafka06")
+"""Those for clients of Kafka 0.7 and 0.6."""
 MARK = "odradek"
 """A field that only our nodes of topics have: one without it is of a tool, and is a topic to be created."""
 NO_ENDPOINT = (None, -1)
+
+
+def is_open(path: str) -> bool:
+    """Whether everybody may write there if nodes are protected: consumers keep their own below."""
+    return path in (CONSUMERS, *(f"{folder}{CONSUMERS}" for folder in OLDEST_FOLDERS))
+
+
+def is_secret(path: str) -> bool:
+    """Whether nobody else may read there if nodes are protected."""
+    return path.startswith(("/config/users", "/config/brokers"))
 
 
 class Listening(NamedTuple):

@@ -56,13 +56,14 @@ def elect(
             content, stat = client.get(nodes.CONTROLLER_EPOCH)
         except NoNodeError:
             try:
-                client.create(nodes.CONTROLLER_EPOCH, b"0")
+                client.create(nodes.CONTROLLER_EPOCH, b"0", acl=session.access(nodes.CONTROLLER_EPOCH))
             except NodeExistsError:
                 pass
             continue
         epoch = int(content) + 1
         transaction = client.transaction()
-        transaction.create(nodes.CONTROLLER, nodes.controller(node_id, now_ms()), ephemeral=True)
+        acl = session.access(nodes.CONTROLLER)
+        transaction.create(nodes.CONTROLLER, nodes.controller(node_id, now_ms()), acl=acl, ephemeral=True)
         transaction.set_data(nodes.CONTROLLER_EPOCH, str(epoch).encode(), version=stat.version)
         results = transaction.commit()
         if not any(isinstance(one, Exception) for one in results):
@@ -100,7 +101,7 @@ def _commit(session: Session, controllership: Controllership, steps: Iterable[St
         if step.content is None:
             transaction.delete(step.path)
         elif step.is_new:
-            transaction.create(step.path, step.content)
+            transaction.create(step.path, step.content, acl=session.access(step.path))
         else:
             transaction.set_data(step.path, step.content)
     failures = [one for one in transaction.commit() if isinstance(one, Exception)]

@@ -54,6 +54,7 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
         node.now_ms,
         lambda: publisher.view,
         ask,
+        lambda: _agree(session, bound.identity.cluster_id),
         [OldestNodes(session, one, node.id, node.now_ms) for one in oldest],
     )
 
@@ -63,7 +64,7 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
     publisher.subscribe(view_changed)
     ending.push_async_callback(_in_thread_of_its_own, upkeep)
     try:
-        await asyncio.to_thread(_agree, session, bound.identity.cluster_id)
+        await asyncio.to_thread(upkeep.agree)
         if opened.deciding.forward is None:
             await asyncio.to_thread(_refuse_others, session, node.id)
         await asyncio.to_thread(upkeep.start)
@@ -82,11 +83,14 @@ async def _in_thread_of_its_own(upkeep: Upkeep) -> None:
 
 def _agree(session: Session, ours: str) -> None:
     """On the id of the cluster."""
-    session.client.ensure_path(nodes.CLUSTER_ID.rpartition("/")[0])
+    session.ensure_path(nodes.CLUSTER_ID.rpartition("/")[0])
     while True:
         content = session.get(nodes.CLUSTER_ID)
         if content:
-            theirs = nodes.read_cluster_id(content)
+            try:
+                theirs = nodes.read_cluster_id(content)
+            except ValueError as error:
+                raise ConfigError(f"zookeeper.connect: {error} at {session.address}.") from None
             if theirs != ours:
                 raise ConfigError(
                     f"zookeeper.connect: the ZooKeeper at {session.address} is of cluster {theirs}, and the "
@@ -98,7 +102,7 @@ def _agree(session: Session, ours: str) -> None:
 
 def _refuse_others(session: Session, node_id: int) -> None:
     """A node alone knows nothing of the topics of another broker, and clients would look for them here."""
-    session.client.ensure_path(nodes.BROKER_IDS)
+    session.ensure_path(nodes.BROKER_IDS)
     others = sorted(set(session.client.get_children(nodes.BROKER_IDS)) - {str(node_id)})
     if others:
         raise ConfigError(
@@ -111,7 +115,7 @@ def _create(session: Session, ours: str) -> None:
     from kazoo.exceptions import NodeExistsError
 
     try:
-        session.client.create(nodes.CLUSTER_ID, nodes.cluster_id(ours))
+        session.client.create(nodes.CLUSTER_ID, nodes.cluster_id(ours), acl=session.access(nodes.CLUSTER_ID))
     except NodeExistsError:
         # Another broker was faster, or somebody has made an empty node.
         if not session.get(nodes.CLUSTER_ID):

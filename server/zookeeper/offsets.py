@@ -77,7 +77,9 @@ class GroupsInZooKeeper:
 
         def was_set(result: Any) -> None:
             if isinstance(result.exception, NoNodeError):
-                client.create_async(path, content, makepath=True).rawlink(was_created)
+                client.create_async(path, content, acl=self._session.access(path), makepath=True).rawlink(
+                    was_created
+                )
             else:
                 was_created(result)
 

@@ -35,10 +35,11 @@ class OldestNodes:
 
     def keep(self, view: ClusterView) -> None:
         """What is there is as the view has it, when this returns."""
-        folder, client = self._listener.folder, self._session.client
+        folder = self._listener.folder
         if self._session_id != self._session.id:
             self._known = {}
-            client.ensure_path(oldest.consumers_path(folder))
+            for path in (folder, oldest.consumers_path(folder)):
+                self._session.ensure_path(path)
             content = oldest.broker(self._listener.host, self._listener.port, self._now_ms())
             self._put(oldest.broker_path(folder, self._node_id), content)
             self._session_id = self._session.id
@@ -56,7 +57,9 @@ class OldestNodes:
 
         while True:
             try:
-                self._session.client.create(path, content, ephemeral=True, makepath=True)
+                self._session.client.create(
+                    path, content, acl=self._session.access(path), ephemeral=True, makepath=True
+                )
                 return
             except NodeExistsError:
                 # Of a session before, or of this one and the answer was lost.

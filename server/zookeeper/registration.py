@@ -70,7 +70,8 @@ class Registration:
         self._owners.add(self._session.id)
         while True:
             try:
-                client.create(self._path, self._content(), ephemeral=True)
+                acl = self._session.access(self._path)
+                client.create(self._path, self._content(), acl=acl, ephemeral=True)
             except NodeExistsError:
                 found = client.exists(self._path)
                 if found is None:

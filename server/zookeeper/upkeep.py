@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.zookeeper import nodes
 from odradek.coordinator.zookeeper.projection import Projection
 from odradek.server.zookeeper.controllership import Controllership, NotController, elect, write
@@ -62,7 +63,8 @@ class _Leading:
 
 class Upkeep:
     """`start` begins the thread, `close` ends it and the session. `view` gives the newest view in any thread;
-    `ask` makes requests for tools, `oldest` are the nodes for clients of Kafka 0.7."""
+    `ask` makes requests for tools, `agree` raises ConfigError where another cluster is, `oldest` are
+    the nodes for clients of Kafka 0.7."""
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Upkeep:
         now_ms: Callable[[], int],
         view: Callable[[], ClusterView],
         ask: Ask,
+        agree: Callable[[], None],
         oldest: Sequence[OldestNodes] = (),
     ) -> None:
         self._session = session
@@ -80,6 +83,7 @@ class Upkeep:
         self._now_ms = now_ms
         self._view = view
         self._ask = ask
+        self.agree = agree
         self._oldest = oldest
         self._asked: Future[Any] | None = None
         """The newest request for a tool."""
@@ -100,7 +104,7 @@ class Upkeep:
     def start(self) -> None:
         """Registers the broker; raises ConfigError for an id that is taken."""
         for path in nodes.ROOTS:
-            self._session.client.ensure_path(path)
+            self._session.ensure_path(path)
         self._registration.begin()
         self._session_id = self._session.id
         self._thread.start()
@@ -145,9 +149,12 @@ class Upkeep:
             self._work.clear()
             if not self._session.is_connected:
                 self._leading = None
+                if self._session.has_given_up:
+                    self._begin_anew()
                 continue
             try:
                 self._keep()
+                self._session.tell_return()
                 self._is_told = False
                 self._beaten = 0
             except Exception as error:
@@ -158,6 +165,13 @@ class Upkeep:
                 if self._session.is_connected:
                     self._end.wait(PAUSE_S)
                     self._work.set()
+
+    def _begin_anew(self) -> None:
+        """After a login that was refused: somebody may mend it."""
+        self._tell(NoAnswer("the login is refused"))
+        self._end.wait(PAUSE_S)
+        if not self._end.is_set():
+            self._session.revive()
 
     def _tell(self, error: Exception) -> None:
         """Once, until all went well again. A lost connection is told by the session."""
@@ -170,7 +184,7 @@ class Upkeep:
             return
         if not self._is_told:
             self._is_told = True
-            is_known = isinstance(error, (KazooException, NoAnswer, NotController))
+            is_known = isinstance(error, (KazooException, NoAnswer, NotController, ConfigError))
             logger.error(
                 "what is in ZooKeeper is not up to date, and is tried again: %s: %s",
                 type(error).__name__,
@@ -182,9 +196,12 @@ class Upkeep:
         session = self._session
         if self._session_id != session.id:
             self._leading = None
-            self._session_id = session.id
+            # It may have lost all that was in it, or be another one.
+            session.make_root()
+            self.agree()
             for path in nodes.ROOTS:
-                session.client.ensure_path(path)
+                session.ensure_path(path)
+            self._session_id = session.id
         self._register()
         for one in self._oldest:
             one.keep(self._view())

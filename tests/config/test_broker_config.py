@@ -483,6 +483,8 @@ def test_every_option_can_be_given_its_default(option):
     without_effect = option.standing in (ACCEPTED, IN_CLUSTER)
     # Nothing reads settings of TLS and SASL without a listener that has it.
     without_effect |= option.name.startswith(("ssl.", "sasl.")) or option.name == "connections.max.reauth.ms"
+    # Nor is there a ZooKeeper.
+    without_effect |= option.name.startswith("zookeeper.") and option.name != "zookeeper.connect"
     assert config.without_effect == ((option.name,) if without_effect else ())
     if option.standing == REFUSED:
         assert config.warnings == ()
@@ -566,6 +568,7 @@ def test_an_honoured_broker_option_is_read_somewhere():
         "live.py",
         "logins.py",
         "oauthbearer.py",
+        "zookeeper.py",
     )
     paths = [root / "config" / name for name in names]
     paths += [path for folder in ("server", "apis", "security") for path in (root / folder).rglob("*.py")]

@@ -114,9 +114,9 @@ def test_what_is_no_file_of_contexts_is_refused(text, words):
         parse_file(text, "the file")
 
 
-def test_every_known_login_module_is_for_mechanisms_of_kafka():
+def test_every_known_login_module_is_for_mechanisms_of_kafka_or_zookeeper():
     assert {mechanism for found in LOGIN_MODULES.values() for mechanism in found} == {
-        *("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+        *("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "DIGEST-MD5")
     }
 
 

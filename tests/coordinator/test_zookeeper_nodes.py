@@ -222,3 +222,14 @@ def _plain(value):
     if isinstance(value, nodes.Assignment):
         return [list(map(list, value.replicas.values())), value.is_ours]
     return value
+
+
+def test_who_may_write_and_read_protected_nodes():
+    assert nodes.is_open("/consumers")
+    assert nodes.is_open("/kafka07/consumers")
+    for path in ("/consumers/g/offsets/t/0", "/brokers/topics/consumers", "/kafka07", "/"):
+        assert not nodes.is_open(path), path
+    for path in ("/config/users", "/config/users/a/clients/c", "/config/brokers/1"):
+        assert nodes.is_secret(path), path
+    for path in ("/config/topics/t", "/config/clients/c", "/brokers/ids/1", "/config"):
+        assert not nodes.is_secret(path), path

@@ -1,4 +1,4 @@
-// What two old clients of Node do with a broker: judge.js CLIENT ACTION PORT TOPIC ARGUMENT...
+// What three old clients of Node do with a broker: judge.js CLIENT ACTION PORT TOPIC ARGUMENT...
 // The result is one line of JSON on stdout.
 'use strict'
 
@@ -85,8 +85,41 @@ function consumeByKafka () {
   consumer.connect(() => consumer.subscribeTopic({ name: topic, offset, partition: 0 }))
 }
 
+// franz-kafka, for Kafka 0.7
+
+function byFranz (options, then) {
+  const Kafka = require('franz-kafka')
+  const brokers = [{ id: 1, ...address }]
+  const kafka = new Kafka({ brokers, queueTime: 10, batchSize: 2, minFetchDelay: 1, maxFetchDelay: 100, ...options })
+  kafka.on('error', fail)
+  kafka.connect(() => then(kafka))
+}
+
+// It says nothing when all is written: who reads has to wait.
+function produceByFranz () {
+  const [compression, ...values] = more
+  byFranz({ compression }, (kafka) => {
+    const stream = kafka.topic(topic, { partitions: { produce: ['1:1'] } })
+    stream.on('error', fail)
+    for (const value of values) stream.write(value)
+    process.stdin.on('end', () => tell(values.length)).resume()
+  })
+}
+
+function consumeByFranz () {
+  const [offset, count, maxFetchSize] = more.map(Number)
+  byFranz({ maxFetchSize }, (kafka) => {
+    const values = []
+    const stream = kafka.topic(topic, { partitions: { consume: [`1-0:${offset}`], produce: ['1:1'] } })
+    stream.on('error', (error) => tell({ error: error.message || String(error) }))
+    stream.on('data', (value) => { if (values.push(value.toString()) === count) tell(values) })
+    stream.resume()
+  })
+}
+
 const actions = {
   prozess: { produce: produceByProzess, consume: consumeByProzess, offsets: offsetsByProzess },
+  franz: { produce: produceByFranz, consume: consumeByFranz },
   kafka: { produce: produceByKafka, consume: consumeByKafka }
 }
 actions[client][action]()

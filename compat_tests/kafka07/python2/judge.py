@@ -1,4 +1,4 @@
-"""What two old clients of Python 2 do with a broker: judge.py CLIENT ACTION PORT TOPIC ARGUMENT...
+"""What three old clients of Python 2 do with a broker: judge.py CLIENT ACTION PORT TOPIC ARGUMENT...
 
 The result is one line of JSON on stdout. The clients are as their authors left them, so a Python 2.7 runs it.
 """
@@ -81,6 +81,32 @@ def brod_fetch(port, topic, position):
 def brod_ends(port, topic):
     client = brod(port)
     return [client.earliest_offset(topic, 0), client.latest_offset(topic, 0)]
+
+
+def pykafka(port, topic, kind):
+    """For Kafka 0.6; `kind` is Producer or Consumer."""
+    import kafka
+
+    module = getattr(kafka, kind.lower())
+    return getattr(module, kind)(topic, host="127.0.0.1", port=int(port))
+
+
+def pykafka_produce(port, topic, *values):
+    from kafka.message import Message
+
+    client = pykafka(port, topic, "Producer")
+    client.send([Message(value) for value in values])
+    client.disconnect()
+    return len(values)
+
+
+def pykafka_fetch(port, topic, position):
+    """It knows no answer that ends in a message, and no error."""
+    client = pykafka(port, topic, "Consumer")
+    client.offset = int(position)
+    messages = client.consume()
+    assert all(message.is_valid() for message in messages)
+    return {"values": [str(message) for message in messages], "offset": client.offset}
 
 
 if __name__ == "__main__":

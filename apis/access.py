@@ -253,6 +253,11 @@ def _transactional_ids(request: Any) -> Iterable[str]:
     return () if request.transactions else (request.v3_and_below_transactional_id,)
 
 
+def _topics_of_share_groups(request: Any) -> Iterable[str]:
+    """Of DescribeShareGroupOffsets, where topics are named: null asks for all."""
+    return [topic.topic_name for group in request.groups for topic in group.topics or ()]
+
+
 def _if_of_brokers(request: Any) -> Iterable[str]:
     """Of AddPartitionsToTxn from version 4 on."""
     return (CLUSTER_NAME,) if request.transactions else ()
@@ -367,3 +372,17 @@ NEEDS: Mapping[int, Needs] = {
     50: _on_cluster(_OP.DESCRIBE),
     51: _on_cluster(_OP.ALTER),
 }
+SHARE_GROUP_NEEDS: Mapping[int, Needs] = {
+    76: (
+        _group(_OP.READ, _one("group_id")),
+        _topics(_OP.DESCRIBE, _each("subscribed_topic_names")),
+    ),
+    77: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
+    90: (
+        _group(_OP.DESCRIBE, _each("groups", "group_id")),
+        _topics(_OP.DESCRIBE, _topics_of_share_groups),
+    ),
+    91: (_group(_OP.READ, _one("group_id")), _topics(_OP.READ, _each("topics", "topic_name"))),
+    92: (_group(_OP.DELETE, _one("group_id")), _topics(_OP.READ, _each("topics", "topic_name"))),
+}
+"""Of the APIs of share groups, which are not among the served ones yet."""

@@ -14,6 +14,7 @@ from odradek.apis.api import Waiting
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
     from odradek.coordinator.groups import commands
+    from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
@@ -27,6 +28,12 @@ class Groups(Protocol):
 
     @property
     def serves_streams_groups(self) -> bool: ...
+
+    @property
+    def serves_share_groups(self) -> bool: ...
+
+    @property
+    def persister(self) -> Persister: ...
 
     def partition_of(self, group_id: str) -> int: ...
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupSettings
+    from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
@@ -90,6 +91,14 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
     @property
     def serves_streams_groups(self) -> bool:
         return self.made().serves_streams_groups
+
+    @property
+    def serves_share_groups(self) -> bool:
+        return self.made().serves_share_groups
+
+    @property
+    def persister(self) -> Persister:
+        return self.made().persister
 
     def partition_of(self, group_id: str) -> int:
         return self.made().partition_of(group_id)
@@ -150,6 +159,7 @@ class Coordinators:
         searches: WorkQueue,
         after_loading: Callable[[], object] | None = None,
         group_types: Sequence[GroupType] = (),
+        persister: Persister | None = None,
     ) -> None:
         self._config = config
         self._live = live
@@ -163,6 +173,7 @@ class Coordinators:
         self._searches = searches
         self._after_loading = after_loading
         self._more_group_types = group_types
+        self._persister = persister
         self._is_closed = False
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
@@ -215,6 +226,7 @@ class Coordinators:
             new_member_suffix=_new_member_suffix,
             new_member_id=_new_member_id,
             match_topics=self._match_topics,
+            persister=self._persister,
             after_loading=self._after_loading,
             types=GROUP_TYPES + self._more_group_types,
         )

@@ -1,9 +1,9 @@
 """Keys and values of `__consumer_offsets` in Kafka's format.
 
 Types 0 and 1 are committed offsets (0 is an old form of the key that is only read), 2 is a classic group,
-3 to 8 and 16 are groups of the consumer protocol, 10 to 15 share groups, 17 and 19 to 23 groups of the streams
-protocol (9 and 18 were never released). Kafka 4.3 writes version 4 of `OffsetCommitValue` (1 where a commit
-has a retention time; below 4.1 it was 3) and 3 of `GroupMetadataValue`.
+3 to 8 and 16 are groups of the consumer protocol, 10 to 15 share groups, 17 and 19 to 23 groups of the
+streams protocol (9 and 18 were never released). Kafka 4.3 writes version 4 of `OffsetCommitValue` (1 where a
+commit has a retention time; below 4.1 it was 3) and 3 of `GroupMetadataValue`.
 """
 
 from dataclasses import dataclass

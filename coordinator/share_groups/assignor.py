@@ -116,6 +116,6 @@ def _keep(
 
 def _by_topic(places: Iterable[_Place]) -> Partitions:
     partitions: dict[bytes, list[int]] = {}
-    for topic_id, index in places:
+    for topic_id, index in sorted(places):
         partitions.setdefault(topic_id, []).append(index)
     return {topic_id: frozenset(indexes) for topic_id, indexes in partitions.items()}

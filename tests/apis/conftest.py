@@ -263,9 +263,19 @@ class Node:
     """The handlers of one broker and all that is under them."""
 
     def __init__(
-        self, directory, *, configs=None, directories=None, conversions=None, policy=None, **options
+        self,
+        directory,
+        *,
+        configs=None,
+        directories=None,
+        conversions=None,
+        policy=None,
+        persister=None,
+        more=(),
+        **options,
     ):
-        """With a `policy` there is an authorizer."""
+        """With a `policy` there is an authorizer; `more` are APIs besides those that are served."""
+        self.persister, self.more = persister, more
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.authorizer = ALLOW_ALL
@@ -343,7 +353,7 @@ class Node:
 
     def _build(self, parts, settings):
         self.parts, self.api_settings = parts, settings
-        return build_apis(parts, settings)
+        return build_apis(parts, settings, self.more)
 
     def _new_groups(self):
         suffixes = itertools.count(1)
@@ -354,6 +364,7 @@ class Node:
             clock_ms=self._now_ms,
             call_later=self.loop.call_later,
             new_member_suffix=lambda: f"{next(suffixes):04d}",
+            persister=self.persister,
         )
 
     def _new_transactions(self):

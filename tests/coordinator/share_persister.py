@@ -7,8 +7,8 @@ DONE = Refusal(ErrorCode.NONE)
 
 
 class FakePersister:
-    """A `Persister` of what groups ask. Answers wait in `waiting` for `answer`, unless `is_prompt`; each question
-    is refused with the first code of `refusals`, while there is one."""
+    """A `Persister` of what groups ask. Answers wait in `waiting` for `answer`, unless `is_prompt`; each
+    question is refused with the first code of `refusals`, while there is one."""
 
     def __init__(self) -> None:
         self.states: dict = {}

@@ -227,6 +227,7 @@ class StatesDeleted:
     """What has become of a `DeleteStates`."""
 
     cause: DeleteGroup | DeleteShareOffsets
+    asked_at_ms: int
     refused_topics: Sequence[DeletedTopic] = ()
     """Those of a `DeleteShareOffsets` that were refused before."""
     results: Results = field(default_factory=dict)

@@ -130,6 +130,8 @@ class ShareGroup:
         """Every partition of a subscribed topic is known to have a state."""
         self.asked_at_ms: dict[bytes, int] = {}
         """When the states of a topic that is being set up were last asked for, by topic id."""
+        self.deletion_asked_at_ms: dict[bytes, int] = {}
+        """When the deletion of the states of a topic was asked for that is still under way, by topic id."""
         self._is_assigned: bool | None = None
         """Whether the targets have all partitions with a state; None: it is not known."""
 

@@ -13,7 +13,7 @@ the command that brings its answer, so there is none here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,7 +58,7 @@ from odradek.coordinator.share_groups.group import (
     current_value,
     target_value,
 )
-from odradek.coordinator.share_state.persister import Refusal
+from odradek.coordinator.share_state.persister import Refusal, SharePartitionKey
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -164,7 +164,7 @@ class ShareMembership:
             states = partition_states.initial_states(stored, step.group_epoch, missing)
             out.append(InitializeStates(StatesInitialized(stored.group_id, asked_at_ms=now_ms), states))
         else:
-            stored.are_states_complete = not stored.states.initializing
+            stored.are_states_complete = not (stored.states.initializing or stored.deletion_asked_at_ms)
         is_told = (
             joins or command.subscribed_topic_names is not None or current.partitions != before.partitions
         )
@@ -275,8 +275,9 @@ class ShareMembership:
 
     def start(self, group: ShareGroup, now_ms: int, out: list[Effect]) -> None:
         """The group has been read from the log: its members may still be there; their sessions begin now.
-        What was being set up may be on its way still."""
+        What was asked of the share coordinator may be on its way still."""
         group.asked_at_ms = dict.fromkeys(group.states.initializing, now_ms)
+        group.deletion_asked_at_ms = dict.fromkeys(group.states.deleting, now_ms)
         for member in group.members.values():
             self._extend_session(group, member, now_ms, out)
 
@@ -387,7 +388,7 @@ class ShareMembership:
             out.append(Reply(command.ticket, DeleteShareOffsetsReply(error.code, error.message)))
             return
         if keys:
-            out.append(DeleteStates(StatesDeleted(command, refused), keys))
+            self._ask_to_delete(group, StatesDeleted(command, now_ms, refused), keys, out)
         else:
             out.append(Reply(command.ticket, DeleteShareOffsetsReply(NONE, None, refused)))
 
@@ -406,11 +407,16 @@ class ShareMembership:
         except KafkaError as error:
             out.append(Reply(command.ticket, DeleteGroupReply(error.code)))
             return
-        out.append(DeleteStates(StatesDeleted(command), keys))
+        self._ask_to_delete(group, StatesDeleted(command, now_ms), keys, out)
 
     def states_deleted(self, command: StatesDeleted, now_ms: int, out: list[Effect]) -> None:
         """The share coordinator has answered."""
         cause = command.cause
+        group = self._groups.get(command.group_id)
+        if isinstance(group, ShareGroup):
+            for topic_id in {key.topic_id for key in command.results}:
+                if group.deletion_asked_at_ms.get(topic_id) == command.asked_at_ms:
+                    del group.deletion_asked_at_ms[topic_id]
         if isinstance(cause, DeleteGroup):
             refused = _first_refusal(command.results.values())
             if refused is NONE:
@@ -418,7 +424,6 @@ class ShareMembership:
             else:
                 out.append(Reply(cause.ticket, DeleteGroupReply(refused)))
             return
-        group = self._groups.get(command.group_id)
         before = group.states if isinstance(group, ShareGroup) else PartitionStates()
         states, topics = partition_states.deleted(before, command.results, self._topics())
         if isinstance(group, ShareGroup) and states != before:
@@ -446,6 +451,16 @@ class ShareMembership:
     def _existing_or_new(self, group_id: str) -> ShareGroup:
         group = self._groups.get(group_id)
         return ShareGroup(group_id) if group is None else _as_share_group(group)
+
+    def _ask_to_delete(
+        self,
+        group: ShareGroup,
+        command: StatesDeleted,
+        keys: Sequence[SharePartitionKey],
+        out: list[Effect],
+    ) -> None:
+        group.deletion_asked_at_ms |= {key.topic_id: command.asked_at_ms for key in keys}
+        out.append(DeleteStates(command, keys))
 
     def _write_states(
         self, group: ShareGroup, states: PartitionStates, now_ms: int, out: list[Effect]

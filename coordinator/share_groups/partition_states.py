@@ -6,9 +6,9 @@ set up is asked for again after a while, what was being deleted with the next de
 
 A heartbeat sets up what its group subscribes to and has no state for. An administrator alters the start
 offsets of an empty group, which sets states up anew, and has states deleted; a group is deleted after its
-states. Source: GroupMetadataManager and GroupCoordinatorService of Kafka 4.3. Two things are different: where
-some of several states were refused, the others count, and a heartbeat also forgets topics that were deleted
-while nobody looked.
+states. Source: GroupMetadataManager and GroupCoordinatorService of Kafka 4.3. Three things are different:
+where some of several states were refused, the others count; a state is not set up while it is being deleted;
+and a heartbeat also forgets topics that were deleted while nobody looked.
 """
 
 from __future__ import annotations
@@ -70,19 +70,23 @@ def missing(
     group: ShareGroup, names: Collection[str], view: ClusterView, now_ms: int, retry_ms: int
 ) -> dict[bytes, TopicStates]:
     """The partitions of subscribed topics that have no state, and for which nobody has asked since
-    `retry_ms`."""
+    `retry_ms`. What is being deleted waits for its end, so that it is not set up before."""
     states = group.states
     found: dict[bytes, TopicStates] = {}
+
+    def is_under_way(asked_at_ms: Mapping[bytes, int], topic_id: bytes) -> bool:
+        return topic_id in asked_at_ms and now_ms - asked_at_ms[topic_id] < retry_ms
+
     for name in names:
         topic = view.topics.get(name)
-        if topic is None:
+        if topic is None or is_under_way(group.deletion_asked_at_ms, topic.topic_id):
             continue
         known: frozenset[int] = frozenset()
         has_state = states.initialized.get(topic.topic_id)
         if has_state is not None:
             known = has_state.partitions
         asked_for = states.initializing.get(topic.topic_id)
-        if asked_for is not None and now_ms - group.asked_at_ms.get(topic.topic_id, 0) < retry_ms:
+        if asked_for is not None and is_under_way(group.asked_at_ms, topic.topic_id):
             known |= asked_for.partitions
         if len(known) < len(topic.partitions):
             found[topic.topic_id] = TopicStates(name, frozenset(range(len(topic.partitions))) - known)

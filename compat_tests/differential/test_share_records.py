@@ -76,6 +76,7 @@ def test_the_records_of_a_share_group_are_those_of_kafka() -> None:
     seen: list[tuple[int, bool]] = []
     for position, header in iter_whole_batches(data):
         for record in batch_records(data, position, header):
+            assert record.key is not None
             key = group_records.decode_key(bytes(record.key))
             assert group_records.encode_key(key) == record.key
             if not type(key).__name__.startswith("ShareGroup"):

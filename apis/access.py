@@ -253,6 +253,11 @@ def _transactional_ids(request: Any) -> Iterable[str]:
     return () if request.transactions else (request.v3_and_below_transactional_id,)
 
 
+def _topics_of_share_groups(request: Any) -> Iterable[str]:
+    """Of DescribeShareGroupOffsets, where topics are named: null asks for all."""
+    return [topic.topic_name for group in request.groups for topic in group.topics or ()]
+
+
 def _if_of_brokers(request: Any) -> Iterable[str]:
     """Of AddPartitionsToTxn from version 4 on."""
     return (CLUSTER_NAME,) if request.transactions else ()
@@ -308,10 +313,22 @@ NEEDS: Mapping[int, Needs] = {
         _topics(_OP.DESCRIBE, _each("subscribed_topic_names")),
     ),
     69: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
-    78: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
-    79: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
     88: (_group(_OP.READ, _one("group_id")), _topics(_OP.DESCRIBE, None), _topics(_OP.CREATE, None)),
     89: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
+    # Share groups
+    76: (
+        _group(_OP.READ, _one("group_id")),
+        _topics(_OP.DESCRIBE, _each("subscribed_topic_names")),
+    ),
+    77: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
+    90: (
+        _group(_OP.DESCRIBE, _each("groups", "group_id")),
+        _topics(_OP.DESCRIBE, _topics_of_share_groups),
+    ),
+    91: (_group(_OP.READ, _one("group_id")), _topics(_OP.READ, _each("topics", "topic_name"))),
+    92: (_group(_OP.DELETE, _one("group_id")), _topics(_OP.READ, _each("topics", "topic_name"))),
+    78: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
+    79: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
     # Transactions
     22: (
         _transactional(_OP.WRITE, is_whole=True),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups import commands
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.coordinator.share_state.commands import ShareCommand
+    from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
@@ -35,6 +36,9 @@ class Groups(Protocol):
     def serves_share_groups(self) -> bool: ...
 
     def config_of(self, group_id: str) -> GroupConfig: ...
+
+    @property
+    def persister(self) -> Persister: ...
 
     def partition_of(self, group_id: str) -> int: ...
 

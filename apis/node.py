@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.coordinator.share_state.persister import Persister
     from odradek.storage.directories.store import LogStore
 
 logger = logging.getLogger("odradek.apis")
@@ -121,8 +120,6 @@ class NodeParts:
     """Id of the data directory with the cluster's metadata."""
     authorizer: Authorizer = ALLOW_ALL
     """For resources that only a handler knows."""
-    persister: Persister | None = None
-    """Keeps the state of share partitions; without it no share groups are served."""
     clock_ms: Callable[[], int] = _stopped_clock
     """Milliseconds that only grow."""
     subscribe: Callable[[Callable[[ClusterView, Any], None]], object] = _no_subscription
@@ -147,6 +144,8 @@ class ApiSettings:
     """`fetch.max.bytes`"""
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`"""
+    has_share_groups: bool = False
+    """Whether the APIs of share groups are served; the server does not yet."""
     share_sessions_max: int = 2000
     """`group.share.max.share.sessions`"""
     description_partitions_max: int = 2000

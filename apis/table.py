@@ -110,7 +110,7 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
     rows: Rows = {
         **_of_records(node, settings),
         **_of_groups(node, topics),
-        **_of_share_partitions(node, settings),
+        **(_of_share_groups(node, settings) if settings.has_share_groups else {}),
         **_of_transactions(node, settings),
         **_of_share_states(node),
         **_of_the_cluster(node, settings, topics),
@@ -177,9 +177,8 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
     }
 
 
-def _of_share_partitions(node: NodeParts, settings: ApiSettings) -> Rows:
-    if node.persister is None:
-        return {}
+def _of_share_groups(node: NodeParts, settings: ApiSettings) -> Rows:
+    groups, leadership = node.groups, node.leadership
     parts = cache(partial(_share_parts, node, settings))
 
     def fetch() -> Handler:
@@ -192,7 +191,15 @@ def _of_share_partitions(node: NodeParts, settings: ApiSettings) -> Rows:
 
         return ShareAcknowledge(parts())
 
-    return {78: (2, fetch), 79: (2, acknowledge)}
+    return {
+        76: (1, _later("share_groups.ShareGroupHeartbeat", groups)),
+        77: (1, _later("share_groups.ShareGroupDescribe", groups)),
+        78: (2, fetch),
+        79: (2, acknowledge),
+        90: (1, _later("share_groups.DescribeShareGroupOffsets", groups, leadership)),
+        91: (0, _later("share_groups.AlterShareGroupOffsets", groups)),
+        92: (0, _later("share_groups.DeleteShareGroupOffsets", groups)),
+    }
 
 
 def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
@@ -362,10 +369,9 @@ def _share_parts(node: NodeParts, settings: ApiSettings) -> ShareParts:
     from odradek.apis.share_partitions import SharePartitions
     from odradek.apis.share_sessions import ShareSessions
 
-    assert node.persister is not None
     shares = SharePartitions(
         node.leadership,
-        node.persister,
+        node.groups.persister,
         node.groups.config_of,
         node.timers,
         node.searches,

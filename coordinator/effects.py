@@ -7,7 +7,8 @@ the effects out in order, each by its class: a driver has a table of them, and a
 its own (`WriteMarkers` is one of transactions, `MatchTopics` one of consumer groups). Effects that wait for
 the log, such as a Reply, are held back until all records appended before them are in the log: so no client
 learns, reads, or acts on records that may still be lost. When the log fails, replies that waited for it are
-refused, other effects that waited for it are dropped, and the machine is loaded again.
+refused, other effects that waited for it are dropped (with a refusal of whoever waits for an `Asking`), and
+the machine is loaded again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "Answer",
     "Append",
     "AppendMarker",
+    "Asking",
     "CancelTimer",
     "Effect",
     "LogRecord",
@@ -98,6 +100,16 @@ class Reply(Effect):
     ticket: Any
     value: Any
     """An `Answer`."""
+
+
+@dataclass(slots=True)
+class Asking(Effect):
+    """Ask somebody else, and submit `command` with the answer. Whoever waits for that is refused when the
+    effect is dropped."""
+
+    waits_for_log: ClassVar[bool] = True
+    command: Any
+    """Not complete before the answer is there."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ transactions, a listing over all machines, and the offsets of topics that are de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
@@ -40,6 +41,22 @@ from odradek.coordinator.runtime import (
     TimerHandle,
     coordinator_error,
 )
+from odradek.coordinator.share_groups.commands import (
+    DeleteStates,
+    InitializeStates,
+    StatesDeleted,
+    StatesInitialized,
+)
+from odradek.coordinator.share_state.persister import (
+    InitialState,
+    Persister,
+    Refusal,
+    Results,
+    SharePartitionKey,
+    ShareState,
+    StateSummary,
+    StateWrite,
+)
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
@@ -61,6 +78,34 @@ def _cannot_match(effect: MatchTopics, then: Callable[[MatchedTopics], None]) ->
     raise NotImplementedError
 
 
+class _NoPersister:
+    """Of a node that serves no share groups."""
+
+    def initialize(self, states: Sequence[InitialState], then: Callable[[Results], None]) -> None:
+        then({state.partition: _NO_COORDINATOR for state in states})
+
+    def read(
+        self, partition: SharePartitionKey, leader_epoch: int, then: Callable[[ShareState], None]
+    ) -> None:
+        then(ShareState(error_code=_NO_COORDINATOR.error_code))
+
+    def write(self, write: StateWrite, then: Callable[[Refusal], None]) -> None:
+        then(_NO_COORDINATOR)
+
+    def delete(self, partitions: Sequence[SharePartitionKey], then: Callable[[Results], None]) -> None:
+        then(dict.fromkeys(partitions, _NO_COORDINATOR))
+
+    def summaries(
+        self,
+        partitions: Mapping[SharePartitionKey, int],
+        then: Callable[[Mapping[SharePartitionKey, StateSummary]], None],
+    ) -> None:
+        then(dict.fromkeys(partitions, StateSummary(error_code=_NO_COORDINATOR.error_code)))
+
+
+_NO_COORDINATOR = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
 class _GroupPartition(RunningPartition[GroupMachine]):
     __slots__ = ("removed_topics",)
 
@@ -76,6 +121,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
     `new_member_suffix` makes the random part of the id of a member of a classic group (a UUID in its text
     form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
     the topics of the newest view that match, and calls back with them later, never from within its call.
+    `persister` gives the one that keeps the states of share partitions.
     `types` are the types of groups that are served.
     """
 
@@ -92,6 +138,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         new_member_suffix: Callable[[], str],
         new_member_id: Callable[[], str] | None = None,
         match_topics: Callable[[MatchTopics, Callable[[MatchedTopics], None]], None] = _cannot_match,
+        persister: Callable[[], Persister] = _NoPersister,
         after_loading: Callable[[], object] | None = None,
         types: GroupTypes = GROUP_TYPES,
     ) -> None:
@@ -110,6 +157,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         self._new_member_suffix = new_member_suffix
         self._new_member_id = new_member_id
         self._find_matches = match_topics
+        self._made_persister = persister
         self._view = ClusterView()
 
     # For the server
@@ -196,10 +244,20 @@ class GroupCoordinator(Runtime[GroupMachine]):
         """As `serves_consumer_groups`, of the APIs of share groups."""
         return self._settings.serves_share_groups
 
+    @property
+    def persister(self) -> Persister:
+        """What keeps the states of share partitions."""
+        return self._made_persister()
+
     # For the runtime
 
     def _effect_handlers(self) -> dict[type[Effect], EffectHandler]:
-        return {**super()._effect_handlers(), MatchTopics: self._match_topics}
+        return {
+            **super()._effect_handlers(),
+            MatchTopics: self._match_topics,
+            InitializeStates: self._initialize_states,
+            DeleteStates: self._delete_states,
+        }
 
     def _refusal(self, command: Any, code: ErrorCode) -> Any:
         refusal = self._types.check(command, self._settings)
@@ -236,6 +294,17 @@ class GroupCoordinator(Runtime[GroupMachine]):
                 self._submit_to(partition, command)
 
         self._find_matches(effect, matched)
+
+    def _initialize_states(self, partition: RunningPartition[GroupMachine], effect: InitializeStates) -> None:
+        self.persister.initialize(effect.states, partial(self._answered, effect.command))
+
+    def _delete_states(self, partition: RunningPartition[GroupMachine], effect: DeleteStates) -> None:
+        self.persister.delete(effect.partitions, partial(self._answered, effect.command))
+
+    def _answered(self, command: StatesInitialized | StatesDeleted, results: Results) -> None:
+        """The share coordinator has answered, perhaps at once. The machine may be another one by now."""
+        command.results = results
+        self._call_later(0, partial(self.submit, command.group_id, command))
 
     def _remove_topics(
         self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]

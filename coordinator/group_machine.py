@@ -95,6 +95,7 @@ class GroupMachine:
             topics=topics,
             store=self.store,
             memberships=self._memberships,
+            delete_group=self._delete_group,
         )
         for one in types.types:
             protocol = one.start(parts)

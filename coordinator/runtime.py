@@ -30,6 +30,7 @@ from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
+    Asking,
     CancelTimer,
     Effect,
     LoggedRecord,
@@ -688,6 +689,10 @@ def _replay_of_transaction(machine: Any, record: TransactionalRecord | MarkerRec
 
 
 def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
-    return [
-        Reply(effect.ticket, effect.value.refused(code)) for effect in effects if isinstance(effect, Reply)
-    ]
+    refused = []
+    for effect in effects:
+        if isinstance(effect, Reply):
+            refused.append(Reply(effect.ticket, effect.value.refused(code)))
+        elif isinstance(effect, Asking):
+            refused.append(Reply(effect.command.ticket, effect.command.refused(code)))
+    return refused

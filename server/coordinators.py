@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
     from odradek.coordinator.share_state.commands import ShareCommand
     from odradek.coordinator.share_state.coordinator import ShareCoordinator
+    from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.share_state.settings import ShareStateSettings
     from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
@@ -102,6 +103,10 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
 
     def config_of(self, group_id: str) -> GroupConfig:
         return self.made().config_of(group_id)
+
+    @property
+    def persister(self) -> Persister:
+        return self.made().persister
 
     def partition_of(self, group_id: str) -> int:
         return self.made().partition_of(group_id)
@@ -263,6 +268,7 @@ class Coordinators:
             new_member_suffix=_new_member_suffix,
             new_member_id=_new_member_id,
             match_topics=self._match_topics,
+            persister=lambda: self.persister,
             after_loading=self._after_loading,
             types=GROUP_TYPES + self._more_group_types,
         )

@@ -112,6 +112,7 @@ class CounterGroup:
     is_empty = True
     empty_since_ms = None
     offsets_may_expire = False
+    may_expire = True
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

@@ -199,6 +199,7 @@ class ClassicGroup:
     """A `Group`; without a record of its own (`protocol_type` None) one that only keeps offsets."""
 
     group_type: ClassVar[TypeOfGroup] = CLASSIC
+    may_expire: ClassVar[bool] = True
     group_id: str
     state: GroupState = GroupState.EMPTY
     previous_state: GroupState = GroupState.EMPTY

@@ -288,7 +288,7 @@ class CommittedOffsets:
                 expired = [place for place in expired if place not in pending]
             deleted += [(group_id, topic, partition) for topic, partition in expired]
             is_left_over = not pending and len(expired) == sum(map(len, topics.values()))
-            if is_left_over and group.is_empty:
+            if is_left_over and group.is_empty and group.may_expire:
                 empty_groups.append(group_id)
         self._delete(deleted, empty_groups, now_ms, out)
 

@@ -113,6 +113,7 @@ class ConsumerGroup:
 
     group_type: ClassVar[TypeOfGroup] = CONSUMER
     protocol_type: ClassVar[str] = "consumer"
+    may_expire: ClassVar[bool] = True
     offsets_may_expire: ClassVar[bool] = True
     """Of topics without subscribers: subscriptions are always known."""
     empty_since_ms: ClassVar[None] = None

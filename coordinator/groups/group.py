@@ -14,11 +14,22 @@ from odradek.coordinator.effects import Effect
 from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["CLASSIC", "CONSUMER", "STREAMS", "Group", "GroupRecord", "Membership", "Store", "TypeOfGroup"]
+__all__ = [
+    "CLASSIC",
+    "CONSUMER",
+    "SHARE",
+    "STREAMS",
+    "Group",
+    "GroupRecord",
+    "Membership",
+    "Store",
+    "TypeOfGroup",
+]
 
 TypeOfGroup = str
 CLASSIC: TypeOfGroup = "classic"
 CONSUMER: TypeOfGroup = "consumer"
+SHARE: TypeOfGroup = "share"
 STREAMS: TypeOfGroup = "streams"
 """Kafka's types, as ListGroups names them."""
 
@@ -65,6 +76,10 @@ class Group(Protocol):
     @property
     def offsets_may_expire(self) -> bool:
         """Whether offsets of topics without subscribers may expire."""
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether it is deleted when it is empty and has no offsets."""
 
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode: ...
 

@@ -36,6 +36,7 @@ class MachineParts:
 
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
     member of a classic group, `new_member_id` a whole id. `memberships` has those of the types before.
+    `delete_group` carries out a `DeleteGroup` of any type, for one that has to do something before.
     """
 
     groups: dict[str, Group]
@@ -45,6 +46,7 @@ class MachineParts:
     topics: Callable[[], ClusterView]
     store: Store
     memberships: Mapping[TypeOfGroup, Membership]
+    delete_group: Handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

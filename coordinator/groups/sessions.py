@@ -1,4 +1,4 @@
-"""When a member of a consumer or a streams group is removed: at the end of its session, or of the time
+"""When a member of a consumer, share or streams group is removed: at the end of its session, or of the time
 that it has to give up partitions.
 
 Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
@@ -36,11 +36,11 @@ class _Member(Protocol):
 
 class MemberTimers:
     """Sets and cancels the timers of members. The two names are the first parts of their keys, before the
-    group and the member."""
+    group and the member; where nothing is ever given up there is only the first."""
 
     __slots__ = ("_rebalance", "_session")
 
-    def __init__(self, session: str, rebalance: str) -> None:
+    def __init__(self, session: str, rebalance: str = "") -> None:
         self._session = session
         self._rebalance = rebalance
 

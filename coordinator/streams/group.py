@@ -97,6 +97,7 @@ class StreamsGroup:
 
     group_type: ClassVar[TypeOfGroup] = STREAMS
     protocol_type: ClassVar[str] = "streams"
+    may_expire: ClassVar[bool] = True
     offsets_may_expire: ClassVar[bool] = True
     """Of topics that the application does not read: that is always known."""
     empty_since_ms: ClassVar[None] = None

@@ -281,7 +281,7 @@ class Node:
         persister=None,
         **options,
     ):
-        """With a `policy` there is an authorizer, with a `persister` there are share groups."""
+        """With a `policy` there is an authorizer; `persister` keeps the states of share partitions."""
         self.persister = persister
         self.loop = FakeLoop()
         self.connection = FakeConnection()
@@ -348,7 +348,6 @@ class Node:
             conversions=self.loop if conversions is None else conversions,
             saves=self.loop,
             authorizer=self.authorizer,
-            persister=self.persister,
             clock_ms=self._now_ms,
             subscribe=self.machine.publisher.subscribe,
         )
@@ -379,6 +378,7 @@ class Node:
             clock_ms=self._now_ms,
             call_later=self.loop.call_later,
             new_member_suffix=lambda: f"{next(suffixes):04d}",
+            persister=lambda: self.persister,
         )
 
     def _new_transactions(self):

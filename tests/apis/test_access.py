@@ -24,7 +24,6 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
-from tests.share_partitions.memory_persister import MemoryPersister
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,
@@ -35,7 +34,7 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
 
 
 def test_every_api_that_is_served_has_a_row_and_no_other_has(make_node):
-    assert set(NEEDS) == set(make_node(persister=MemoryPersister()).apis)
+    assert set(NEEDS) == set(make_node(has_share_groups=True).apis)
 
 
 def test_an_api_without_a_row_keeps_the_broker_from_starting(make_node, monkeypatch):

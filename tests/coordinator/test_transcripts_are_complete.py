@@ -13,17 +13,19 @@ from odradek.coordinator.streams import reconciliation as streams_reconciliation
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.messages.group_records import StreamsGroupCurrentMemberAssignmentKey
 from tests.coordinator import migration_transcript
+from tests.coordinator.share_transcript import ShareStage
 from tests.coordinator.streams_transcript import StreamsStage
 from tests.coordinator.transcript import Stage, rewrite
 
 HERE = pathlib.Path(__file__).parent
 SOURCES = HERE.parents[1] / "coordinator"
-CLASSIC, CONSUMER, STREAMS, MIGRATION = (
-    f"{prefix}transcripts" for prefix in ("", "consumer_", "streams_", "migration_")
+CLASSIC, CONSUMER, SHARE, STREAMS, MIGRATION = (
+    f"{prefix}transcripts" for prefix in ("", "consumer_", "share_", "streams_", "migration_")
 )
 STAGES = {
     CLASSIC: Stage,
     CONSUMER: Stage,
+    SHARE: ShareStage,
     STREAMS: StreamsStage,
     MIGRATION: migration_transcript.Stage,
 }
@@ -38,6 +40,7 @@ MODULES = {
         "group_machine",
     ],
     CONSUMER: ["groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"],
+    SHARE: [f"share_groups/{name}" for name in ("membership", "group", "partition_states", "share_type")],
     STREAMS: ["streams/membership", "streams/group", "streams/topology", "streams/reconciliation"],
     MIGRATION: ["groups/migration", "groups/conversion"],
 }

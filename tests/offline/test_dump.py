@@ -152,6 +152,24 @@ def test_members_of_groups_are_shown_by_their_fields(tmp_path):
     assert [one["member_id"] for one in group["value"]["members"]] == ["m-1"]
 
 
+def test_states_of_share_partitions_are_shown_by_their_fields(tmp_path):
+    topic = group_records.TopicPartitionsInfo(topic_id=b"i" * 16, topic_name="orders", partitions=[0, 2])
+    value = group_records.ShareGroupStatePartitionMetadataValue(
+        initializing_topics=[],
+        initialized_topics=[topic],
+        deleting_topics=[group_records.DeletingTopicInfo(topic_id=b"j" * 16, topic_name="old")],
+    )
+    key = group_records.encode_key(group_records.ShareGroupStatePartitionMetadataKey(group_id="g"))
+    directory = tmp_path / "__consumer_offsets-12"
+    batch = build_batch([Record(0, 5, key, group_records.encode_value(value, 0), ())])
+    write(directory / f"{0:020}.log", batch)
+    (states,) = of(shown(directory, records=True), "record")
+    assert (states["type"], states["key"]) == ("ShareGroupStatePartitionMetadata", {"group_id": "g"})
+    (initialized,) = states["value"]["initialized_topics"]
+    assert (initialized["topic_name"], initialized["partitions"]) == ("orders", [0, 2])
+    assert [one["topic_name"] for one in states["value"]["deleting_topics"]] == ["old"]
+
+
 def test_states_of_transactions_are_shown_by_their_fields(tmp_path):
     value = transaction_records.TransactionLogValue(
         producer_id=7,

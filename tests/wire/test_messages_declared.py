@@ -23,6 +23,7 @@ NAMED_BY_US = {
     "AssignedPartition": "PartitionData",
     "AssignedTaskIds": "TaskIds",
     "AssignedTopic": "TopicData",
+    "DeletingTopicInfo": "TopicInfo",
     "EntryDataResult": "EntryData",
     "PartitionQuorumData": "PartitionData",
     "SnapshotPiece": "PartitionSnapshot",
@@ -31,7 +32,7 @@ NAMED_BY_US = {
     "VoterWithEndpoints": "Voter",
 }
 # Structs of the same fields that are one of ours.
-IS_ALSO = {"KeyValue": ("TopicConfig", "LastAssignmentConfig")}
+IS_ALSO = {"KeyValue": ("TopicConfig", "LastAssignmentConfig"), "TopicPartition": ("TopicPartitions",)}
 
 
 @dataclass

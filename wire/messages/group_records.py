@@ -1,9 +1,9 @@
 """Keys and values of `__consumer_offsets` in Kafka's format.
 
 Types 0 and 1 are committed offsets (0 is an old form of the key that is only read), 2 is a classic group,
-3 to 8 and 16 are groups of the consumer protocol, 17 and 19 to 23 groups of the streams protocol (18 was
-never released). Share groups are not declared: their keys read as None. Kafka 4.3 writes version 4 of
-`OffsetCommitValue` (1 where a commit has a retention time; below 4.1 it was 3) and 3 of `GroupMetadataValue`.
+3 to 8 and 16 are groups of the consumer protocol, 10 to 15 share groups, 17 and 19 to 23 groups of the
+streams protocol (9 and 18 were never released). Kafka 4.3 writes version 4 of `OffsetCommitValue` (1 where a
+commit has a retention time; below 4.1 it was 3) and 3 of `GroupMetadataValue`.
 """
 
 from dataclasses import dataclass
@@ -266,6 +266,122 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord, record_type=8, versio
 
 
 @dataclass(slots=True, kw_only=True)
+class ShareGroupMemberMetadataKey(LogRecord, record_type=10, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+    member_id: str = on_wire(STRING)
+    """Id of the member."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupMemberMetadataValue(LogRecord, record_type=10, versions=(0, 0), flexible_since=0):
+    rack_id: str | None = on_wire(STRING, nullable=ALL)
+    """Rack of the client."""
+    client_id: str = on_wire(STRING)
+    """Client id of the member's requests."""
+    client_host: str = on_wire(STRING)
+    """Host of the member."""
+    subscribed_topic_names: list[str] = on_wire(Array(STRING))
+    """Topics of the subscription by name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupMetadataKey(LogRecord, record_type=11, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupMetadataValue(LogRecord, record_type=11, versions=(0, 0), flexible_since=0):
+    epoch: int = on_wire(INT32)
+    """Counts up when members, their subscriptions or the topics change."""
+    metadata_hash: int = on_wire(INT64)
+    """Hash over the subscribed topics."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupTargetAssignmentMetadataKey(LogRecord, record_type=12, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupTargetAssignmentMetadataValue(LogRecord, record_type=12, versions=(0, 0), flexible_since=0):
+    assignment_epoch: int = on_wire(INT32)
+    """The epoch of the target assignment."""
+    assignment_timestamp: int = on_wire(INT64, tag=0, ignorable=True)
+    """Time of the assignment, 0 if not known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupTargetAssignmentMemberKey(LogRecord, record_type=13, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+    member_id: str = on_wire(STRING)
+    """Id of the member."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupTargetAssignmentMemberValue(LogRecord, record_type=13, versions=(0, 0), flexible_since=0):
+    topic_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
+    """Partitions by topic."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupCurrentMemberAssignmentKey(LogRecord, record_type=14, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+    member_id: str = on_wire(STRING)
+    """Id of the member."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupCurrentMemberAssignmentValue(LogRecord, record_type=14, versions=(0, 0), flexible_since=0):
+    member_epoch: int = on_wire(INT32)
+    """Epoch of the member."""
+    previous_member_epoch: int = on_wire(INT32)
+    """Epoch before the last change of the assignment."""
+    state: int = on_wire(INT8)
+    """0 stable; nothing else is written."""
+    assigned_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
+    """Partitions that the member has."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupStatePartitionMetadataKey(LogRecord, record_type=15, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartitionsInfo(Struct):
+    topic_id: bytes = on_wire(UUID)
+    """Id of the topic."""
+    topic_name: str = on_wire(STRING)
+    """Name of the topic."""
+    partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DeletingTopicInfo(Struct):
+    topic_id: bytes = on_wire(UUID)
+    """Id of the topic."""
+    topic_name: str = on_wire(STRING)
+    """Name of the topic."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupStatePartitionMetadataValue(LogRecord, record_type=15, versions=(0, 0), flexible_since=0):
+    initializing_topics: list[TopicPartitionsInfo] = on_wire(Array(TopicPartitionsInfo))
+    """Share partitions whose state is being set up."""
+    initialized_topics: list[TopicPartitionsInfo] = on_wire(Array(TopicPartitionsInfo))
+    """Share partitions that have a state, and may be assigned."""
+    deleting_topics: list[DeletingTopicInfo] = on_wire(Array(DeletingTopicInfo))
+    """Topics whose states are being deleted."""
+
+
+@dataclass(slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionKey(LogRecord, record_type=16, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -509,6 +625,24 @@ CONSUMER = RecordTypes(
         ConsumerGroupRegularExpressionValue,
     ),
 )
+SHARE = RecordTypes(
+    keys=(
+        ShareGroupMemberMetadataKey,
+        ShareGroupMetadataKey,
+        ShareGroupTargetAssignmentMetadataKey,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupStatePartitionMetadataKey,
+    ),
+    values=(
+        ShareGroupMemberMetadataValue,
+        ShareGroupMetadataValue,
+        ShareGroupTargetAssignmentMetadataValue,
+        ShareGroupTargetAssignmentMemberValue,
+        ShareGroupCurrentMemberAssignmentValue,
+        ShareGroupStatePartitionMetadataValue,
+    ),
+)
 STREAMS = RecordTypes(
     keys=(
         StreamsGroupMetadataKey,
@@ -527,7 +661,7 @@ STREAMS = RecordTypes(
         StreamsGroupTopologyValue,
     ),
 )
-RECORDS = OFFSETS | CLASSIC | CONSUMER | STREAMS
+RECORDS = OFFSETS | CLASSIC | CONSUMER | SHARE | STREAMS
 """All declared record types."""
 encode_key = RECORDS.encode_key
 decode_key = RECORDS.decode_key

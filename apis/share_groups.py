@@ -1,0 +1,493 @@
+"""Share groups (KIP-932): ShareGroupHeartbeat (key 76, version 1), ShareGroupDescribe (77, version 1),
+DescribeShareGroupOffsets (90, versions 0 and 1), AlterShareGroupOffsets (91, version 0) and
+DeleteShareGroupOffsets (92, version 0).
+
+Without the feature `share.version` all of them answer UNSUPPORTED_VERSION, before any other check; then come
+the permissions. The group's coordinator has the members, and which partitions have a state in the group; the
+share coordinator has the states. The lag of a partition is known to its leader: where another node leads it,
+the answer says -1.
+
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.apis import operations
+from odradek.apis.api import Waiting, split
+from odradek.apis.coordinators import Gathering, client_host
+from odradek.coordinator.share_groups import commands
+from odradek.coordinator.share_state.persister import (
+    NO_DELIVERY_COUNT,
+    UNINITIALIZED_OFFSET,
+    Refusal,
+    SharePartitionKey,
+    StateSummary,
+)
+from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.errors import ErrorCode, KafkaError, error_message
+from odradek.wire.messages import alter_share_group_offsets as alter
+from odradek.wire.messages import delete_share_group_offsets as delete
+from odradek.wire.messages import describe_share_group_offsets as offsets
+from odradek.wire.messages import share_group_describe as describe
+from odradek.wire.messages import share_group_heartbeat as heartbeat
+from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups
+    from odradek.apis.leadership import Leadership
+
+NONE = ErrorCode.NONE
+MEMBER_ID_LENGTH_MAX = 36
+"""Of a UUID as text."""
+NOT_KNOWN = -1
+"""As a leader epoch: the asker knows none. As a lag: nobody knows it."""
+NO_EPOCH = 0
+"""Leader epoch of a partition without a state."""
+_UNAUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+Places = Sequence[tuple[str, bytes, Sequence[int]]]
+"""Name and id of a topic, and partitions."""
+
+
+# Members
+
+
+class ShareGroupHeartbeat:
+    """The handler."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, request: heartbeat.ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> heartbeat.ShareGroupHeartbeatResponse | Waiting:
+        if not self._groups.serves_share_groups:
+            return heartbeat.ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        refused = _refuse_heartbeat(request, context)
+        if refused is not None:
+            return heartbeat.ShareGroupHeartbeatResponse(error_code=refused)
+        waiting = Waiting()
+        command = commands.ShareHeartbeat(
+            ticket=lambda reply: waiting.complete(_beaten(reply)),
+            group_id=request.group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            rack_id=request.rack_id,
+            subscribed_topic_names=request.subscribed_topic_names,
+            client_id=context.client_id or "",
+            client_host=client_host(context.connection),
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+
+def _refuse_heartbeat(
+    request: heartbeat.ShareGroupHeartbeatRequest, context: RequestContext
+) -> ErrorCode | None:
+    if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX:
+        return ErrorCode.INVALID_REQUEST
+    for name in request.subscribed_topic_names or ():
+        if context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return _UNAUTHORIZED
+    return None
+
+
+def _beaten(reply: commands.ShareHeartbeatReply) -> heartbeat.ShareGroupHeartbeatResponse:
+    assignment = None
+    if reply.assignment is not None:
+        assignment = heartbeat.Assignment(
+            topic_partitions=[
+                heartbeat.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in sorted(reply.assignment.items())
+            ]
+        )
+    return heartbeat.ShareGroupHeartbeatResponse(
+        error_code=reply.error_code,
+        error_message=reply.error_message,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+class ShareGroupDescribe:
+    """The handler: each group is described by its own coordinator."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, request: describe.ShareGroupDescribeRequest, context: RequestContext
+    ) -> describe.ShareGroupDescribeResponse | Waiting:
+        group_ids = request.group_ids
+        if not self._groups.serves_share_groups:
+            code = ErrorCode.UNSUPPORTED_VERSION
+            return describe.ShareGroupDescribeResponse(
+                groups=[describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in group_ids]
+            )
+        operations_for = context if request.include_authorized_operations else None
+        # As in Kafka, refused groups come first.
+        refused, allowed = split(
+            context, group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
+        )
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        groups = [describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]
+
+        def respond(replies: list[commands.ShareGroupDescription]) -> describe.ShareGroupDescribeResponse:
+            described = [_visible(_described(reply, operations_for), context) for reply in replies]
+            return describe.ShareGroupDescribeResponse(groups=groups + described)
+
+        gathering = Gathering(len(allowed), respond)
+        for index, group_id in enumerate(allowed):
+            self._groups.submit(group_id, commands.DescribeShareGroup(gathering.ticket(index), group_id))
+        return gathering.waiting
+
+
+def _visible(group: describe.DescribedGroup, context: RequestContext) -> describe.DescribedGroup:
+    """The group, or its refusal if its members have topics that the client may not describe."""
+    topics = {one.topic_name for member in group.members for one in member.assignment.topic_partitions}
+    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
+        return group
+    return describe.DescribedGroup(
+        error_code=_UNAUTHORIZED,
+        error_message="The group has topics that the client may not describe.",
+        group_id=group.group_id,
+    )
+
+
+def _described(
+    reply: commands.ShareGroupDescription, operations_for: RequestContext | None
+) -> describe.DescribedGroup:
+    if reply.error_code is not NONE:
+        return describe.DescribedGroup(
+            error_code=reply.error_code, error_message=reply.error_message, group_id=reply.group_id
+        )
+    group = describe.DescribedGroup(
+        error_code=NONE,
+        group_id=reply.group_id,
+        group_state=reply.state,
+        group_epoch=reply.group_epoch,
+        assignment_epoch=reply.assignment_epoch,
+        assignor_name=reply.assignor_name,
+        members=[_described_member(member) for member in reply.members],
+    )
+    if operations_for is not None:
+        group.authorized_operations = operations.on_group(operations_for, group.group_id)
+    return group
+
+
+def _described_member(member: commands.DescribedShareMember) -> describe.Member:
+    return describe.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        assignment=describe.Assignment(
+            topic_partitions=[
+                describe.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(partitions))
+                for topic_id, name, partitions in member.assignment
+            ]
+        ),
+    )
+
+
+# Offsets
+
+
+class DescribeShareGroupOffsets:
+    """The handler: where groups are in partitions, and how many records are left."""
+
+    def __init__(self, groups: Groups, leadership: Leadership) -> None:
+        self._groups = groups
+        self._leadership = leadership
+
+    def __call__(self, request: offsets.DescribeShareGroupOffsetsRequest, context: RequestContext) -> Waiting:
+        gathering = Gathering(
+            len(request.groups), lambda groups: offsets.DescribeShareGroupOffsetsResponse(groups=groups)
+        )
+        for index, group in enumerate(request.groups):
+            self._describe(group, context, gathering.ticket(index))
+        return gathering.waiting
+
+    def _describe(
+        self,
+        group: offsets.DescribeShareGroupOffsetsRequestGroup,
+        context: RequestContext,
+        then: Callable[[offsets.DescribeShareGroupOffsetsResponseGroup], None],
+    ) -> None:
+        group_id = group.group_id
+        if not self._groups.serves_share_groups:
+            then(_refused_group(group_id, ErrorCode.UNSUPPORTED_VERSION))
+        elif context.refuses(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            then(_refused_group(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        elif group.topics is None:
+
+            def found(reply: commands.SharePartitions) -> None:
+                if reply.error_code is not NONE:
+                    message = error_message(reply.error_code)
+                    then(_refused_group(group_id, reply.error_code, message))
+                else:
+                    self._read(group_id, self._seen(reply, context), [], then)
+
+            self._groups.submit(group_id, commands.FindSharePartitions(found, group_id))
+        else:
+            refused, allowed = split(
+                context,
+                group.topics,
+                lambda one: context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, one.topic_name),
+            )
+            topics = self._leadership.view.topics
+            missing = [one for one in allowed if one.topic_name not in topics]
+            places = [
+                (one.topic_name, topics[one.topic_name].topic_id, one.partitions)
+                for one in allowed
+                if one.topic_name in topics
+            ]
+            others = [_without_state(one, NONE) for one in missing]
+            others += [_without_state(one, _UNAUTHORIZED) for one in refused]
+            self._read(group_id, places, others, then)
+
+    def _seen(self, reply: commands.SharePartitions, context: RequestContext) -> Places:
+        """The topics that exist and that the client may describe."""
+        names = self._leadership.view.topic_names
+        present = {topic_id: names[topic_id] for topic_id in reply.partitions if topic_id in names}
+        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TOPIC, list(present.values()))
+        return [
+            (name, topic_id, sorted(reply.partitions[topic_id]))
+            for topic_id, name in present.items()
+            if name not in unseen
+        ]
+
+    def _read(
+        self,
+        group_id: str,
+        places: Places,
+        others: list[offsets.DescribeShareGroupOffsetsResponseTopic],
+        then: Callable[[offsets.DescribeShareGroupOffsetsResponseGroup], None],
+    ) -> None:
+        def respond(summaries: Mapping[SharePartitionKey, StateSummary]) -> None:
+            topics = [
+                offsets.DescribeShareGroupOffsetsResponseTopic(
+                    topic_name=name,
+                    topic_id=topic_id,
+                    partitions=[
+                        self._partition(
+                            name, index, summaries.get(SharePartitionKey(group_id, topic_id, index))
+                        )
+                        for index in indexes
+                    ],
+                )
+                for name, topic_id, indexes in places
+            ]
+            then(offsets.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics + others))
+
+        wanted = {
+            SharePartitionKey(group_id, topic_id, index): NOT_KNOWN
+            for _, topic_id, indexes in places
+            for index in indexes
+        }
+        if wanted:
+            self._groups.persister.summaries(wanted, respond)
+        else:
+            respond({})
+
+    def _partition(
+        self, name: str, index: int, summary: StateSummary | None
+    ) -> offsets.DescribeShareGroupOffsetsResponsePartition:
+        """As in Kafka, a state that cannot be had counts as none."""
+        if summary is None or summary.error_code is not NONE:
+            return _partition_without_state(index, NONE)
+        lag = NOT_KNOWN
+        known = (summary.start_offset, summary.delivery_complete_count)
+        if known[0] != UNINITIALIZED_OFFSET and known[1] != NO_DELIVERY_COUNT:
+            try:
+                end = self._leadership.lead(name, index).log.high_watermark
+                lag = end - summary.start_offset - summary.delivery_complete_count
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    return offsets.DescribeShareGroupOffsetsResponsePartition(
+                        partition_index=index, error_code=error.code, error_message=error.message
+                    )
+        return offsets.DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index,
+            start_offset=summary.start_offset,
+            leader_epoch=summary.leader_epoch,
+            lag=lag,
+        )
+
+
+def _refused_group(
+    group_id: str, code: ErrorCode, message: str | None = None
+) -> offsets.DescribeShareGroupOffsetsResponseGroup:
+    return offsets.DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, topics=[], error_code=code, error_message=message
+    )
+
+
+def _without_state(
+    topic: offsets.DescribeShareGroupOffsetsRequestTopic, code: ErrorCode
+) -> offsets.DescribeShareGroupOffsetsResponseTopic:
+    return offsets.DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[_partition_without_state(index, code) for index in topic.partitions],
+    )
+
+
+def _partition_without_state(
+    index: int, code: ErrorCode
+) -> offsets.DescribeShareGroupOffsetsResponsePartition:
+    return offsets.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index,
+        start_offset=UNINITIALIZED_OFFSET,
+        leader_epoch=NO_EPOCH,
+        lag=NOT_KNOWN,
+        error_code=code,
+        error_message=None if code is NONE else error_message(code),
+    )
+
+
+class AlterShareGroupOffsets:
+    """The handler."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, request: alter.AlterShareGroupOffsetsRequest, context: RequestContext
+    ) -> alter.AlterShareGroupOffsetsResponse | Waiting:
+        code = _refuse_change(self._groups, request.group_id, Operation.READ, context)
+        if code is not None:
+            return alter.AlterShareGroupOffsetsResponse(
+                error_code=code, error_message=error_message(code), responses=[]
+            )
+        refused, allowed = split(
+            context,
+            request.topics,
+            lambda one: context.refuses(Operation.READ, ResourceType.TOPIC, one.topic_name),
+        )
+        wanted: dict[str, dict[int, int]] = {}
+        for topic in allowed:
+            of_topic = wanted.setdefault(topic.topic_name, {})
+            of_topic.update((one.partition_index, one.start_offset) for one in topic.partitions)
+        unauthorized = Refusal(_UNAUTHORIZED, error_message(_UNAUTHORIZED))
+        first = [
+            commands.AlteredTopic(
+                one.topic_name,
+                ZERO_UUID,
+                {partition.partition_index: unauthorized for partition in one.partitions},
+            )
+            for one in refused
+        ]
+        waiting = Waiting()
+        command = commands.AlterShareOffsets(
+            lambda reply: waiting.complete(_altered(reply, first)), request.group_id, list(wanted.items())
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+
+def _altered(
+    reply: commands.AlterShareOffsetsReply, first: Iterable[commands.AlteredTopic]
+) -> alter.AlterShareGroupOffsetsResponse:
+    if reply.error_code is not NONE:
+        return alter.AlterShareGroupOffsetsResponse(
+            error_code=reply.error_code,
+            error_message=reply.error_message or error_message(reply.error_code),
+            responses=[],
+        )
+    # As in Kafka, topics that do not exist come before the others.
+    topics = [*first, *sorted(reply.topics, key=lambda one: one.topic_id != ZERO_UUID)]
+    return alter.AlterShareGroupOffsetsResponse(
+        responses=[
+            alter.AlterShareGroupOffsetsResponseTopic(
+                topic_name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    alter.AlterShareGroupOffsetsResponsePartition(
+                        partition_index=index,
+                        error_code=refusal.error_code,
+                        error_message=_message_of(refusal),
+                    )
+                    for index, refusal in topic.partitions.items()
+                ],
+            )
+            for topic in topics
+        ]
+    )
+
+
+class DeleteShareGroupOffsets:
+    """The handler."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, request: delete.DeleteShareGroupOffsetsRequest, context: RequestContext
+    ) -> delete.DeleteShareGroupOffsetsResponse | Waiting:
+        code = _refuse_change(self._groups, request.group_id, Operation.DELETE, context)
+        if code is not None:
+            return delete.DeleteShareGroupOffsetsResponse(
+                error_code=code, error_message=error_message(code), responses=[]
+            )
+        refused, allowed = split(
+            context,
+            dict.fromkeys(one.topic_name for one in request.topics),
+            lambda name: context.refuses(Operation.READ, ResourceType.TOPIC, name),
+        )
+        unauthorized = Refusal(_UNAUTHORIZED, error_message(_UNAUTHORIZED))
+        first = [commands.DeletedTopic(name, ZERO_UUID, unauthorized) for name in refused]
+        waiting = Waiting()
+        command = commands.DeleteShareOffsets(
+            lambda reply: waiting.complete(_deleted(reply, first)), request.group_id, allowed
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+
+def _deleted(
+    reply: commands.DeleteShareOffsetsReply, first: Iterable[commands.DeletedTopic]
+) -> delete.DeleteShareGroupOffsetsResponse:
+    if reply.error_code is not NONE:
+        return delete.DeleteShareGroupOffsetsResponse(
+            error_code=reply.error_code,
+            error_message=reply.error_message or error_message(reply.error_code),
+            responses=[],
+        )
+    return delete.DeleteShareGroupOffsetsResponse(
+        responses=[
+            delete.DeleteShareGroupOffsetsResponseTopic(
+                topic_name=topic.name,
+                topic_id=topic.topic_id,
+                error_code=topic.refusal.error_code,
+                error_message=_message_of(topic.refusal),
+            )
+            for topic in (*first, *reply.topics)
+        ]
+    )
+
+
+def _refuse_change(
+    groups: Groups, group_id: str, operation: Operation, context: RequestContext
+) -> ErrorCode | None:
+    if not groups.serves_share_groups:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if context.refuses(operation, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return None
+
+
+def _message_of(refusal: Refusal) -> str | None:
+    if refusal.error_code is NONE:
+        return None
+    return refusal.error_message or error_message(refusal.error_code)

@@ -1,0 +1,321 @@
+"""Share groups by way of their APIs: members, descriptions, offsets; with a share coordinator of the test."""
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.apis import operations
+from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from odradek.wire.messages.describe_groups import DescribeGroupsRequest
+from odradek.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.list_groups import ListGroupsRequest
+from odradek.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from odradek.wire.schema import ZERO_UUID
+from tests.apis.granting import Granting
+from tests.coordinator.share_persister import FakePersister
+
+READ, DESCRIBE, DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
+GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
+
+
+@pytest.fixture
+def share_node(make_node):
+    """A node with a topic `in` of two partitions, that serves share groups."""
+    node = make_node(persister=FakePersister(), has_share_groups=True)
+    node.group_settings.share_version = 1
+    node.group_settings.group_share_assignment_interval_ms = 0
+    node.ask(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 6)
+    node.loop.turn()
+    node.create("in", 2)
+    return node
+
+
+JOIN = ShareGroupHeartbeatRequest(
+    group_id="g", member_id="m", member_epoch=0, rack_id="r", subscribed_topic_names=["in"]
+)
+STAY = ShareGroupHeartbeatRequest(group_id="g", member_id="m")
+LEAVE = replace(STAY, member_epoch=-1)
+
+
+def topic_id(node, name="in"):
+    return node.machine.view.topics[name].topic_id
+
+
+def beat(node, epoch):
+    """A heartbeat, and what the share coordinator does after it."""
+    answer = node.ask(replace(STAY, member_epoch=epoch))
+    node.loop.turn()
+    return answer
+
+
+def join(node):
+    joined = node.ask(JOIN)
+    node.loop.turn()
+    return beat(node, joined.member_epoch)
+
+
+def describing(*topics, group="g"):
+    named = None
+    if topics != (None,):
+        named = [
+            DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(partitions))
+            for name, partitions in topics
+        ]
+    group = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=named)
+    return DescribeShareGroupOffsetsRequest(groups=[group])
+
+
+def altering(group="g", **topics):
+    return AlterShareGroupOffsetsRequest(
+        group_id=group,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name=name,
+                partitions=[
+                    AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
+                    for index, offset in offsets.items()
+                ],
+            )
+            for name, offsets in topics.items()
+        ],
+    )
+
+
+def forgetting(*names, group="g"):
+    return DeleteShareGroupOffsetsRequest(
+        group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
+    )
+
+
+def told(topics):
+    """(name, id, partition, code) of an answer to an alteration."""
+    return [
+        (topic.topic_name, topic.topic_id, one.partition_index, ErrorCode(one.error_code).name)
+        for topic in topics
+        for one in topic.partitions
+    ]
+
+
+def test_a_member_gets_partitions_once_they_have_a_state(share_node):
+    joined = share_node.ask(JOIN)
+    assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "m", 2)
+    assert joined.heartbeat_interval_ms == 5_000
+    assert joined.assignment.topic_partitions == []
+    share_node.loop.turn()
+    keys = [SharePartitionKey("g", topic_id(share_node), index) for index in (0, 1)]
+    assert share_node.persister.states == dict.fromkeys(keys, (2, -1))
+    told = beat(share_node, 2)
+    assert told.member_epoch == 3
+    assert [(one.topic_id, one.partitions) for one in told.assignment.topic_partitions] == [
+        (topic_id(share_node), [0, 1])
+    ]
+    assert beat(share_node, 3).assignment is None
+    left = share_node.ask(LEAVE)
+    assert (left.error_code, left.member_epoch) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"member_id": ""}, None),
+        ({"member_id": "m" * 37}, None),
+        ({"member_id": " "}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
+        ({"rack_id": ""}, "RackId can't be empty."),
+        ({"subscribed_topic_names": None}, "SubscribedTopicNames must be set in first request."),
+        ({"member_epoch": -2}, "MemberEpoch is invalid."),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(share_node, changes, message):
+    answer = share_node.ask(replace(JOIN, **changes))
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
+    assert share_node.ask(ListGroupsRequest(), 5).groups == []
+
+
+def test_a_group_is_described_and_listed(share_node):
+    join(share_node)
+    request = ShareGroupDescribeRequest(group_ids=["g", "none", ""], include_authorized_operations=True)
+    group, none, empty = share_node.ask(request).groups
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
+    assert (group.assignor_name, group.authorized_operations) == ("simple", operations.ON_GROUP)
+    (member,) = group.members
+    assert (member.member_id, member.member_epoch, member.rack_id) == ("m", 3, "r")
+    assert (member.client_id, member.client_host) == ("tester", "/192.0.2.7")
+    assert member.subscribed_topic_names == ["in"]
+    (assigned,) = member.assignment.topic_partitions
+    assert (assigned.topic_id, assigned.topic_name) == (topic_id(share_node), "in")
+    assert assigned.partitions == [0, 1]
+    assert (none.error_code, none.error_message) == (69, "Group none not found.")
+    assert empty.error_code == ErrorCode.INVALID_GROUP_ID
+    for request in (
+        ListGroupsRequest(),
+        ListGroupsRequest(types_filter=["Share"], states_filter=["stable"]),
+    ):
+        (listed,) = share_node.ask(request, 5).groups
+        assert (listed.group_type, listed.protocol_type, listed.group_state) == ("share", "share", "Stable")
+    assert share_node.ask(ListGroupsRequest(types_filter=["classic"]), 5).groups == []
+    (classic,) = share_node.ask(DescribeGroupsRequest(groups=["g"]), 6).groups
+    assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_are_described_with_the_lag(share_node):
+    join(share_node)
+    share_node.fill("in", [b"1", b"2", b"3"])
+    first, second = (SharePartitionKey("g", topic_id(share_node), index) for index in (0, 1))
+    share_node.persister.states[first] = (2, 1)
+    share_node.persister.delivered[first] = 1
+    for request in (describing(None), describing(("in", [0, 1]))):
+        (group,) = share_node.ask(request).groups
+        (topic,) = group.topics
+        assert (group.error_code, topic.topic_name, topic.topic_id) == (0, "in", topic_id(share_node))
+        assert [
+            (one.partition_index, one.start_offset, one.leader_epoch, one.lag) for one in topic.partitions
+        ] == [
+            (0, 1, 3, 1),
+            (1, -1, 3, -1),
+        ]
+        (group,) = share_node.ask(request, 0).groups
+        assert group.topics[0].partitions[0].start_offset == 1
+    (group,) = share_node.ask(describing(("missing", [4]))).groups
+    assert [(one.topic_name, one.topic_id, one.partitions[0].start_offset) for one in group.topics] == [
+        ("missing", ZERO_UUID, -1)
+    ]
+    for request in (describing(None, group="none"), describing()):
+        (group,) = share_node.ask(request).groups
+        assert (group.error_code, group.topics) == (0, [])
+    share_node.persister.refusals.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    (group,) = share_node.ask(describing(("in", [0]))).groups
+    (one,) = group.topics[0].partitions
+    assert (one.error_code, one.start_offset, one.leader_epoch, one.lag) == (0, -1, 0, -1)
+    assert second in share_node.persister.states
+
+
+def test_offsets_of_an_empty_group_are_altered(share_node):
+    share_node.create("other")
+    refused = altering(missing={0: 1}, **{"in": {0: 5, 7: 1}})
+    answer = share_node.ask(refused)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert told(answer.responses) == [
+        ("missing", ZERO_UUID, 0, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("in", topic_id(share_node), 0, "NONE"),
+        ("in", topic_id(share_node), 7, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    key = SharePartitionKey("g", topic_id(share_node), 0)
+    assert share_node.persister.states == {key: (1, 5)}
+    (group,) = share_node.ask(describing(None)).groups
+    assert [one.partition_index for one in group.topics[0].partitions] == [0]
+    share_node.persister.refusals.append(ErrorCode.FENCED_STATE_EPOCH)
+    (topic,) = share_node.ask(altering(other={0: 9})).responses
+    assert (topic.partitions[0].error_code, topic.partitions[0].error_message) == (
+        ErrorCode.FENCED_STATE_EPOCH,
+        "refused",
+    )
+    join(share_node)
+    answer = share_node.ask(altering(other={0: 9}))
+    assert (answer.error_code, answer.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
+    assert share_node.ask(altering(group="", other={0: 9})).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_offsets_of_an_empty_group_are_deleted(share_node):
+    join(share_node)
+    assert share_node.ask(forgetting("in")).error_code == ErrorCode.NON_EMPTY_GROUP
+    share_node.ask(LEAVE)
+    share_node.persister.refusals.append(ErrorCode.NOT_COORDINATOR)
+    (topic,) = share_node.ask(forgetting("in")).responses
+    assert (topic.topic_name, topic.topic_id, topic.error_code) == (
+        "in",
+        topic_id(share_node),
+        ErrorCode.NOT_COORDINATOR,
+    )
+    answer = share_node.ask(forgetting("in", "missing"))
+    assert [(one.topic_name, one.error_code) for one in answer.responses] == [("in", 0), ("missing", 3)]
+    assert share_node.persister.states == {}
+    (topic,) = share_node.ask(forgetting("in")).responses
+    assert topic.error_message == "There is no offset information to delete."
+    answer = share_node.ask(forgetting("in", group="none"))
+    assert (answer.error_code, answer.error_message) == (69, "Group none not found.")
+    assert share_node.ask(forgetting("in", group="")).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_group_is_deleted_after_its_states(share_node):
+    join(share_node)
+    request = DeleteGroupsRequest(groups_names=["g"])
+    assert [one.error_code for one in share_node.ask(request).results] == [ErrorCode.NON_EMPTY_GROUP]
+    share_node.ask(LEAVE)
+    share_node.persister.is_prompt = False
+    answer = share_node.start(request)
+    share_node.loop.turn()
+    assert not answer.was_sent
+    assert [group.group_id for group in share_node.ask(ListGroupsRequest(), 5).groups] == ["g"]
+    share_node.persister.answer()
+    share_node.loop.turn()
+    assert [one.error_code for one in answer.response.results] == [0]
+    assert share_node.ask(ListGroupsRequest(), 5).groups == []
+    assert share_node.persister.states == {}
+
+
+def test_a_group_works_by_settings_of_its_own(share_node):
+    share_node.group_settings.group_configs = {"g": {"share.heartbeat.interval.ms": "7000"}}
+    assert share_node.ask(JOIN).heartbeat_interval_ms == 7_000
+
+
+def test_without_the_feature_there_are_no_share_groups(share_node):
+    share_node.group_settings.share_version = 0
+    code = ErrorCode.UNSUPPORTED_VERSION
+    assert share_node.ask(JOIN).error_code == code
+    (group,) = share_node.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups
+    assert (group.group_id, group.error_code) == ("g", code)
+    (group,) = share_node.ask(describing(None)).groups
+    assert (group.group_id, group.error_code) == ("g", code)
+    for request in (altering(), forgetting()):
+        answer = share_node.ask(request)
+        assert (answer.error_code, answer.error_message) == (code, error_message(code))
+
+
+def test_who_may_not_is_refused(share_node):
+    join(share_node)
+    share_node.authorizer = Granting.all_but(
+        share_node, (READ, GROUP, "g"), (DESCRIBE, GROUP, "g"), (DELETE, GROUP, "g")
+    )
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert share_node.ask(JOIN).error_code == code
+    assert share_node.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups[0].error_code == code
+    assert share_node.ask(describing(None)).groups[0].error_code == code
+    assert share_node.ask(altering(**{"in": {0: 1}})).error_code == code
+    assert share_node.ask(forgetting("in")).error_code == code
+    share_node.authorizer = Granting.all_but(share_node, (READ, TOPIC, "in"), (DESCRIBE, TOPIC, "in"))
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert share_node.ask(JOIN).error_code == code
+    (group,) = share_node.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups
+    assert (group.error_code, group.members) == (code, [])
+    (group,) = share_node.ask(describing(None)).groups
+    assert (group.error_code, group.topics) == (0, [])
+    (group,) = share_node.ask(describing(("in", [0]))).groups
+    assert (group.topics[0].topic_id, group.topics[0].partitions[0].error_code) == (ZERO_UUID, code)
+    share_node.authorizer = Granting.all_but(share_node)
+    share_node.ask(LEAVE)
+    share_node.authorizer = Granting.all_but(share_node, (READ, TOPIC, "in"))
+    assert told(share_node.ask(altering(**{"in": {0: 1}})).responses) == [
+        ("in", ZERO_UUID, 0, "TOPIC_AUTHORIZATION_FAILED")
+    ]
+    (topic,) = share_node.ask(forgetting("in")).responses
+    assert (topic.topic_name, topic.error_code) == ("in", code)
+    assert len(share_node.persister.states) == 2

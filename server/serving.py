@@ -222,6 +222,7 @@ def _node_parts(
     authorizer: Authorizer,
 ) -> NodeParts:
     from odradek.apis.node import NodeParts
+    from odradek.server.timers import steady_clock_ms
     from odradek.wire.schema import uuid_from_text
 
     bound, schedule = opened.bound, opened.schedule
@@ -255,6 +256,8 @@ def _node_parts(
         quotas=quotas,
         directory_id=uuid_from_text(directory_id),
         authorizer=authorizer,
+        clock_ms=steady_clock_ms(bound.node.now_ms),
+        subscribe=publisher.subscribe,
     )
 
 
@@ -270,6 +273,7 @@ def _api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
         deletes_topics=config.delete_topic_enable,
         fetch_max_bytes=config.fetch_max_bytes,
         fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
+        share_sessions_max=config["group.share.max.share.sessions"],
         description_partitions_max=config.max_request_partition_size_limit,
         verifies_transactions=lambda: live["transaction.partition.verification.enable"],
         verification_pause_ms_max=config.add_partitions_to_txn_retry_backoff_ms,

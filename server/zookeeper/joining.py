@@ -85,12 +85,8 @@ def _agree(session: Session, ours: str) -> None:
     """On the id of the cluster."""
     session.ensure_path(nodes.CLUSTER_ID.rpartition("/")[0])
     while True:
-        content = session.get(nodes.CLUSTER_ID)
-        if content:
-            try:
-                theirs = nodes.read_cluster_id(content)
-            except ValueError as error:
-                raise ConfigError(f"zookeeper.connect: {error} at {session.address}.") from None
+        theirs = session.cluster_id()
+        if theirs is not None:
             if theirs != ours:
                 raise ConfigError(
                     f"zookeeper.connect: the ZooKeeper at {session.address} is of cluster {theirs}, and the "

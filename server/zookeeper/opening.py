@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.config.config_error import ConfigError
-from odradek.coordinator.zookeeper import nodes
 from odradek.server.zookeeper.offsets import GroupsInZooKeeper
 from odradek.server.zookeeper.session import Session, session_of
 
@@ -37,8 +35,4 @@ async def open_zookeeper(config: BrokerConfig, ending: AsyncExitStack) -> ZooKee
     session, patience_s = session_of(config)
     await asyncio.to_thread(session.open, patience_s)
     ending.push_async_callback(asyncio.to_thread, session.close)
-    content = await asyncio.to_thread(session.get, nodes.CLUSTER_ID)
-    try:
-        return ZooKeeper(session, nodes.read_cluster_id(content) if content else None)
-    except ValueError as error:
-        raise ConfigError(f"zookeeper.connect: {error} at {session.address}.") from None
+    return ZooKeeper(session, await asyncio.to_thread(session.cluster_id))

@@ -138,6 +138,14 @@ class Session:
                 if watch is None or self.client.exists(path, watch) is None:
                     return None
 
+    def cluster_id(self) -> str | None:
+        """The id in `/cluster/id`; None where no broker has been. ConfigError: it cannot be read."""
+        content = self.get(nodes.CLUSTER_ID)
+        try:
+            return nodes.read_cluster_id(content) if content else None
+        except ValueError as error:
+            raise ConfigError(f"zookeeper.connect: {error} at {self.address}.") from None
+
     def make_root(self) -> None:
         """The directory in the address, of any depth. A client that is in it cannot make those above it."""
         from kazoo.exceptions import ConnectionLoss

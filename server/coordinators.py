@@ -431,13 +431,13 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
 def _share_settings(config: BrokerConfig) -> ShareStateSettings:
     from odradek.coordinator.share_state.settings import ShareStateSettings
 
-    value, prefix = config.values, "share.coordinator."
+    value = config.values
     return ShareStateSettings(
-        updates_per_snapshot=value[f"{prefix}snapshot.update.records.per.snapshot"],
-        prune_interval_ms=value[f"{prefix}state.topic.prune.interval.ms"],
-        cold_snapshot_interval_ms=value[f"{prefix}cold.partition.snapshot.interval.ms"],
-        write_timeout_ms=value[f"{prefix}write.timeout.ms"],
-        topic_num_partitions=value[f"{prefix}state.topic.num.partitions"],
+        updates_per_snapshot=value["share.coordinator.snapshot.update.records.per.snapshot"],
+        prune_interval_ms=value["share.coordinator.state.topic.prune.interval.ms"],
+        cold_snapshot_interval_ms=value["share.coordinator.cold.partition.snapshot.interval.ms"],
+        write_timeout_ms=value["share.coordinator.write.timeout.ms"],
+        topic_num_partitions=value["share.coordinator.state.topic.num.partitions"],
     )
 
 

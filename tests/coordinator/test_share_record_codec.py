@@ -27,6 +27,7 @@ from odradek.wire.messages.share_state_records import (
     ShareUpdateValue,
     StateBatch,
 )
+from odradek.wire.readable import internal_reader
 
 TOPIC_ID = bytes(range(16))
 INT8 = st.integers(-(2**7), 2**7 - 1)
@@ -150,3 +151,13 @@ def test_another_type_of_record_is_skipped():
 def test_an_id_that_is_too_long_does_not_fit():
     assert fits_key("é" * 16_383)
     assert not fits_key("é" * 16_384)
+
+
+def test_people_can_read_the_records():
+    read = internal_reader("__share_group_state")
+    key = SharePartitionKey("g", TOPIC_ID, 2)
+    found = read(encode_key(UPDATE, key), encode_update(Update(3, 7, 100, 5, [Batch(100, 109, 2, 4)])))
+    assert found.type == "ShareUpdate"
+    assert found.key == {"group_id": "g", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "partition": 2}
+    assert found.value["state_batches"][0]["last_offset"] == 109
+    assert read(encode_key(SNAPSHOT, key), None).value is None

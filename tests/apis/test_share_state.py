@@ -226,3 +226,4 @@ def test_a_key_is_read_from_its_end():
     assert share_partition_key(f" \t:{text}:1") is None
     assert share_partition_key(f"g:{text}:2147483648") is None
     assert share_partition_key(f"g:{text}:") is None
+    assert share_partition_key(f"g:{text}:3::") == SharePartitionKey("g", one, 3)

@@ -9,12 +9,22 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from compat_tests.differential.harness import SECONDS, Pair, Side
+from compat_tests.differential.share_state import (
+    SHARE,
+    InitializeShareGroupStateRequest,
+    delete,
+    initialize,
+    read,
+    summarize,
+    wait_for_coordinator,
+    write,
+)
 from compat_tests.differential.topics import id_of, new_topic
 from odradek.coordinator.share_state import record_codec
 from odradek.coordinator.share_state.record_codec import SNAPSHOT
@@ -31,112 +41,24 @@ from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.records import iter_batches, iter_records
 from odradek.wire.schema import ZERO_UUID, Message, uuid_to_text
 
-SHARE = 2
 SHARE_STATE_TOPIC = "__share_group_state"
 UPDATES_PER_SNAPSHOT = 3
 _numbers = itertools.count()
-
-Batch = tuple[int, int, int, int]
-"""First and last offset, state, count."""
 
 
 @pytest.fixture
 def topic(pair: Pair) -> str:
     """With two partitions, and both coordinators are there."""
-    if not pair.versions(initialize_share_group_state.InitializeShareGroupStateRequest):
+    if not pair.versions(InitializeShareGroupStateRequest):
         pytest.skip("this release has no share groups")
     name = new_topic(pair, "shared", 2)
-
-    def find(side: Side) -> Message:
-        keys = [f"g:{uuid_to_text(id_of(side, name))}:0"]
-        return FindCoordinatorRequest(coordinator_keys=keys, key_type=SHARE)
-
     for side in pair.sides:
-        wait_for(side, find(side), 6, lambda found: found.coordinators[0].error_code == 0)
-        # Until its log is loaded.
-        asked = summarize(side, name, "nobody", 0)
-        wait_for(side, asked, 1, lambda found: found.results[0].partitions[0].error_code == 0)
+        wait_for_coordinator(side, name)
     return name
-
-
-def wait_for(side: Side, request: Message, version: int, is_there: Callable[[Any], bool]) -> None:
-    deadline = time.monotonic() + 5 * SECONDS
-    while not is_there(answer := side.ask(request, version)):
-        assert time.monotonic() < deadline, (side.name, answer)
-        time.sleep(0.05)
 
 
 def new_group() -> str:
     return f"sharers-{next(_numbers)}"
-
-
-# Requests: `of` is a topic's name, or an id.
-
-
-def _id(side: Side, of: str | bytes) -> bytes:
-    return of if isinstance(of, bytes) else id_of(side, of)
-
-
-def initialize(side: Side, of: str | bytes, group: str, *partitions: int, state=0, start=-1) -> Message:
-    module = initialize_share_group_state
-    named = [
-        module.PartitionData(partition=index, state_epoch=state, start_offset=start) for index in partitions
-    ]
-    topics = [module.InitializeStateData(topic_id=_id(side, of), partitions=named)]
-    return module.InitializeShareGroupStateRequest(group_id=group, topics=topics)
-
-
-def read(side: Side, of: str | bytes, group: str, *partitions: int, leader=-1) -> Message:
-    module = read_share_group_state
-    named = [module.PartitionData(partition=index, leader_epoch=leader) for index in partitions]
-    topics = [module.ReadStateData(topic_id=_id(side, of), partitions=named)]
-    return module.ReadShareGroupStateRequest(group_id=group, topics=topics)
-
-
-def write(
-    side: Side,
-    of: str | bytes,
-    group: str,
-    *partitions: int,
-    state=0,
-    leader=0,
-    start=-1,
-    done=-1,
-    batches: Sequence[Batch] = (),
-) -> Message:
-    module = write_share_group_state
-    named = [
-        module.PartitionData(
-            partition=index,
-            state_epoch=state,
-            leader_epoch=leader,
-            start_offset=start,
-            delivery_complete_count=done,
-            state_batches=[
-                module.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=what, delivery_count=count
-                )
-                for first, last, what, count in batches
-            ],
-        )
-        for index in partitions
-    ]
-    topics = [module.WriteStateData(topic_id=_id(side, of), partitions=named)]
-    return module.WriteShareGroupStateRequest(group_id=group, topics=topics)
-
-
-def delete(side: Side, of: str | bytes, group: str, *partitions: int) -> Message:
-    module = delete_share_group_state
-    named = [module.PartitionData(partition=index) for index in partitions]
-    topics = [module.DeleteStateData(topic_id=_id(side, of), partitions=named)]
-    return module.DeleteShareGroupStateRequest(group_id=group, topics=topics)
-
-
-def summarize(side: Side, of: str | bytes, group: str, *partitions: int) -> Message:
-    module = read_share_group_state_summary
-    named = [module.PartitionData(partition=index, leader_epoch=0) for index in partitions]
-    topics = [module.ReadStateSummaryData(topic_id=_id(side, of), partitions=named)]
-    return module.ReadShareGroupStateSummaryRequest(group_id=group, topics=topics)
 
 
 class Story:

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from odradek.coordinator.share_state import machine
-from tests.coordinator.share_transcript import rewrite
+from tests.coordinator.share_state_transcript import rewrite
 
-TRANSCRIPTS = sorted((pathlib.Path(__file__).parent / "share_transcripts").glob("*.txt"))
+TRANSCRIPTS = sorted((pathlib.Path(__file__).parent / "share_state_transcripts").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)

@@ -257,7 +257,10 @@ class SharePersister:
 
     def _settle(self, job: _Job, reply: commands.DoneReply) -> None:
         self._pending_count -= 1
-        job.done(reply)
+        try:
+            job.done(reply)
+        except Exception:
+            logger.exception("the state of share partition %.255s was not taken in", job.key.text)
 
     # Other nodes
 

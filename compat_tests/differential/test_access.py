@@ -19,6 +19,7 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
+from compat_tests.differential import share_state
 from compat_tests.differential.harness import CLOSED, Pair, Side
 from compat_tests.differential.members import consumer_join
 from compat_tests.differential.pairs import access_pair
@@ -778,16 +779,41 @@ def find_transaction(side: Side, version: int, names: Names) -> Message:
     return coordinators(version, 1, names.id, names.foreign_id)
 
 
-def without_share_coordinator(side: Side, answer: Any) -> None:
-    """Odradek has no share groups, and says so (INVALID_REQUEST) where Kafka makes their topic first."""
-    for one in answer.coordinators or [answer]:
-        if one.error_code == 15:
-            one.error_code = 42
+def find_shares(pair: Pair, names: Names) -> None:
+    """Both have coordinators for share partitions, as far as their release has them."""
+    if pair.versions(share_state.InitializeShareGroupStateRequest):
+        for side in pair.sides:
+            share_state.wait_for_coordinator(side, names.topic)
 
 
-@case(10, (CLUSTER_ACTION, C), see=without_share_coordinator, versions=range(1, 100))
-def find_share_group(side: Side, version: int, names: Names) -> Message:
-    return coordinators(version, 2, f"g:{'A' * 22}:0")
+@case(10, (CLUSTER_ACTION, C), prepare=find_shares, versions=range(1, 100))
+def find_share_partition(side: Side, version: int, names: Names) -> Message:
+    return coordinators(version, 2, f"g:{'A' * 22}:0", "no key")
+
+
+@case(83, (CLUSTER_ACTION, C), prepare=find_shares)
+def initialize_share_state(side: Side, version: int, names: Names) -> Message:
+    return share_state.initialize(side, names.topic, names.group, 0, 1)
+
+
+@case(84, (CLUSTER_ACTION, C), prepare=find_shares)
+def read_share_state(side: Side, version: int, names: Names) -> Message:
+    return share_state.read(side, names.topic, names.group, 0, 1)
+
+
+@case(85, (CLUSTER_ACTION, C), prepare=find_shares)
+def write_share_state(side: Side, version: int, names: Names) -> Message:
+    return share_state.write(side, names.topic, names.group, 0, 1)
+
+
+@case(86, (CLUSTER_ACTION, C), prepare=find_shares)
+def delete_share_state(side: Side, version: int, names: Names) -> Message:
+    return share_state.delete(side, names.topic, names.group, 0, 1)
+
+
+@case(87, (CLUSTER_ACTION, C), prepare=find_shares)
+def summarize_share_state(side: Side, version: int, names: Names) -> Message:
+    return share_state.summarize(side, names.topic, names.group, 0, 1)
 
 
 def coordinators(version: int, key_type: int, *keys: str) -> FindCoordinatorRequest:

@@ -161,7 +161,7 @@ def test_what_cannot_be_created_is_unknown_whatever_the_reason(pair: Pair) -> No
 
 
 def test_the_topics_of_coordinators_are_created_as_they_have_to_be(pair: Pair, kind: str) -> None:
-    for name in ("__consumer_offsets", "__transaction_state"):
+    for name in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
         compare(pair, named(name, may_create=False), 12, f"{name}, not to be created")
         asked = named(name)
         if kind == "refusing":
@@ -169,4 +169,3 @@ def test_the_topics_of_coordinators_are_created_as_they_have_to_be(pair: Pair, k
         else:
             # The replication factor of these has a setting of its own.
             compare(pair, asked, 12, name, settle=finished(name))
-    compare(pair, named("__share_group_state", may_create=False), 12, "internal, and not created")

@@ -17,8 +17,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 def share_partition_key(text: str) -> SharePartitionKey | None:
     """None for a text that is no key."""
-    group_id, _, rest = text.rpartition(":")[0].rpartition(":")
-    topic_id, number = rest, text.rpartition(":")[2]
+    # Kafka does not see colons at the end.
+    rest, _, number = text.rstrip(":").rpartition(":")
+    group_id, _, topic_id = rest.rpartition(":")
     # Java's `trim` takes control characters away, too.
     if not group_id.strip("".join(map(chr, range(33)))) or not _NUMBER.fullmatch(number):
         return None

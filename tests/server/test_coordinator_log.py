@@ -273,3 +273,22 @@ def test_a_log_that_is_led_by_another_before_the_replicas_had_it_says_so(partiti
 
     assert play(partition, story)[0] == ["first NOT_LEADER_OR_FOLLOWER"]
     assert [error.code for error in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_positions_count_from_the_batch_in_which_the_log_begins(partition):
+    def story(log, tell):
+        log.append([(b"k", b"%d" % number, NOW_MS) for number in range(10)], tell("first"))
+        log.append([(b"k", b"10", NOW_MS)], tell("second"))
+        partition.commit()
+        log.delete_before(4)
+        assert partition.log_start_offset == 4
+        # A batch is read as a whole.
+        assert [value for _, value, _ in log.read_all()] == [b"%d" % number for number in range(11)]
+        assert log.read_from == 0
+        log.delete_before(10)
+        assert [value for _, value, _ in log.read_all()] == [b"10"]
+        assert log.read_from == 10
+        with pytest.raises(KafkaError):
+            log.delete_before(12)
+
+    assert play(partition, story)[0] == ["first", "second"]

@@ -352,8 +352,8 @@ KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes"
 
 def test_a_topic_whose_settings_may_be_lost_keeps_all_records_and_says_so(path):
     store = SqliteMetadataStore(path)
-    offsets = "__consumer_offsets"
-    for name in ("a", "b", offsets):
+    offsets, shares = "__consumer_offsets", "__share_group_state"
+    for name in ("a", "b", offsets, shares):
         store.write([Row("topic", name, "00" * 16), Row("partition", f"{name}/0", "1 0 1 1")])
     store.write([Row("topic_config", "b/retention.ms", "5000"), Row("topic_config", "x/y", "z")])
     store.close()
@@ -367,9 +367,11 @@ def test_a_topic_whose_settings_may_be_lost_keeps_all_records_and_says_so(path):
         **{f"b/{option}": value for option, value in KEEPS_ALL.items()},
         "b/retention.ms": "5000",
         f"{offsets}/cleanup.policy": "compact",
+        # Its updates all count.
+        **{f"{shares}/{option}": value for option, value in KEEPS_ALL.items()},
     }
     assert "others are lost" in told[0]
-    assert told[1].startswith("topics a, b: their settings may be lost; they keep all records until")
+    assert told[1].startswith(f"topics {shares}, a, b: their settings may be lost; they keep all records")
 
 
 def test_a_directory_with_messages_of_old_formats_becomes_no_topic_when_rows_are_lost(tmp_path):

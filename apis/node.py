@@ -144,8 +144,6 @@ class ApiSettings:
     """`fetch.max.bytes`"""
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`"""
-    has_share_groups: bool = False
-    """Whether the APIs of share groups are served; the server does not yet."""
     share_sessions_max: int = 2000
     """`group.share.max.share.sessions`"""
     description_partitions_max: int = 2000

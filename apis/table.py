@@ -110,7 +110,7 @@ def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] =
     rows: Rows = {
         **_of_records(node, settings),
         **_of_groups(node, topics),
-        **(_of_share_groups(node, settings) if settings.has_share_groups else {}),
+        **_of_share_groups(node, settings),
         **_of_transactions(node, settings),
         **_of_share_states(node),
         **_of_the_cluster(node, settings, topics),

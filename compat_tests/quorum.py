@@ -24,7 +24,6 @@ from compat_tests.reference import CURRENT, SHOWN_LENGTH, free_port, programs
 from odradek.config.properties import format_properties
 from odradek.server.apache_kafka import (
     CONTROLLER_JVM,
-    NO_SHARE_GROUPS,
     controller_properties,
     format_directory,
 )
@@ -64,7 +63,7 @@ class Controllers(reference.Kafka):
         parent: pathlib.Path | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
-        formatting = _levels(features)
+        formatting = _levels(features or {})
         if release is not None:
             formatting += ["--release-version", release]
         super().__init__(
@@ -84,7 +83,7 @@ class _Voter(reference.Kafka):
         self._quorum = quorum
         self.node_id = node_id
         self.directory_id = new_id(os.urandom)
-        super().__init__(quorum.version, properties, formatting=_levels(None), jvm=CONTROLLER_JVM)
+        super().__init__(quorum.version, properties, jvm=CONTROLLER_JVM)
 
     @property
     def is_running(self) -> bool:
@@ -160,9 +159,7 @@ def _described(controller: reference.Kafka, field: str) -> int:
     return int(getattr(answer.topics[0].partitions[0], field))
 
 
-def _levels(features: Mapping[str, int] | None) -> list[str]:
-    if features is None:
-        return [*NO_SHARE_GROUPS]
+def _levels(features: Mapping[str, int]) -> list[str]:
     return [text for name, level in features.items() for text in ("--feature", f"{name}={level}")]
 
 

@@ -22,7 +22,6 @@ from odradek.server.cluster_processes import ClusterStartError
 __all__ = [
     "CONTROLLER_JVM",
     "LIBS_VARIABLE",
-    "NO_SHARE_GROUPS",
     "TOOL_JVM",
     "KafkaPrograms",
     "controller_properties",
@@ -36,8 +35,6 @@ JAVA_PACKAGE = "openjdk-17-jre-headless"
 TOOL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dlog4j2.level=ERROR")
 """For a tool that lives a second: most of it goes into the start of the virtual machine."""
 CONTROLLER_JVM = ("-Xms64m", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-NO_SHARE_GROUPS = ("--feature", "share.version=0")
-"""For a new cluster with nodes of ours."""
 
 logger = logging.getLogger("odradek.cluster")
 

@@ -18,7 +18,6 @@ from typing import Any
 from odradek.config.broker_config import ConfigError, load
 from odradek.config.properties import format_properties
 from odradek.server.apache_kafka import (
-    NO_SHARE_GROUPS,
     KafkaPrograms,
     controller_properties,
     format_directory,
@@ -113,7 +112,7 @@ class ClusterFiles:
         new = [one for one in self.plan.controllers if not (self.data_of(one) / "meta.properties").exists()]
         if not new:
             return
-        arguments = (*self._quorum(), *NO_SHARE_GROUPS)
+        arguments = self._quorum()
         with ThreadPoolExecutor(len(new)) as pool:
             formatting = [
                 pool.submit(format_directory, kafka, self.plan.cluster_id, self.config_of(one), *arguments)

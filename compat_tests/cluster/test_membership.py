@@ -132,17 +132,6 @@ def test_a_directory_that_kafkas_tool_has_formatted_is_taken(controllers: Contro
         assert f"cluster {controllers.cluster_id}" in node.log
 
 
-def test_a_cluster_with_share_groups_is_refused_with_the_command_that_switches_them_off() -> None:
-    with Controllers(features={}) as controllers:
-        assert isinstance(controllers, Controllers)
-        node = OdradekMember(controllers, 1)
-        process = node.begin()
-        assert process.wait(DEADLINE_SECONDS) == 1
-        assert "share.version=1" in node.log
-        assert "downgrade --feature share.version=0" in node.log
-        node.kill()
-
-
 def test_a_node_without_controllers_waits_says_for_what_and_can_be_stopped() -> None:
     controllers = Controllers()
     node = OdradekMember(controllers, 1)

@@ -7,9 +7,6 @@ off here, as a client sees it: SCRAM credentials (below `SCRAM_SINCE`), delegati
 (`TOKENS_SINCE`), several data directories
 (`DIRECTORIES_SINCE`), changes of `cordoned.log.dirs` (`CORDONS_SINCE`), eligible leader replicas.
 
-Share groups are not built. Their feature is known, so that an upgrade of all features to a release goes
-through as with Kafka; a new cluster begins with level 0, and at no level a share API is served.
-
 A node of a cluster registers `NODE_FEATURES` with the controllers, and cannot serve a cluster that has
 finalized other levels (`unserved_features`). The cluster's metadata.version says how its brokers talk to each
 other (`BrokerGates`).
@@ -53,7 +50,7 @@ FEATURES: Mapping[str, Feature] = {
     GROUP_VERSION: Feature(0, 1, begins=(22, 1)),
     KRAFT_VERSION: Feature(0, 1, begins=(7, 1)),
     METADATA_VERSION: Feature(7, 30),
-    SHARE_VERSION: Feature(0, 1),
+    SHARE_VERSION: Feature(0, 1, begins=(28, 1)),
     STREAMS_VERSION: Feature(0, 1, begins=(29, 1)),
     TRANSACTION_VERSION: Feature(0, 2, begins=(24, 2)),
 }
@@ -63,11 +60,12 @@ NODE_FEATURES: Mapping[str, tuple[int, int]] = {
     GROUP_VERSION: (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (21, 30),
+    SHARE_VERSION: (0, 1),
     STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
-"""Lowest and highest level that a node of a cluster serves. Without share.version, as share groups are not
-built. From metadata.version 21 (3.9-IV0) on replicas name their directories, and fetch with Fetch 17."""
+"""Lowest and highest level that a node of a cluster serves. From metadata.version 21 (3.9-IV0) on replicas
+name their directories, and fetch with Fetch 17."""
 
 SCRAM_SINCE = 11
 TOKENS_SINCE = 14

@@ -34,7 +34,7 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
 
 
 def test_every_api_that_is_served_has_a_row_and_no_other_has(make_node):
-    assert set(NEEDS) == set(make_node(has_share_groups=True).apis)
+    assert set(NEEDS) == set(make_node().apis)
 
 
 def test_an_api_without_a_row_keeps_the_broker_from_starting(make_node, monkeypatch):

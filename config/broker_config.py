@@ -595,14 +595,24 @@ def _check_cordoned(values: Mapping[str, Any]) -> None:
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
-    """Kafka's checks of the two newer group protocols (GroupCoordinatorConfig.validate)."""
+    """Kafka's checks of the newer group protocols (GroupCoordinatorConfig and ShareGroupConfig, `validate`)."""
+    bounded = [
+        (group, name)
+        for group in ("group.consumer", "group.share", "group.streams")
+        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+    ]
+    of_shares = ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks")
+    bounded += [("group.share", name) for name in of_shares]
+    for group, name in bounded:
+        _check_order(values, f"{group}.min.{name}", f"{group}.max.{name}")
+        _check_order(values, f"{group}.min.{name}", f"{group}.{name}")
+        _check_order(values, f"{group}.{name}", f"{group}.max.{name}")
     for group in ("group.consumer", "group.share", "group.streams"):
-        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
-            _check_order(values, f"{group}.min.{name}", f"{group}.max.{name}")
-            _check_order(values, f"{group}.min.{name}", f"{group}.{name}")
-            _check_order(values, f"{group}.{name}", f"{group}.max.{name}")
         _check_order(values, f"{group}.heartbeat.interval.ms", f"{group}.session.timeout.ms", below=True)
     _check_order(values, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    _check_order(values, "group.share.max.size", "group.share.max.share.sessions")
+    if len(values["group.share.assignors"]) != 1:
+        raise ConfigError("group.share.assignors must name one assignor: simple.")
     if not values["group.consumer.assignors"]:
         raise ConfigError("group.consumer.assignors must name an assignor: uniform, range or both.")
     if "classic" not in values["group.coordinator.rebalance.protocols"]:

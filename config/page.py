@@ -32,7 +32,7 @@ Odradek has Kafka 4.3's options with Kafka's names. Each option has one of four 
 
 - **honoured**: it has the same effect as in Kafka;
 - **honoured in a cluster**: it has the same effect in a node of a cluster, and no effect in a node alone;
-- **accepted without effect**: it is not used here (thread counts, settings of controllers, share groups,
+- **accepted without effect**: it is not used here (thread counts, settings of controllers,
   tiered storage; TLS and SASL where no listener has them). Any value that Kafka accepts is accepted,
   and the log lists the options that were set, at the start and at changes at run time;
 - **refused**: its effect is not built, and users would rely on it (policies in Java classes, tiered
@@ -129,7 +129,7 @@ _GROUP = """\
 
 They are stored for a group id, also before the group exists and after its deletion (`kafka-configs
 --entity-type groups`). They must be within the bounds of the broker; if the bounds change afterwards, the
-nearest allowed value counts. There are no share groups yet, so their options have no effect.
+nearest allowed value counts.
 """
 
 _CLIENT_METRICS = """\

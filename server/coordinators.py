@@ -424,6 +424,10 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         "group_consumer_migration_policy": settings["group_consumer_migration_policy"].lower(),
         "group_coordinator_rebalance_protocols": frozenset(settings["group_coordinator_rebalance_protocols"]),
         "offsets_retention_ms": config.offsets_retention_minutes * 60_000,
+        # A write of the group's own may take so long.
+        "group_share_initialize_retry_interval_ms": max(
+            settings["group_share_initialize_retry_interval_ms"], settings["offsets_commit_timeout_ms"]
+        ),
     }
     return GroupSettings(**settings)
 

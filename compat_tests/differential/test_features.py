@@ -21,7 +21,6 @@ from odradek.coordinator.cluster.features import (
     ELIGIBLE_LEADERS_VERSION,
     FEATURES,
     METADATA_VERSION,
-    SHARE_VERSION,
 )
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 from odradek.wire.messages import alter_user_scram_credentials as scram
@@ -43,9 +42,8 @@ def versions_request() -> ApiVersionsRequest:
 
 
 def told_alike(pair: Pair, note: str, metadata_version: int | None = None) -> None:
-    """What ApiVersions says of features, but for the level of share groups, which are not built. It is asked
-    until the metadata.version is told: Kafka's broker hears of it after the controller has answered.
-    """
+    """What ApiVersions says of features. It is asked until the metadata.version is told: Kafka's broker hears
+    of it after the controller has answered."""
 
     def is_settled(answer: Any) -> bool:
         levels = {one.name: one.max_version_level for one in answer.finalized_features}
@@ -53,7 +51,6 @@ def told_alike(pair: Pair, note: str, metadata_version: int | None = None) -> No
 
     def only_features(side: Side, answer: Any) -> None:
         answer.api_keys = []
-        answer.finalized_features = [one for one in answer.finalized_features if one.name != SHARE_VERSION]
         answer.finalized_features_epoch = min(answer.finalized_features_epoch, 1)
 
     for version in pair.versions(ApiVersionsRequest):
@@ -81,8 +78,6 @@ def test_levels_are_taken_and_refused_alike(pair: Pair) -> None:
         if version == 0:
             continue
         for name, kind in itertools.product(FEATURES, KINDS):
-            if name == SHARE_VERSION:
-                continue
             highest = FEATURES[name].highest
             for level in sorted({*range(-1, highest + 2), 99}):
                 request = update((name, level), kind=kind, dry=True)
@@ -99,15 +94,12 @@ def test_levels_are_taken_and_refused_alike(pair: Pair) -> None:
 
 
 def test_a_new_cluster_may_ask_for_all_levels_of_its_release(pair: Pair) -> None:
-    """As `kafka-features upgrade --release-version` does. Share groups go back to where they begin."""
+    """As `kafka-features upgrade --release-version` does."""
     if not is_of_4_3(pair):
         return
     levels = [(name, one.highest) for name, one in FEATURES.items()]
-    try:
-        pair.ask(lambda _: update(*levels), 2, "upgrade")
-        told_alike(pair, "all levels")
-    finally:
-        pair.odradek.ask(update((SHARE_VERSION, 0), kind=SAFE_DOWNGRADE), 2)
+    pair.ask(lambda _: update(*levels), 2, "upgrade")
+    told_alike(pair, "all levels")
 
 
 # Eligible leader replicas, and the setting for all brokers that comes with them

@@ -107,7 +107,6 @@ class GroupSettings:
     group_share_partition_max_record_locks: int = 2_000
     group_share_min_partition_max_record_locks: int = 100
     group_share_max_partition_max_record_locks: int = 4_000
-    group_share_max_share_sessions: int = 2_000
     # Which types of groups there are
     group_coordinator_rebalance_protocols: frozenset[str] = frozenset({"classic", "consumer", "streams"})
     """Deprecated in Kafka, and still obeyed: what is not in it is answered with UNSUPPORTED_VERSION."""

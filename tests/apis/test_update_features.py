@@ -46,8 +46,7 @@ def test_a_new_cluster_has_the_newest_levels(new_node):
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
     assert supported == {name: (one.lowest, one.highest) for name, one in FEATURES.items()}
     assert told(new_node) == (NEWEST, 1) == told(new_node, 3)
-    # Share groups are not built.
-    assert {name: one.highest for name, one in FEATURES.items() if name != "share.version"} == NEWEST
+    assert {name: one.highest for name, one in FEATURES.items()} == NEWEST
 
 
 @pytest.mark.parametrize("version", [1, 2])

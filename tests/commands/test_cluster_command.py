@@ -96,7 +96,7 @@ def test_features_are_finalized_or_only_supported(cluster_command):
         "supported_min": 7,
         "supported_max": 30,
     }
-    assert rows["share.version"]["finalized_level"] == 0
+    assert rows["share.version"]["finalized_level"] == 1
 
 
 def test_directories_have_the_bytes_of_their_replicas(cluster_command, odradek_command, cluster):

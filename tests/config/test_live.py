@@ -61,6 +61,7 @@ FOLLOWED = {
     "max.connections.per.ip.overrides",
     "cordoned.log.dirs",
     "group.consumer.assignment.interval.ms",
+    "group.share.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
     "max.connection.creation.rate",
     "max.connections",

@@ -16,7 +16,7 @@ from odradek.coordinator.cluster.features import (
 )
 from odradek.wire.releases import RELEASES
 
-OLD = {"kraft.version": 1, "share.version": 0}
+OLD = {"kraft.version": 1}
 
 
 def test_every_metadata_version_has_a_name():
@@ -43,15 +43,15 @@ def test_a_release_that_is_not_known_is_refused(release):
     [
         # As `kafka-features version-mapping --release-version` of Kafka 4.3.1 says them.
         ("4.2-IV0", {"metadata.version": 28, "transaction.version": 2, "group.version": 1,
-                     "eligible.leader.replicas.version": 1, "streams.version": 0}),
+                     "eligible.leader.replicas.version": 1, "streams.version": 0, "share.version": 1}),
         ("4.1", {"metadata.version": 27, "transaction.version": 2, "group.version": 1,
-                 "eligible.leader.replicas.version": 1, "streams.version": 0}),
+                 "eligible.leader.replicas.version": 1, "streams.version": 0, "share.version": 0}),
         ("4.0", {"metadata.version": 25, "transaction.version": 2, "group.version": 1,
-                 "eligible.leader.replicas.version": 0, "streams.version": 0}),
+                 "eligible.leader.replicas.version": 0, "streams.version": 0, "share.version": 0}),
         ("4.0-IV0", {"metadata.version": 22, "transaction.version": 0, "group.version": 1,
-                     "eligible.leader.replicas.version": 0, "streams.version": 0}),
+                     "eligible.leader.replicas.version": 0, "streams.version": 0, "share.version": 0}),
         ("3.9", {"metadata.version": 21, "transaction.version": 0, "group.version": 0,
-                 "eligible.leader.replicas.version": 0, "streams.version": 0}),
+                 "eligible.leader.replicas.version": 0, "streams.version": 0, "share.version": 0}),
     ],
 )  # fmt: skip
 def test_a_release_brings_its_levels(release, levels):
@@ -60,7 +60,7 @@ def test_a_release_brings_its_levels(release, levels):
 
 def test_without_a_release_a_cluster_begins_with_the_newest_levels():
     newest = {name: one.highest for name, one in FEATURES.items()}
-    assert first_levels() == first_levels("4.3") == {**newest, "share.version": 0}
+    assert first_levels() == first_levels("4.3") == newest
 
 
 def test_single_levels_rule_over_those_of_the_release():
@@ -123,12 +123,13 @@ FRESH = {
 """What Kafka 4.3.1 finalizes in a new cluster."""
 
 
-def test_a_node_registers_what_it_serves_and_no_share_groups():
+def test_a_node_registers_what_it_serves():
     assert NODE_FEATURES == {
         "eligible.leader.replicas.version": (0, 1),
         "group.version": (0, 1),
         "kraft.version": (0, 1),
         "metadata.version": (21, 30),
+        "share.version": (0, 1),
         "streams.version": (0, 1),
         "transaction.version": (0, 2),
     }
@@ -136,24 +137,33 @@ def test_a_node_registers_what_it_serves_and_no_share_groups():
         assert FEATURES[name].lowest <= lowest < highest == FEATURES[name].highest
 
 
-def test_a_new_cluster_of_kafka_is_refused_for_its_share_groups_alone():
-    assert unserved_features(FRESH) == [Unserved("share.version", 1, 0)]
-    assert refusal_of_features(FRESH, "broker.example:9092") == (
-        "The cluster has finalized share.version=1, which this node does not serve: run kafka-features.sh "
-        "--bootstrap-server broker.example:9092 downgrade --feature share.version=0."
+LATER = {**FRESH, "share.version": 2}
+
+
+def test_a_new_cluster_of_kafka_is_served():
+    assert unserved_features(FRESH) == []
+    assert refusal_of_features(FRESH) is None
+
+
+def test_a_level_of_a_later_release_is_refused_with_the_command_that_lowers_it():
+    assert unserved_features(LATER) == [Unserved("share.version", 2, 1)]
+    assert refusal_of_features(LATER, "broker.example:9092") == (
+        "The cluster has finalized share.version=2, which this node does not serve: run kafka-features.sh "
+        "--bootstrap-server broker.example:9092 downgrade --feature share.version=1."
     )
 
 
 def test_where_no_broker_is_known_the_command_asks_the_controllers():
     assert "--bootstrap-controller c.example:9093 downgrade" in refusal_of_features(
-        FRESH, "", "c.example:9093"
+        LATER, "", "c.example:9093"
     )
-    assert "--bootstrap-server HOST:PORT downgrade" in refusal_of_features(FRESH)
+    assert "--bootstrap-server HOST:PORT downgrade" in refusal_of_features(LATER)
 
 
 @pytest.mark.parametrize("metadata_version", [21, 25, 30])
-def test_a_cluster_without_share_groups_is_served(metadata_version):
-    finalized = {**FRESH, "share.version": 0, "metadata.version": metadata_version}
+@pytest.mark.parametrize("share_version", [0, 1])
+def test_a_cluster_of_these_releases_is_served(metadata_version, share_version):
+    finalized = {**FRESH, "share.version": share_version, "metadata.version": metadata_version}
     assert refusal_of_features(finalized) is None
     assert refusal_of_features({"metadata.version": metadata_version}) is None
 

@@ -12,7 +12,7 @@ def test_the_defaults_are_those_of_the_options():
     settings = GroupSettings()
     named = {field.name: field.name.replace("_", ".") for field in dataclasses.fields(settings)}
     read = {field: name for field, name in named.items() if name in BROKER_OPTIONS}
-    assert sum(name.startswith(("group.consumer.", "group.streams.")) for name in read.values()) == 26
+    assert sum(name.startswith(("group.consumer.", "group.share.", "group.streams.")) for name in read.values()) == 46
     for field, name in read.items():
         value = getattr(settings, field)
         expected = BROKER_OPTIONS[name].default_value
@@ -22,8 +22,7 @@ def test_the_defaults_are_those_of_the_options():
 def test_every_honoured_group_option_is_a_field():
     honoured = {name for name, option in GROUP_OPTIONS.items() if option.standing == HONOURED}
     fields = {field.name.replace("_", ".") for field in dataclasses.fields(GroupConfig)}
-    # Share groups are not served yet.
-    assert {name for name in fields if not name.startswith("share.")} == honoured
+    assert fields == honoured
 
 
 def test_a_group_without_settings_has_the_brokers():

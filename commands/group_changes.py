@@ -1,4 +1,5 @@
-"""What `odradek groups` changes: commits are moved or deleted, groups are deleted.
+"""What `odradek groups` changes: commits are moved or deleted, groups are deleted. A share group has no
+commits, but an offset for each partition where its records begin; what moves commits moves these.
 
 Nothing of this is done to a group that has members: they would go on from where they are, and commit that.
 """
@@ -15,8 +16,10 @@ from odradek.client.admin.groups import (
     GroupDescription,
     ListedGroup,
     Offsets,
+    alter_share_offsets,
     delete_groups,
     delete_offsets,
+    delete_share_offsets,
     describe_groups,
     list_groups,
     offsets_of_groups,
@@ -60,12 +63,16 @@ def existing_groups(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[Lis
 def seek(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     """Moves the commits of a group, and shows them before and after."""
     place = _destination(options.to)
-    before = _offsets_at_rest(cluster, options.group, options.topics)
+    is_share, before = _offsets_at_rest(cluster, options.group, options.topics)
     chosen = _chosen(cluster, options.topics, before)
     bounds = partition_bounds(cluster, chosen)
     after, refused = _moved(cluster, options.group, place, chosen, before, bounds)
     if after and not options.dry_run:
-        group_offsets.commit(cluster, options.group, {key: (offset, "") for key, offset in after.items()})
+        if is_share:
+            refused += alter_share_offsets(cluster, options.group, after)
+        else:
+            group_offsets.commit(cluster, options.group, {key: (offset, "") for key, offset in after.items()})
+    kept = {one.name for one in refused}
     rows = [
         {
             "group": options.group,
@@ -78,6 +85,7 @@ def seek(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
             "lag": lag_of(offset, bounds[key]),
         }
         for key, offset in sorted(after.items())
+        if f"{key[0]}-{key[1]}" not in kept
     ]
     columns = [
         Column("topic"),
@@ -106,23 +114,21 @@ def _destination(text: str) -> Place:
     return found.start
 
 
-def _offsets_at_rest(cluster: Cluster, group: str, topics: Sequence[str] | None) -> Offsets:
-    """The commits; ClientError for a group that has members. One that is not there yet can be given commits
-    for topics that are named."""
+def _offsets_at_rest(cluster: Cluster, group: str, topics: Sequence[str] | None) -> tuple[bool, Offsets]:
+    """Whether it is a share group, and the commits; ClientError for a group that has members. One that is not
+    there yet can be given commits for topics that are named."""
     found = [one for one in list_groups(cluster) if one.group == group]
     if not found:
         if topics is None:
             raise ClientError(f"there is no group {group}; with --topics it would be made")
-        return {}
-    if found[0].type == "share":
-        raise ClientError(f"group {group} is a share group, which has no commits to move")
+        return False, {}
     for described in _described(cluster, found):
         if described.members:
             raise _active(described)
     offsets, refused = offsets_of_groups(cluster, found)
     for one in refused:
         raise one.error
-    return offsets[group]
+    return found[0].type == "share", offsets[group]
 
 
 def _described(cluster: Cluster, groups: Sequence[ListedGroup]) -> list[GroupDescription]:
@@ -223,16 +229,24 @@ def delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
 
 
 def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    """Deletes commits of a group; the broker refuses those of topics that members read."""
+    """Deletes commits of a group; the broker refuses those of topics that members read. A share group forgets
+    whole topics, and only without members."""
     listed = named_groups(cluster, [options.group])
-    if len(listed) != 1 or listed[0].type == "share":
-        raise ClientError(f"{options.group} has to be one group with commits")
+    if len(listed) != 1:
+        raise ClientError(f"{options.group} has to be one group")
     offsets, refused = offsets_of_groups(cluster, listed)
     group = listed[0].group
     committed = offsets[group]
     chosen = _committed(committed, group, options.topics)
+    is_share = listed[0].type == "share"
+    if is_share:
+        _refuse_single_partitions(group, committed, chosen)
     if not options.dry_run and not refused:
-        refused += delete_offsets(cluster, group, chosen)
+        if is_share:
+            refused += delete_share_offsets(cluster, group, {topic for topic, _ in chosen})
+        else:
+            refused += delete_offsets(cluster, group, chosen)
+    # A share group keeps a topic, another group a partition.
     kept = {one.name for one in refused}
     rows: list[dict[str, Any]] = [
         {
@@ -240,7 +254,7 @@ def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
             "topic": topic,
             "partition": partition,
             "committed_offset_before": committed[topic, partition],
-            "deleted": not options.dry_run and f"{topic}-{partition}" not in kept,
+            "deleted": not options.dry_run and kept.isdisjoint((topic, f"{topic}-{partition}")),
         }
         for topic, partition in chosen
     ]
@@ -252,6 +266,17 @@ def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
     ]
     output.rows(columns, rows)
     return failed(refused)
+
+
+def _refuse_single_partitions(
+    group: str, committed: Iterable[TopicPartition], chosen: Sequence[TopicPartition]
+) -> None:
+    topics = {topic for topic, _ in chosen}
+    for key in committed:
+        if key[0] in topics and key not in chosen:
+            raise ClientError(
+                f"share group {group} forgets topics, not partitions: name {key[0]} without a partition"
+            )
 
 
 def _committed(committed: Iterable[TopicPartition], group: str, texts: Sequence[str]) -> list[TopicPartition]:

@@ -49,10 +49,13 @@ examples:
                                           past a record that cannot be handled
   odradek groups delete 'test-*' --dry-run
   odradek groups delete-offsets billing old-topic
+  odradek groups seek parcels --to start  a share group gets all records again
 
 seek goes to start, end, an offset, a time (-1h, 2026-11-27T09:00, @1764230400000), or so many
 offsets from the present commit (+10, -10); never past the end, nor before the start. Only a group
-without members can be moved: a refusal says who is in it.
+without members can be moved: a refusal says who is in it. A share group has no commits: of each
+partition committed_offset is where its records begin that are not acknowledged; delete-offsets makes
+it forget whole topics.
 
 keys of list: group type state protocol_type coordinator; with --lag or --lagging partitions lag, too.
 keys of describe: group type state topic partition committed_offset start_offset end_offset lag

@@ -8,9 +8,18 @@ from odradek.client.admin.asking import Outcome, Refused, all_brokers, ask_in_ba
 from odradek.client.client_error import error_of, refusal
 from odradek.client.cluster import Cluster, Coordinator, TopicPartition, coordinator_of
 from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_protocol import decode_assignment
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -32,8 +41,10 @@ __all__ = [
     "GroupMember",
     "ListedGroup",
     "Offsets",
+    "alter_share_offsets",
     "delete_groups",
     "delete_offsets",
+    "delete_share_offsets",
     "describe_groups",
     "list_groups",
     "offsets_of_groups",
@@ -247,6 +258,31 @@ def _share_starts(group: Any) -> Offsets:
     }
 
 
+def alter_share_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> Outcome:
+    """Lets the records of a share group without members begin at these offsets; returns the refusals. What
+    the group has acknowledged from there on comes again. ClientError if all are refused."""
+    topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        wanted = AlterShareGroupOffsetsRequestPartition(partition_index=partition, start_offset=offset)
+        topics.setdefault(topic, []).append(wanted)
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=of) for name, of in topics.items()
+        ],
+    )
+    doing = f"moving share group {group}"
+    answer = cluster.ask(_coordinator(group), request)
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal(doing, answer.error_code, answer.error_message)
+    answers = [
+        (f"{topic.topic_name}-{one.partition_index}", one.error_code, one.error_message)
+        for topic in answer.responses
+        for one in topic.partitions
+    ]
+    return outcome(f"{doing} in", answers)
+
+
 # Deleting ---------------------------------------------------------------------------------------------
 
 
@@ -280,6 +316,18 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
         for one in topic.partitions
     ]
     return outcome(f"deleting the offset of group {group} for", answers)
+
+
+def delete_share_offsets(cluster: Cluster, group: str, topics: Iterable[str]) -> Outcome:
+    """Lets a share group without members forget where it is in whole topics; returns the refusals, by topic.
+    ClientError if all are refused."""
+    wanted = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in sorted(topics)]
+    request = DeleteShareGroupOffsetsRequest(group_id=group, topics=wanted)
+    answer = cluster.ask(_coordinator(group), request)
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal(f"deleting offsets of share group {group}", answer.error_code, answer.error_message)
+    answers = [(one.topic_name, one.error_code, one.error_message) for one in answer.responses]
+    return outcome(f"deleting the offsets of share group {group} for", answers)
 
 
 def _of_groups(

@@ -362,11 +362,7 @@ def test_a_member_of_a_streams_group_has_the_partitions_of_its_tasks(
 
 
 @pytest.mark.usefixtures("newer")
-def test_a_share_group_has_where_its_records_begin(
-    request: pytest.FixtureRequest, rows: Command, topic: str, bootstrap: str
-) -> None:
-    if request.config.getoption("--broker") != "kafka":
-        pytest.skip("Odradek has no share groups")
+def test_a_share_group_has_where_its_records_begin(rows: Command, topic: str, bootstrap: str) -> None:
     group, members = f"{topic}-group", ("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB")
     coordinator = coordinator_of("group", group)
     with Cluster(ClientSettings(bootstrap)) as cluster:
@@ -402,5 +398,16 @@ def test_a_share_group_has_where_its_records_begin(
     (row, *_) = rows("groups", "describe", group)
     assert [row[key] for key in ("type", "state", "partition", *OFFSETS)] == ["share", "Empty", 0, 4, 10, 6]
     assert 56 <= row["lag_seconds"] < 120
-    assert rows("groups", "seek", group, "--to", "end", status=1) == []
+    for where, expected in (("end", [10, 10, 0]), ("start", [0, 0, 0]), ("3", [3, 3, 0])):
+        done = rows("groups", "seek", group, "--to", where, "--topics", topic)
+        assert [row["committed_offset"] for row in done] == expected
+        found = {row["partition"]: row["committed_offset"] for row in rows("groups", "describe", group)}
+        assert found == dict(enumerate(expected))
+    assert [row["committed_offset"] for row in rows("groups", "seek", group, "--to", "+1")] == [4, 4, 0]
+    rows("groups", "delete-offsets", group, f"{topic}:1", status=1)
+    forgotten = rows("groups", "delete-offsets", group, topic)
+    assert [(row["committed_offset_before"], row["deleted"]) for row in forgotten] == [
+        (4, True), (4, True), (0, True),
+    ]  # fmt: skip
+    assert [row for row in rows("groups", "describe", group) if row["topic"] is not None] == []
     assert rows("groups", "delete", group) == [{"group": group, "deleted": True}]

@@ -12,7 +12,10 @@ def test_the_defaults_are_those_of_the_options():
     settings = GroupSettings()
     named = {field.name: field.name.replace("_", ".") for field in dataclasses.fields(settings)}
     read = {field: name for field, name in named.items() if name in BROKER_OPTIONS}
-    assert sum(name.startswith(("group.consumer.", "group.share.", "group.streams.")) for name in read.values()) == 46
+    assert (
+        sum(name.startswith(("group.consumer.", "group.share.", "group.streams.")) for name in read.values())
+        == 46
+    )
     for field, name in read.items():
         value = getattr(settings, field)
         expected = BROKER_OPTIONS[name].default_value

@@ -595,7 +595,7 @@ def _check_cordoned(values: Mapping[str, Any]) -> None:
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
-    """Kafka's checks of the newer group protocols (`validate` of GroupCoordinatorConfig, ShareGroupConfig)."""
+    """Kafka's checks of the newer group protocols (GroupCoordinatorConfig and ShareGroupConfig)."""
     bounded = [
         (group, name)
         for group in ("group.consumer", "group.share", "group.streams")

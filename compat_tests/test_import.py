@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, KafkaError, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
 
 import odradek
@@ -32,6 +32,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.backoff.ms": "100",
     "log.index.interval.bytes": "300",
+    "share.coordinator.state.topic.num.partitions": "3",
 }
 
 Content = tuple[int, int, tuple[int, int], bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -204,6 +205,10 @@ class Written:
         self.times: dict[str, list[int | None]] = {}
         self.ends: dict[str, tuple[int, int]] = {}
         self.committed: dict[str, dict[int, int | None]] = {}
+        self.accepted: set[tuple[int, int]] = set()
+        """What the share group has accepted of `codecs`; nothing in a release without share groups."""
+        self.given_back: set[tuple[int, int]] = set()
+        """What it has got and given back."""
 
 
 GROUPS = ["group", "orders", "copies", "tables"]
@@ -216,6 +221,41 @@ def committed_by_all(bootstrap: str) -> dict[str, dict[int, int | None]]:
         return {group: client.committed(group, "codecs", [0, 1]) for group in GROUPS}
     finally:
         client.close()
+
+
+SHARE_GROUP = "parcels"
+
+
+def begin_at_the_start(bootstrap: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--alter", "--group", SHARE_GROUP)
+    setting = "share.auto.offset.reset=earliest"
+    reference.kafka_tool("kafka.admin.ConfigCommand", *where, "--add-config", setting)
+
+
+def read_as_share_group(bootstrap: str, count: int) -> dict[tuple[int, int], int]:
+    """Partition, offset and delivery count of so many records of `codecs`. Those at even offsets are accepted
+    and the others given back."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": SHARE_GROUP,
+        "share.acknowledgement.mode": "explicit",
+    }
+    found: dict[tuple[int, int], int] = {}
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    with ShareConsumer(settings) as consumer:
+        consumer.subscribe(["codecs"])
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} records have come"
+            for message in consumer.poll(1.0):
+                place = message.partition(), message.offset()
+                is_wanted = place not in found and len(found) < count
+                if is_wanted:
+                    found[place] = message.delivery_count()
+                is_done = is_wanted and place[1] % 2 == 0
+                consumer.acknowledge(message, AcknowledgeType.ACCEPT if is_done else AcknowledgeType.RELEASE)
+            refused = [error for error in consumer.commit_sync().values() if error is not None]
+            assert refused == []
+    return found
 
 
 PARTITIONS = {"codecs": 2, "transactions": 1, "compacted": 1}
@@ -237,6 +277,9 @@ def written(version: str, tmp_path_factory: pytest.TempPathFactory) -> Written:
         write_compacted(kafka, segment_option)
         for number, group in enumerate(GROUPS):
             KafkaPythonClient(bootstrap).commit(group, "codecs", {0: 11 + number, 1: 22})
+        if version == reference.CURRENT:
+            begin_at_the_start(bootstrap)
+            delivered = read_as_share_group(bootstrap, 40)
         kafka.restart()  # a new leader epoch; records of both are in the log
         producer = producing(bootstrap)
         for partition in range(2):
@@ -253,6 +296,9 @@ def written(version: str, tmp_path_factory: pytest.TempPathFactory) -> Written:
                 else offsets_at(bootstrap, topic, 0, TIMES)
             )
             facts.ends[topic] = ends(bootstrap, topic, 0)
+        if version == reference.CURRENT:
+            facts.accepted = {place for place in delivered if place[1] % 2 == 0}
+            facts.given_back = delivered.keys() - facts.accepted
         facts.committed = committed_by_all(bootstrap)
         assert [offsets[0] for offsets in facts.committed.values()] == [11, 12, 13, 14]
         shutil.copytree(kafka.data_dir, facts.data_dir.parent / "killed")
@@ -309,6 +355,23 @@ def test_everything_is_served_as_kafka_served_it(written: Written, tmp_path: pat
         assert new[:2] == (0, written.ends["codecs"][1])
         assert new[4] == b"ours"
     check(data_dir)
+
+
+def test_a_share_group_goes_on_where_it_was(written: Written, tmp_path: pathlib.Path) -> None:
+    """Also where the leader epoch of a partition is newer than its last record: the state names it."""
+    if not written.accepted:
+        pytest.skip("this release has no share groups")
+    data_dir = tmp_path / "data"
+    for topic in ("codecs", "__consumer_offsets", "__share_group_state"):
+        take_in(written.data_dir, data_dir, topic)
+    check(data_dir)
+    all_of_it = {one[:2] for one in written.records["codecs"]}
+    with odradek.Broker(process=True, data_dir=data_dir) as broker:
+        # Settings of groups are not in their records; of one partition the group had read nothing yet.
+        begin_at_the_start(broker.bootstrap_servers)
+        rest = read_as_share_group(broker.bootstrap_servers, len(all_of_it) - len(written.accepted))
+    assert rest.keys() == all_of_it - written.accepted
+    assert min(rest[place] for place in written.given_back) == 2
 
 
 def test_what_was_aborted_in_kafka_is_not_shown_to_those_who_read_what_is_committed(

@@ -29,7 +29,13 @@ from typing import TYPE_CHECKING, TextIO
 
 from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster.machine import ClusterMachine, Row, rows_of_new
-from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, NewTopic
+from odradek.coordinator.cluster.topics import (
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_CONFIGS,
+    SHARE_STATE_TOPIC,
+    SHARE_STATE_TOPIC_CONFIGS,
+    NewTopic,
+)
 from odradek.coordinator.cluster.view import Broker, TopicView
 from odradek.offline.check_files import IMPORT_TABLE, parse_offsets
 from odradek.offline.check_partition import PartitionCheck
@@ -69,7 +75,11 @@ _COPY_BYTES = 1 << 20
 _PREALLOCATED = (INDEX, TIME_INDEX)
 _PAGE_BYTES = 4096
 _REPLICAS_OPTION = "min.insync.replicas"
-_NOT_FOR_US = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
+_NOT_FOR_US = frozenset({"__transaction_state", "__cluster_metadata"})
+_CONFIGS_OF_INTERNAL = {
+    OFFSETS_TOPIC: OFFSETS_TOPIC_CONFIGS,
+    SHARE_STATE_TOPIC: {**SHARE_STATE_TOPIC_CONFIGS, _REPLICAS_OPTION: "1"},
+}
 _NODE_ID = 1
 
 
@@ -293,11 +303,12 @@ def _known_to_kafka(paths: Sequence[str], sources: list[_Source]) -> KafkaTopic 
 
 def _check_whole(sources: list[_Source], known: KafkaTopic) -> None:
     """Refuse a part of a topic, which would later look like the whole topic."""
-    missing = [str(index) for index in sorted(known.partitions - {source.index for source in sources})]
+    here = {source.index for source in sources}
+    missing = [str(index) for index in sorted(known.leader_epochs.keys() - here)]
     if missing:
         those = f"partition {missing[0]} is" if len(missing) == 1 else f"partitions {_listed(missing)} are"
         raise CannotImport(
-            f"{known.name} has {len(known.partitions)} partitions in Kafka, and {those} not in the "
+            f"{known.name} has {len(known.leader_epochs)} partitions in Kafka, and {those} not in the "
             "directories given: name all of Kafka's log.dirs, of every broker that has some, or take those "
             "here as the whole topic by naming each one's directory and giving it a number with --partition."
         )
@@ -425,8 +436,7 @@ class _Import:
     def _new_topic(self, machine: ClusterMachine) -> TopicView:
         """The new topic; refused if a client could not create it."""
         configs = {**self._settings(), **self._configs}
-        if self._topic == OFFSETS_TOPIC:
-            configs = {**OFFSETS_TOPIC_CONFIGS, **configs}
+        configs = {**_CONFIGS_OF_INTERNAL.get(self._topic, {}), **configs}
         new_topic = NewTopic(self._topic, len(self._sources), 1, configs=configs)
         (result,) = machine.create_topics([new_topic], validate_only=True)
         if result.error is not None and result.error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -650,11 +660,18 @@ class _Import:
         disk.sync_directory(self._data_dir)
         self._write_checkpoints()
         partitions = tuple(
-            partition._replace(leader_epoch=max(_checked(source).latest_epoch, 0))
+            partition._replace(leader_epoch=self._leader_epoch(source))
             for partition, source in zip(topic.partitions, self._sources, strict=True)
         )
         rows = rows_of_new(replace(topic, partitions=partitions))
         store.write(chain(rows, self._producer_ids(store), [Row(IMPORT_TABLE, topic.name, None)]))
+
+    def _leader_epoch(self, source: _Source) -> int:
+        """At least the latest that Kafka has had: share groups keep it with their state, and take no older
+        leader (FENCED_LEADER_EPOCH). It may have had one in which no record was written."""
+        epochs = {} if isinstance(self._known, str) else self._known.leader_epochs
+        in_kafka = epochs.get(source.key[1], 0) if source.key is not None else 0
+        return max(_checked(source).latest_epoch, in_kafka, 0)
 
     def _producer_ids(self, store: metadata_store.SqliteMetadataStore) -> Iterator[Row]:
         """Reserve the producer ids of the log: a new producer with such an id would send apparent

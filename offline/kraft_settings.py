@@ -2,9 +2,9 @@
 node.
 
 `__cluster_metadata-0` has the controller's records in record batches; a snapshot (`.checkpoint`) has the
-state before its offset. Four types of record are read (`wire/messages/metadata_records.py`): TopicRecord,
-PartitionRecord, RemoveTopicRecord, which also removes the topic's partitions and settings, and ConfigRecord.
-Others are not decoded, so that a log of a newer Kafka can be read.
+state before its offset. Five types of record are read (`wire/messages/metadata_records.py`): TopicRecord,
+PartitionRecord, PartitionChangeRecord for the leader epoch, RemoveTopicRecord, which also removes the topic's
+partitions and settings, and ConfigRecord. Others are not decoded, so that a log of a newer Kafka can be read.
 """
 
 import os
@@ -16,9 +16,11 @@ from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.storage.recovery.log_walk import Hole, walk
 from odradek.wire.errors import KafkaError, MalformedMessage
 from odradek.wire.messages.metadata_records import (
+    NO_LEADER_CHANGE,
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -32,7 +34,10 @@ __all__ = ["METADATA_DIRECTORY", "KafkaTopic", "find_topic"]
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _SNAPSHOT = ".checkpoint"
-_DECODED = {one.record_type for one in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord)}
+_DECODED = {
+    one.record_type
+    for one in (TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord)
+}
 
 
 class KafkaTopic(NamedTuple):
@@ -41,7 +46,8 @@ class KafkaTopic(NamedTuple):
     name: str
     settings: dict[str, str]
     """The topic's own settings."""
-    partitions: set[int]
+    leader_epochs: dict[int, int]
+    """Of each partition, by its number."""
 
 
 def find_topic(log_directory: str, name: str) -> KafkaTopic | None:
@@ -51,7 +57,7 @@ def find_topic(log_directory: str, name: str) -> KafkaTopic | None:
     directory = os.path.join(log_directory, METADATA_DIRECTORY)
     if not os.path.isdir(directory):
         return None
-    replay = _Replay(KafkaTopic(name, {}, set()))
+    replay = _Replay(KafkaTopic(name, {}, {}))
     try:
         for value in _values(directory):
             if frame_of(value).record_type in _DECODED:
@@ -76,12 +82,15 @@ class _Replay:
                 self.topic_id = record.topic_id
         elif isinstance(record, PartitionRecord):
             if record.topic_id == self.topic_id:
-                self.topic.partitions.add(record.partition_id)
+                self.topic.leader_epochs[record.partition_id] = record.leader_epoch
+        elif isinstance(record, PartitionChangeRecord):
+            if record.topic_id == self.topic_id and record.leader != NO_LEADER_CHANGE:
+                self.topic.leader_epochs[record.partition_id] += 1
         elif isinstance(record, RemoveTopicRecord):
             if record.topic_id == self.topic_id:
                 self.topic_id = None
                 self.topic.settings.clear()
-                self.topic.partitions.clear()
+                self.topic.leader_epochs.clear()
         elif isinstance(record, ConfigRecord):
             self._set(record)
 

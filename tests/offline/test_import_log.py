@@ -28,6 +28,7 @@ from odradek.wire.legacy_records import build_message
 from odradek.wire.messages.metadata_records import (
     TOPIC_RESOURCE,
     ConfigRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -187,6 +188,33 @@ def test_a_topic_of_a_log_directory_becomes_a_topic_with_its_id(kafka, tmp_path)
     assert next_producer_id(data) == 4
     out = io.StringIO()
     assert check([str(data)], out=out) == 0, out.getvalue()
+
+
+def test_a_leader_epoch_without_a_record_counts(kafka, tmp_path):
+    """Share groups keep the epoch of the leader with their state, and take no older leader."""
+    unchanged = PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, isr=[1])
+    elected = PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=1)
+    of_others = PartitionChangeRecord(partition_id=0, topic_id=USERS_ID, leader=1)
+    changes = [encode_metadata_record(one, 0) for one in (unchanged, *[elected] * 7, *[of_others] * 9)]
+    write_metadata(
+        kafka,
+        f"{0:020}.log",
+        0,
+        *topic_records("orders", 3),
+        *topic_records("users", 1, USERS_ID),
+        *changes,
+    )
+    take_in(kafka, data=tmp_path / "data")
+    epochs = [one.leader_epoch for one in topics(tmp_path / "data")["orders"].partitions]
+    # The log has 4 as its latest; the metadata begin at -1.
+    assert epochs == [4, 6, 4]
+
+
+def test_where_share_groups_are_is_taken_in_with_settings_that_one_node_can_have(kafka, tmp_path):
+    name = "__share_group_state"
+    take_in(str(kafka / "users-0"), data=tmp_path / "data", topic=name)
+    configs = topics(tmp_path / "data")[name].configs
+    assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("delete", "1")
 
 
 def test_old_records_are_announced_to_be_deleted_soon(kafka, tmp_path):

@@ -118,6 +118,11 @@ class ShareFetch:
     def __init__(self, parts: ShareParts) -> None:
         self._parts = parts
 
+    @property
+    def parts(self) -> ShareParts:
+        """For metrics."""
+        return self._parts
+
     def __call__(self, request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse | Waiting:
         try:
             if not self._parts.is_served:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from odradek.apis.list_offsets import NOT_FOUND, finding
 from odradek.coordinator.share_partitions.reset import LATEST, reset_timestamp
 from odradek.coordinator.share_partitions.share_partition import (
     Acknowledgement,
+    AcknowledgeType,
     ShareLimits,
     SharePartition,
 )
@@ -71,6 +72,7 @@ class LedShare:
 
     __slots__ = (
         "error",
+        "expired_count",
         "is_given_up",
         "is_leaving",
         "is_storing",
@@ -90,6 +92,8 @@ class LedShare:
         self.partition: SharePartition | None = None
         self.error: KafkaError | None = None
         """Why its state could not be read."""
+        self.expired_count = 0
+        """Records whose locks have run out."""
         self.is_given_up = False
         self.is_leaving = False
         """Nobody reads it: it is given up when everything is stored."""
@@ -122,6 +126,12 @@ class SharePartitions:
         self.clock_ms = clock_ms
         self._now_ms = now_ms
         self._shares: dict[SharePartitionKey, LedShare] = {}
+        self.acknowledged = [0] * len(AcknowledgeType)
+        """Records since the start, by the type of their acknowledgement."""
+
+    def loaded(self) -> Iterator[LedShare]:
+        """Those whose state is read."""
+        return (share for share in list(self._shares.values()) if share.partition is not None)
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -265,7 +275,7 @@ class SharePartitions:
                 share.timer = self._timers.after(delay_ms, partial(self._expire, share))
 
     def acknowledge(
-        self, share: LedShare, member: str, acknowledgements: Iterable[Acknowledgement], done: Done
+        self, share: LedShare, member: str, acknowledgements: Sequence[Acknowledgement], done: Done
     ) -> None:
         """Calls `done` when it is stored, or refused."""
         partition, limits = share.partition, self.limits_of(share.key.group_id)
@@ -277,6 +287,12 @@ class SharePartitions:
         except KafkaError as error:
             done(error)
             return
+        for one in acknowledgements:
+            if len(one.types) == 1:
+                self.acknowledged[one.types[0]] += one.last_offset - one.first_offset + 1
+            else:
+                for kind in one.types:
+                    self.acknowledged[kind] += 1
         self._store_change(share, partition, change, done)
 
     def release(self, share: LedShare, member: str, done: Done) -> None:
@@ -308,6 +324,7 @@ class SharePartitions:
             return
         lost = share.partition.expire(self.limits_of(share.key.group_id), self.clock_ms())
         if lost:
+            share.expired_count += sum(batch.last_offset - batch.first_offset + 1 for batch in lost)
             # If this is lost, the next leader delivers them as well.
             share.writes.append((lost, None))
             self._store(share)

@@ -78,6 +78,10 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partition_count(self) -> int:
+        """Of all sessions together."""
+        return sum(len(one.partitions) for one in self._sessions.values())
+
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._sessions.get((group_id, member_id))
 

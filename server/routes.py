@@ -59,6 +59,11 @@ class Routes:
         """An API that is served."""
         return self._apis[api_key]
 
+    def made(self, api_key: int) -> Api | None:
+        """An API that was asked for before; None of another, which is not made for this."""
+        was_asked = any(route.api_key == api_key for route in list(self.found.values()))
+        return self._apis[api_key] if was_asked else None
+
     def prepare(self, api_key: int) -> None:
         """Makes what is made at the first request, for an API's newest version."""
         self.resolve(api_key << 16 | self._apis[api_key].versions[-1])

@@ -252,6 +252,34 @@ FAMILIES: Final = (
             ("dead", "Dead"),
         )
     ),
+    # Share groups
+    Family(
+        "odradek_sharegroup_lag", GAUGE, ("group", *PER_PARTITION),
+        "Records that are not done with: from where they begin to the high watermark, without those that are "
+        "acknowledged or archived. Of partitions that this node leads and whose states it keeps.",
+        "share partitions, see metrics.series.max",
+    ),
+    Family(
+        "kafka_server_sharepartitionmetrics_inflightmessagecount", GAUGE, ("group", *PER_PARTITION),
+        "Records between the first that is not done with and the last that was given out.",
+        "share partitions that are read, see metrics.series.max",
+    ),
+    Family(
+        "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total", COUNTER, ("group", *PER_PARTITION),
+        "Records whose locks have run out before an acknowledgement came.",
+        "share partitions that are read, see metrics.series.max",
+    ),
+    Family(
+        "kafka_server_sharegroupmetrics_recordacknowledgements_total", COUNTER, ("acktype",),
+        "Records that were acknowledged: Accept, Release, Reject, Renew.", "4",
+    ),
+    Family(
+        "kafka_server_sharesessioncache_sharesessionscount", GAUGE, (), "Share sessions: readers of share "
+        "groups at this node.",
+    ),
+    Family(
+        "kafka_server_sharesessioncache_sharepartitionscount", GAUGE, (), "Partitions in share sessions.",
+    ),
     # Transactions and sessions
     Family("odradek_transactions_open", GAUGE, (), "Open transactions that this node coordinates."),
     Family(

@@ -19,6 +19,7 @@ from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
 from odradek.server.metrics.replication import replication_samples
+from odradek.server.metrics.shares import share_samples
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
 
@@ -116,6 +117,7 @@ class Sources:
         yield from replication_samples(self._server.replication, self._series_max, omitted)
         yield from self._partitions(omitted)
         yield from self._groups(now_ms, omitted)
+        yield from share_samples(self._server, self._led, self._series_max, omitted)
         yield from self._transactions(now_ms)
         yield from self._fetch_sessions()
         yield from self._directories()

@@ -17,7 +17,7 @@ from kafka.structs import OffsetAndMetadata
 
 import odradek
 from odradek.client.admin.topics import create_topic
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import ANY_NODE, Cluster, coordinator_of
 from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
 from odradek.config.broker_config import ConfigError, load
@@ -28,18 +28,28 @@ from odradek.server.metrics.exposition import label_text, pieces
 from odradek.server.metrics.families import FAMILIES, FAMILY
 from odradek.server.metrics.page import page
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import share_fetch
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
     Topology,
 )
-from tests.client.topics import delete_records, produce
+from tests.client.topics import ask, delete_records, produce
 from tests.raw_client import RawClient
 from tests.server.scrape import get, scraped, until
 
+GROUP = 32
+"""A type of resource."""
 FREE = "odradek_log_dir_free_bytes"
 
 
@@ -294,7 +304,9 @@ def test_errors_are_counted_by_their_names(port, cluster):
 def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
     create_topic(cluster, "of-each", 1, {})
     produce(cluster, "of-each", 0, [b"v"])
+    produce(cluster, "of-each", 0, [b"v"] * 2)
     commit(cluster, "of-each", {("of-each", 0): (0, "")})
+    share(cluster, "each", "of-each")
     cluster.partitions_of(["not-there"])
     _, body = get(port, "/metrics")
     heads = re.findall(r"# HELP ([a-z_]+) ", body.decode())
@@ -313,6 +325,65 @@ def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
         "kafka_client_*",
     }
     assert {family.name for family in FAMILIES} - set(heads) <= rare
+
+
+def share(cluster, group, topic):
+    """Reads the records of a topic for a share group: accepts the first, gives back the second."""
+    configs = [AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")]
+    resource = AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
+    cluster.ask(ANY_NODE, IncrementalAlterConfigsRequest(resources=[resource]))
+    beat = ShareGroupHeartbeatRequest(
+        group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[topic]
+    )
+    assert cluster.ask(coordinator_of("group", group), beat).error_code == 0
+    (described,) = ask(cluster, ANY_NODE, MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
+
+    def fetch(epoch, *batches):
+        partition = share_fetch.FetchPartition(partition_index=0, acknowledgement_batches=list(batches))
+        request = share_fetch.ShareFetchRequest(
+            group_id=group,
+            member_id="m",
+            share_session_epoch=epoch,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1_000_000,
+            max_records=100,
+            batch_size=100,
+            topics=[share_fetch.FetchTopic(topic_id=described.topic_id, partitions=[partition])],
+        )
+        return [one for topic in cluster.ask(1, request).responses for one in topic.partitions]
+
+    # The state of the partition is read at the first request.
+    (found,) = until(lambda: fetch(0), bool)
+    taken = found.acquired_records
+    assert [(one.first_offset, one.last_offset) for one in taken] == [(0, 2)]
+    batches = [
+        share_fetch.AcknowledgementBatch(first_offset=n, last_offset=n, acknowledge_types=[n + 1])
+        for n in (0, 1)
+    ]
+    assert [one.acknowledge_error_code for one in fetch(1, *batches)] == [0]
+
+
+def test_share_groups_tell_what_they_have_and_how_far_they_are_behind(port, cluster):
+    create_topic(cluster, "shared", 1, {})
+    produce(cluster, "shared", 0, [b"v"] * 3)
+    acknowledged = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
+    before = scraped(port)
+    share(cluster, "parcels", "shared")
+    after = scraped(port)
+    labels = label_text(group="parcels", topic="shared", partition=0)
+    assert after["odradek_sharegroup_lag", labels] == 2
+    partition = "kafka_server_sharepartitionmetrics_"
+    assert after[f"{partition}inflightmessagecount", labels] == 2
+    assert after[f"{partition}acquisitionlocktimeout_total", labels] == 0
+    grown = {
+        kind: after[acknowledged, label_text(acktype=kind)] - before[acknowledged, label_text(acktype=kind)]
+        for kind in ("Accept", "Release", "Reject", "Renew")
+    }
+    assert grown == {"Accept": 1, "Release": 1, "Reject": 0, "Renew": 0}
+    for name in ("sharesessionscount", "sharepartitionscount"):
+        key = f"kafka_server_sharesessioncache_{name}", None
+        assert after[key] == before[key] + 1
 
 
 def test_labels_are_escaped():

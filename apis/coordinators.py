@@ -23,8 +23,23 @@ if TYPE_CHECKING:
     from odradek.wire.errors import ErrorCode
 
 
+class RemoteLogEnds(Protocol):
+    """Logs that other brokers lead: implemented by `server/remote_log_ends.py`."""
+
+    def ask(
+        self,
+        partitions: Collection[tuple[str, int]],
+        then: Callable[[Mapping[tuple[str, int], int | ErrorCode]], None],
+    ) -> None:
+        """`then` gets, once and later, the high watermark of each partition, or why it is not known."""
+
+
 class Groups(Protocol):
     """What the handlers need of `coordinator.group_coordinator.GroupCoordinator`."""
+
+    @property
+    def log_ends(self) -> RemoteLogEnds | None:
+        """None of a node alone."""
 
     @property
     def serves_consumer_groups(self) -> bool: ...

@@ -5,7 +5,7 @@ DeleteShareGroupOffsets (92, version 0).
 Without the feature `share.version` all of them answer UNSUPPORTED_VERSION, before any other check; then come
 the permissions. The group's coordinator has the members, and which partitions have a state in the group; the
 share coordinator has the states. The lag of a partition is known to its leader: where another node leads it,
-the answer says -1.
+that one is asked.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 """
@@ -13,11 +13,13 @@ Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
+from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.coordinator.share_groups import commands
 from odradek.coordinator.share_state.persister import (
     NO_DELIVERY_COUNT,
@@ -49,6 +51,8 @@ NO_EPOCH = 0
 """Leader epoch of a partition without a state."""
 _UNAUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
+Ends = Mapping[tuple[str, int], int | ErrorCode]
+"""By topic and index: where the log ends for consumers, or why that is not known."""
 Places = Sequence[tuple[str, bytes, Sequence[int]]]
 """Name and id of a topic, and partitions."""
 
@@ -274,14 +278,27 @@ class DescribeShareGroupOffsets:
         others: list[offsets.DescribeShareGroupOffsetsResponseTopic],
         then: Callable[[offsets.DescribeShareGroupOffsetsResponseGroup], None],
     ) -> None:
-        def respond(summaries: Mapping[SharePartitionKey, StateSummary]) -> None:
+        def read(summaries: Mapping[SharePartitionKey, StateSummary]) -> None:
+            names = {topic_id: name for name, topic_id, _ in places}
+            begun = {
+                (names[key.topic_id], key.partition): one
+                for key, one in summaries.items()
+                if one.error_code is NONE
+                and one.start_offset != UNINITIALIZED_OFFSET
+                and one.delivery_complete_count != NO_DELIVERY_COUNT
+            }
+            self._find_ends(begun, partial(respond, summaries))
+
+        def respond(summaries: Mapping[SharePartitionKey, StateSummary], ends: Ends) -> None:
             topics = [
                 offsets.DescribeShareGroupOffsetsResponseTopic(
                     topic_name=name,
                     topic_id=topic_id,
                     partitions=[
-                        self._partition(
-                            name, index, summaries.get(SharePartitionKey(group_id, topic_id, index))
+                        _partition(
+                            index,
+                            summaries.get(SharePartitionKey(group_id, topic_id, index)),
+                            ends.get((name, index)),
                         )
                         for index in indexes
                     ],
@@ -296,33 +313,54 @@ class DescribeShareGroupOffsets:
             for index in indexes
         }
         if wanted:
-            self._groups.persister.summaries(wanted, respond)
+            self._groups.persister.summaries(wanted, read)
         else:
-            respond({})
+            respond({}, {})
 
-    def _partition(
-        self, name: str, index: int, summary: StateSummary | None
-    ) -> offsets.DescribeShareGroupOffsetsResponsePartition:
-        """As in Kafka, a state that cannot be had counts as none."""
-        if summary is None or summary.error_code is not NONE:
-            return _partition_without_state(index, NONE)
-        lag = NOT_KNOWN
-        known = (summary.start_offset, summary.delivery_complete_count)
-        if known[0] != UNINITIALIZED_OFFSET and known[1] != NO_DELIVERY_COUNT:
-            try:
-                end = self._leadership.lead(name, index).log.high_watermark
-                lag = end - summary.start_offset - summary.delivery_complete_count
-            except KafkaError as error:
-                if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    return offsets.DescribeShareGroupOffsetsResponsePartition(
-                        partition_index=index, error_code=error.code, error_message=error.message
-                    )
+    def _find_ends(self, partitions: Iterable[tuple[str, int]], then: Callable[[Ends], None]) -> None:
+        """Where they end for consumers; of those that other nodes lead later, by request."""
+        leadership = self._leadership
+        ends: dict[tuple[str, int], int | ErrorCode] = {}
+        elsewhere = []
+        for one in partitions:
+            leader = leadership.view.leader_of(*one)
+            if leader == NO_LEADER:
+                ends[one] = ErrorCode.LEADER_NOT_AVAILABLE
+            elif leader == leadership.node_id:
+                ends[one] = self._end_here(one)
+            else:
+                elsewhere.append(one)
+        remote = self._groups.log_ends
+        if elsewhere and remote is not None:
+            remote.ask(elsewhere, lambda found: then({**ends, **found}))
+        else:
+            then(ends)
+
+    def _end_here(self, one: tuple[str, int]) -> int | ErrorCode:
+        replicas = self._leadership.replicas
+        try:
+            led = self._leadership.lead(*one)
+        except KafkaError as error:
+            return error.code
+        if replicas is not None and not replicas.has_offsets(one):
+            return ErrorCode.OFFSET_NOT_AVAILABLE
+        return led.log.high_watermark
+
+
+def _partition(
+    index: int, summary: StateSummary | None, end: int | ErrorCode | None
+) -> offsets.DescribeShareGroupOffsetsResponsePartition:
+    """As in Kafka, a state that cannot be had counts as none. `end` is None where it makes no difference."""
+    if summary is None or summary.error_code is not NONE:
+        return _partition_without_state(index, NONE)
+    if isinstance(end, ErrorCode):
         return offsets.DescribeShareGroupOffsetsResponsePartition(
-            partition_index=index,
-            start_offset=summary.start_offset,
-            leader_epoch=summary.leader_epoch,
-            lag=lag,
+            partition_index=index, error_code=end, error_message=error_message(end)
         )
+    lag = NOT_KNOWN if end is None else end - summary.start_offset - summary.delivery_complete_count
+    return offsets.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag
+    )
 
 
 def _refused_group(

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from odradek.server._pipeline import Turn
     from odradek.server.broker_peers import BrokerPeers
     from odradek.server.coordinator_log import PartitionLog
+    from odradek.server.remote_log_ends import RemoteLogEnds
     from odradek.server.remote_transactions import RemoteTransactions
     from odradek.server.share_persister import SharePersister
     from odradek.server.timers import Timers
@@ -88,6 +89,8 @@ class _WhenNeeded(Generic[C]):
 
 class Groups(_WhenNeeded["GroupCoordinator"]):
     """The coordinator of groups (`apis.coordinators.Groups`)."""
+
+    log_ends: RemoteLogEnds | None = None
 
     @property
     def serves_consumer_groups(self) -> bool:

@@ -446,6 +446,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
 def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: AsyncExitStack) -> None:
     """Coordinators and leaders here ask those of other brokers. `ending` gets what ends it."""
     from odradek.server.broker_peers import BrokerPeers
+    from odradek.server.remote_log_ends import RemoteLogEnds
     from odradek.server.remote_transactions import RemoteTransactions
 
     node = opened.bound.node
@@ -461,6 +462,7 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     ending.callback(peers.close)
     serving.coordinators.peers = peers
     serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
+    serving.coordinators.groups.log_ends = RemoteLogEnds(peers, current_view, opened.schedule.timers)
 
 
 def deciding_of(member: Member) -> Deciding:

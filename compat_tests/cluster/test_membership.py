@@ -10,13 +10,18 @@ import pytest
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember, new_cluster_id
-from compat_tests.reference import kafka_tool
+from compat_tests.reference import CURRENT, OLDER, kafka_tool
+from odradek.coordinator.cluster.features import SHARE_VERSION
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 SESSION_MS = 9_000
 
@@ -130,6 +135,45 @@ def test_a_directory_that_kafkas_tool_has_formatted_is_taken(controllers: Contro
     node.format()
     with node:
         assert f"cluster {controllers.cluster_id}" in node.log
+
+
+@pytest.mark.parametrize(
+    ("version", "release", "level"),
+    [
+        (OLDER, None, None),
+        pytest.param(CURRENT, "3.9", None, marks=pytest.mark.nightly),
+        pytest.param(CURRENT, "4.0", None, marks=pytest.mark.nightly),
+        pytest.param(CURRENT, "4.1", None, marks=pytest.mark.nightly),
+        (CURRENT, None, 1),
+    ],
+    ids=["controllers of 3.9", "formatted by 3.9", "formatted by 4.0", "formatted by 4.1", "new"],
+)
+def test_a_node_serves_share_groups_where_the_cluster_has_them(
+    version: str, release: str | None, level: int | None
+) -> None:
+    """It registers that it could, which controllers that know nothing of them take as well."""
+    with Controllers(version=version, release=release) as older:
+        assert isinstance(older, Controllers)
+        with OdradekMember(older, 1) as node:
+            side = Side("broker", node.bootstrap_servers)
+            told = side.ask(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4)
+            assert SHARE_VERSION in {one.name for one in told.supported_features}
+            assert {one.name: one.max_version_level for one in told.finalized_features}.get(
+                SHARE_VERSION
+            ) == level
+            create_on(side, "on-one", 1)
+            beat = ShareGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["on-one"]
+            )
+            find = FindCoordinatorRequest(coordinator_keys=["g"], key_type=0)
+            wait_until(
+                lambda: not side.ask(find, 4).coordinators[0].error_code,
+                "the coordinator is there",
+                seconds=DEADLINE_SECONDS,
+            )
+            wanted = ErrorCode.NONE if level else ErrorCode.UNSUPPORTED_VERSION
+            wait_until(lambda: side.ask(beat, 1).error_code == wanted, wanted.name, seconds=DEADLINE_SECONDS)
+            side.close()
 
 
 def test_a_node_without_controllers_waits_says_for_what_and_can_be_stopped() -> None:

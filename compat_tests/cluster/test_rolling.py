@@ -16,7 +16,7 @@ from compat_tests.cluster.test_transactions import read_committed
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
-from odradek.coordinator.cluster.features import METADATA_VERSION, NODE_FEATURES
+from odradek.coordinator.cluster.features import METADATA_VERSION, NODE_FEATURES, SHARE_VERSION
 from odradek.wire.messages.metadata import MetadataRequest
 
 INTERNAL = {
@@ -132,19 +132,12 @@ def test_all_nodes_are_restarted_one_after_the_other_and_no_client_has_an_error(
 
 
 UPGRADE = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server")
-OF_4_3 = {"metadata.version": 30, "streams.version": 1, "eligible.leader.replicas.version": 1}
-
-
-def upgrade(bootstrap: str, *arguments: str) -> tuple[int, str]:
-    finished = kafka_tool(*UPGRADE, bootstrap, "upgrade", *arguments, check=False)
-    return finished.returncode, finished.stdout + finished.stderr
 
 
 def upgrade_to_4_3(bootstrap: str) -> tuple[int, str]:
-    """All features of that release but share groups, which a node of ours does not serve."""
-    return upgrade(
-        bootstrap, *(text for name, level in OF_4_3.items() for text in ("--feature", f"{name}={level}"))
-    )
+    """All features of that release, share groups among them."""
+    finished = kafka_tool(*UPGRADE, bootstrap, "upgrade", "--release-version", "4.3", check=False)
+    return finished.returncode, finished.stdout + finished.stderr
 
 
 def versions(node: Inside, api: str) -> set[int]:
@@ -180,9 +173,7 @@ def test_a_cluster_is_upgraded_while_its_clients_go_on(older: Controllers, tmp_p
         with loads.working():
             for node in (one, two):
                 assert node.server.cluster_view.features[METADATA_VERSION] == 25
-            status, told = upgrade(one.bootstrap_servers, "--release-version", "4.3")
-            assert status != 0
-            assert "share.version" in told
+                assert SHARE_VERSION not in node.server.cluster_view.features
             before = {node.node_id: versions(node, "Fetch") for node in (one, two)}
             assert all(17 in found and 18 not in found for found in before.values()), before
             status, told = upgrade_to_4_3(one.bootstrap_servers)
@@ -193,6 +184,7 @@ def test_a_cluster_is_upgraded_while_its_clients_go_on(older: Controllers, tmp_p
                     "the node knows the level",
                     seconds=DEADLINE_SECONDS,
                 )
+                assert node.server.cluster_view.features[SHARE_VERSION] == 1
                 wait_until(
                     lambda node=node: 18 in versions(node, "Fetch"),  # type: ignore[misc]
                     "followers ask in the newer version",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 
 from compat_tests.clients import wait_until
 from compat_tests.cluster.inside import SECONDS, Inside
@@ -23,6 +24,11 @@ from odradek.coordinator.share_state.persister import (
 from odradek.server.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from tests.raw_client import RawClient
 
 NODES = (61, 62)
@@ -121,6 +127,29 @@ def test_each_node_asks_the_coordinators_of_both(nodes: list[Inside]) -> None:
     )
     found = asked(first, lambda persister, then: persister.summaries(dict.fromkeys(keys, -1), then))
     assert [found[key].start_offset for key in keys[:4]] == [-1, -1, -1, 4]
+
+
+def test_the_lag_is_known_wherever_a_partition_is_led(nodes: list[Inside]) -> None:
+    first, _ = nodes
+    keys = keys_of(create_topic(first, "lagging"), "g")
+    states = [InitialState(key, 0, 1) for key in keys]
+    assert asked(first, lambda persister, then: persister.initialize(states, then)) == dict.fromkeys(
+        keys, DONE
+    )
+    topic = first.server.cluster_view.topics["lagging"]
+    assert {one.leader for one in topic.partitions} == set(NODES)
+    with KafkaProducer(bootstrap_servers=first.bootstrap_servers, acks="all") as producer:
+        for index in range(PARTITIONS):
+            for _ in range(index + 1):
+                producer.send("lagging", b"one", partition=index)
+    named = DescribeShareGroupOffsetsRequestTopic(topic_name="lagging", partitions=list(range(PARTITIONS)))
+    group = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[named])
+    for node in nodes:
+        with RawClient(node.port) as client:
+            (told,) = client.ask(DescribeShareGroupOffsetsRequest(groups=[group]), 1).groups
+        assert [(one.error_code, one.start_offset, one.lag) for one in told.topics[0].partitions] == [
+            (0, 1, index) for index in range(PARTITIONS)
+        ]
 
 
 def test_no_answered_write_is_lost_when_the_coordinator_moves(nodes: list[Inside]) -> None:

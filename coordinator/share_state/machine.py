@@ -13,6 +13,8 @@ Source: ShareCoordinatorShard, ShareGroupOffset and ShareCoordinatorOffsetsManag
 Different here:
 
 - A batch that ends before it begins is refused. Kafka keeps it, or looks for its end for ever.
+- A write whose start offset is before the one that is kept does not move it back. A request that was sent
+  twice may arrive after later ones, and what had been acknowledged would be delivered again.
 - A state that no record can hold is refused with the write that would make it so large, not when a snapshot
   of it is due: then it could never be written again.
 - States that are old are written in several batches where one would be too large.
@@ -280,13 +282,18 @@ class ShareMachine:
             refusal = _refusal(ErrorCode.INVALID_REQUEST, UNSOUND_BATCH)
         if refusal is None:
             assert kept is not None
+            state = kept.state
+            start_offset, complete_count = command.start_offset, command.delivery_complete_count
+            if -1 != start_offset < state.start_offset:
+                # A leader's start only goes on: this one was on its way for long, and sent again meanwhile.
+                start_offset, complete_count = state.start_offset, state.delivery_complete_count
             change = Update(
-                kept.state.snapshot_epoch,
+                state.snapshot_epoch,
                 # The epoch of a leader is noted when it reads.
-                kept.state.leader_epoch,
-                command.start_offset,
-                command.delivery_complete_count,
-                combined((), command.batches, command.start_offset),
+                state.leader_epoch,
+                start_offset,
+                complete_count,
+                combined((), command.batches, start_offset),
             )
             refusal = self._change(key, kept, change, now_ms, out)
         out.append(Reply(command.ticket, refusal or DoneReply()))

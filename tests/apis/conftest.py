@@ -324,6 +324,7 @@ class Node:
         self.share_settings = ShareStateSettings(topic_num_partitions=3)
         self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
         self.groups = self._new_groups()
+        self.groups.log_ends = None
         self.transactions = self._new_transactions()
         self.transactions.remote = None
         self.shares = self._new_shares()

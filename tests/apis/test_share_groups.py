@@ -208,6 +208,67 @@ def test_offsets_are_described_with_the_lag(share_node):
     assert second in share_node.persister.states
 
 
+class LogEnds:
+    """Of other nodes; the test answers."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, partitions, then):
+        self.asked.append((list(partitions), then))
+
+
+def led_by(node, *leaders):
+    """The partitions of `in` have these leaders."""
+    view = node.machine.view
+    topic = view.topics["in"]
+    moved = tuple(one._replace(leader=leader) for one, leader in zip(topic.partitions, leaders, strict=True))
+    node.machine.publisher.view = replace(
+        view, topics={**view.topics, "in": replace(topic, partitions=moved)}
+    )
+
+
+def lags(group):
+    return [
+        (one.partition_index, one.error_code, one.start_offset, one.lag)
+        for topic in group.topics
+        for one in topic.partitions
+    ]
+
+
+def test_the_lag_where_another_node_leads_is_asked_of_that_one(share_node):
+    join(share_node)
+    share_node.fill("in", [b"1", b"2", b"3"])
+    for index in (0, 1):
+        key = SharePartitionKey("g", topic_id(share_node), index)
+        share_node.persister.states[key] = (2, 1)
+        share_node.persister.delivered[key] = 1
+    led_by(share_node, 1, 2)
+    share_node.groups.log_ends = ends = LogEnds()
+    answers = [share_node.start(describing(("in", [0, 1]))) for _ in range(2)]
+    for answer, end, told in zip(
+        answers,
+        (9, ErrorCode.NETWORK_EXCEPTION),
+        ((1, 0, 1, 7), (1, ErrorCode.NETWORK_EXCEPTION, 0, -1)),
+        strict=True,
+    ):
+        assert not answer.was_sent
+        partitions, then = ends.asked.pop(0)
+        assert partitions == [("in", 1)]
+        then({("in", 1): end})
+        share_node.loop.turn()
+        (group,) = answer.response.groups
+        assert lags(group) == [(0, 0, 1, 1), told]
+    led_by(share_node, 1, -1)
+    (group,) = share_node.ask(describing(("in", [1]))).groups
+    assert lags(group) == [(1, ErrorCode.LEADER_NOT_AVAILABLE, 0, -1)]
+    # Without a state, or without a count, there is nothing to ask for.
+    led_by(share_node, 1, 2)
+    share_node.persister.delivered.clear()
+    (group,) = share_node.ask(describing(("in", [1]))).groups
+    assert (lags(group), ends.asked) == ([(1, 0, 1, -1)], [])
+
+
 def test_offsets_of_an_empty_group_are_altered(share_node):
     share_node.create("other")
     refused = altering(missing={0: 1}, **{"in": {0: 5, 7: 1}})

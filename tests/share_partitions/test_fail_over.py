@@ -1,0 +1,173 @@
+"""An acknowledgement that was answered is never lost, and a fenced leader changes nothing, whatever happens
+to nodes and network; and the simulation that says so finds the bugs that are planted."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from odradek.apis.share_partitions import SharePartitions
+from odradek.coordinator.share_state import machine, state
+from odradek.coordinator.share_state.batches import combined
+from odradek.coordinator.share_state.commands import ReadState, WriteState
+from odradek.coordinator.share_state.machine import ShareMachine
+from odradek.server import share_persister
+from tests.share_partitions.fail_over_world import World
+from tests.tiers import NIGHTLY
+
+SEEDS = 4_000 if NIGHTLY else 120
+SEEDS_OF_A_TEST = 20
+SEARCHED = 60
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Plays the world of a seed."""
+
+    def play(seed):
+        world = World(seed)
+        # The pauses of the persister are the world's chance, too.
+        monkeypatch.setattr(share_persister, "random", world.random)
+        return world.play()
+
+    return play
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.deep if first else ())
+        for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+    ],
+)
+def test_what_was_acknowledged_stays_so(first, played):
+    happened: Counter[str] = Counter()
+    for seed in range(first, first + SEEDS_OF_A_TEST):
+        world = played(seed)
+        assert world.found == [], seed
+        happened += world.counts
+    for what in (
+        "acknowledgements",
+        "crashes",
+        "elections of t",
+        "elections of __share_group_state",
+        "late requests",
+        "lost requests",
+        "prunings",
+        "refused: NOT_LEADER_OR_FOLLOWER",
+        "requests after their time",
+        "WriteState: FENCED_LEADER_EPOCH",
+        "WriteState: NOT_COORDINATOR",
+    ):
+        assert happened[what], what
+    assert happened["acknowledgements"] > 100 * SEEDS_OF_A_TEST
+
+
+# --- Planted bugs: each undoes one rule ---
+
+
+def fences_no_leader(patch):
+    patch(machine, "_fenced_leader", lambda kept, leader_epoch: None)
+
+
+def notes_no_leader(patch):
+    """The epoch of the leader that reads is not kept."""
+    handle = ShareMachine.handle
+
+    def handles(self, command, now_ms):
+        if isinstance(command, ReadState):
+            command = replace(command, leader_epoch=-1)
+        return handle(self, command, now_ms)
+
+    patch(ShareMachine, "handle", handles)
+
+
+def lets_late_writes_move_the_start_back(patch):
+    """As Kafka does."""
+    handle = ShareMachine.handle
+
+    def handles(self, command, now_ms):
+        kept = self.states.get(command.key)
+        if isinstance(command, WriteState) and 0 <= command.start_offset < kept.state.start_offset:
+            kept.state = replace(kept.state, start_offset=command.start_offset)
+        return handle(self, command, now_ms)
+
+    patch(ShareMachine, "handle", handles)
+
+
+def believes_the_last_write(patch):
+    """Whatever the delivery counts are."""
+
+    def newest(known, new, start_offset):
+        left = []
+        for batch in known:
+            pieces = [batch]
+            for other in new:
+                pieces = [rest for piece in pieces for rest in _without(piece, other)]
+            left += pieces
+        return combined(sorted([*left, *new]), (), start_offset)
+
+    patch(state, "combined", newest)
+
+
+def _without(batch, other):
+    if other.last_offset < batch.first_offset or batch.last_offset < other.first_offset:
+        return [batch]
+    found = []
+    if batch.first_offset < other.first_offset:
+        found.append(batch._replace(last_offset=other.first_offset - 1))
+    if batch.last_offset > other.last_offset:
+        found.append(batch._replace(first_offset=other.last_offset + 1))
+    return found
+
+
+def answers_before_it_is_stored(patch):
+    acknowledge = SharePartitions.acknowledge
+
+    def acknowledges(self, share, member, acknowledgements, done):
+        acknowledge(self, share, member, acknowledgements, lambda error: None)
+        done(None)
+
+    patch(SharePartitions, "acknowledge", acknowledges)
+
+
+def forgets_what_it_has_read(patch):
+    """A new leader begins at the start offset with nothing."""
+    read = share_persister.SharePersister.read
+
+    def reads(self, partition, leader_epoch, then):
+        read(self, partition, leader_epoch, lambda state: then(replace(state, batches=())))
+
+    patch(share_persister.SharePersister, "read", reads)
+
+
+def goes_on_after_an_election(patch):
+    """Who leads again, in another epoch, keeps what it had, and reads nothing."""
+    patch(SharePartitions, "view_changed", lambda self: None)
+
+    def finds(self, key, name):
+        led = self._leadership.lead(name, key.partition)
+        share = self._shares.get(key)
+        if share is not None:
+            share.leader_epoch = led.leader_epoch
+        return find(self, key, name)
+
+    find = SharePartitions.find
+    patch(SharePartitions, "find", finds)
+
+
+PLANTED = [
+    answers_before_it_is_stored,
+    believes_the_last_write,
+    fences_no_leader,
+    forgets_what_it_has_read,
+    goes_on_after_an_election,
+    lets_late_writes_move_the_start_back,
+    notes_no_leader,
+]
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant, played, monkeypatch):
+    plant(monkeypatch.setattr)
+    assert any(played(seed).found for seed in range(SEARCHED))

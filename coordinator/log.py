@@ -58,9 +58,10 @@ class CoordinatorLog(Protocol):
         """The offset of the first record that `read_all` has read, or would have: no offset of a record that
         was read or appended since is below it plus the number of records before."""
 
-    def delete_before(self, offset: int) -> None:
-        """Let the log begin at a later offset; a crash may undo it. Refuses with KafkaError an offset after
-        the high watermark."""
+    def delete_before(self, offset: int, then: Callable[[KafkaError | None], None]) -> None:
+        """Let the log begin at a later offset, as soon as all of it is on the disk: what is kept may stand
+        for what is deleted. A crash may undo it. `then` gets None or an error, such as that of an offset
+        after the high watermark."""
 
     def waits_for_replicas(self, then: Callable[[KafkaError | None], None]) -> bool:
         """Whether other replicas lack something of what `read_all` has read. If so, `then` is called once,

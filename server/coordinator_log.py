@@ -164,9 +164,18 @@ class PartitionLog:
         """Every record and every end of a transaction, from the log's start to its end."""
         return chain.from_iterable(self._read_batches())
 
-    def delete_before(self, offset: int) -> None:
+    def delete_before(self, offset: int, then: Then) -> None:
         """See `CoordinatorLog`."""
-        self._partition.retention.delete_records(offset)
+
+        def flushed(error: KafkaError | None) -> None:
+            if error is None:
+                try:
+                    self._partition.retention.delete_records(offset)
+                except KafkaError as refusal:
+                    error = refusal
+            then(error)
+
+        self._turn.add(self._partition, flushed, FLUSHED)
 
     def waits_for_replicas(self, then: Then) -> bool:
         """See `CoordinatorLog`."""

@@ -109,12 +109,13 @@ class ShareCoordinator(Runtime[ShareMachine]):
         return 0 if topic is None else len(topic.partitions)
 
     def _delete_before(self, partition: RunningPartition[ShareMachine], effect: DeleteBefore) -> None:
+        def deleted(error: KafkaError | None) -> None:
+            if error is not None:
+                # What is left is in the way of nobody.
+                logger.info("%s-%d: old records are not deleted: %s", self._topic, partition.index, error)
+
         assert partition.log is not None
-        try:
-            partition.log.delete_before(partition.log.read_from + effect.position)
-        except KafkaError as error:
-            # What is left is in the way of nobody.
-            logger.info("%s-%d: old records are not deleted: %s", self._topic, partition.index, error)
+        partition.log.delete_before(partition.log.read_from + effect.position, deleted)
 
 
 _WRITING = (InitializeState, ReadState, WriteState, DeleteState)

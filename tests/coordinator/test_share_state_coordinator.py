@@ -41,9 +41,10 @@ class ShareLog(FakeLog):
         self.read_from = self.start
         yield from super().read_all()
 
-    def delete_before(self, offset: int) -> None:
+    def delete_before(self, offset: int, then) -> None:
+        then(self.delete_error)
         if self.delete_error is not None:
-            raise self.delete_error
+            return
         del self.records[: offset - self.start]
         self.start = offset
 

@@ -276,19 +276,30 @@ def test_a_log_that_is_led_by_another_before_the_replicas_had_it_says_so(partiti
 
 
 def test_positions_count_from_the_batch_in_which_the_log_begins(partition):
-    def story(log, tell):
-        log.append([(b"k", b"%d" % number, NOW_MS) for number in range(10)], tell("first"))
-        log.append([(b"k", b"10", NOW_MS)], tell("second"))
-        partition.commit()
-        log.delete_before(4)
+    async def act():
+        loop = asyncio.get_running_loop()
+        turn = Turn(loop)
+        log = PartitionLog(partition, turn, lambda: NOW_MS, loop)
+
+        async def begin_at(offset):
+            told = loop.create_future()
+            log.delete_before(offset, told.set_result)
+            async with asyncio.timeout(10):
+                error = await told
+            return None if error is None else error.code.name
+
+        def read():
+            return [value for _, value, _ in log.read_all()]
+
+        log.append([(b"k", b"%d" % number, NOW_MS) for number in range(10)], lambda error: None)
+        log.append([(b"k", b"10", NOW_MS)], lambda error: None)
+        assert await begin_at(4) is None
         assert partition.log_start_offset == 4
         # A batch is read as a whole.
-        assert [value for _, value, _ in log.read_all()] == [b"%d" % number for number in range(11)]
-        assert log.read_from == 0
-        log.delete_before(10)
-        assert [value for _, value, _ in log.read_all()] == [b"10"]
-        assert log.read_from == 10
-        with pytest.raises(KafkaError):
-            log.delete_before(12)
+        assert (read(), log.read_from) == ([b"%d" % number for number in range(11)], 0)
+        assert await begin_at(10) is None
+        assert (read(), log.read_from) == ([b"10"], 10)
+        assert await begin_at(12) == "OFFSET_OUT_OF_RANGE"
+        turn.close()
 
-    assert play(partition, story)[0] == ["first", "second"]
+    asyncio.run(act())

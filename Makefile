@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster security zookeeper soak spark spark-3.5
+	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster security zookeeper soak spark
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check

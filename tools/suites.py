@@ -202,7 +202,7 @@ SUITES = {
     ),
     "spark-newest": Suite([pytest(*ODRADEK_FORMATS)], python="spark-newest"),
     "spark-3.5": Suite(
-        [pytest(*SPARK_CONNECTOR, *([] if NIGHTLY else ["-m", "representative"]))],
+        [pytest(*SPARK_CONNECTOR)],
         jars=["spark-3.5.7"],
         python="spark-3.5",
     ),

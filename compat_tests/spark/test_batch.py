@@ -18,7 +18,6 @@ def per_partition(topic: str, offsets: dict[int, int]) -> str:
     return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
 
 
-@pytest.mark.representative
 def test_keys_values_and_nulls_are_read_as_they_were_written(tables: KafkaTables) -> None:
     topic = tables.new_topic("nulls", 2)
     written = [
@@ -56,7 +55,6 @@ def test_headers_come_back_in_order_and_only_when_asked_for(tables: KafkaTables)
     assert tables.client.read(topic, {0: 0}, 1)[0].headers == tuple(headers)
 
 
-@pytest.mark.representative
 def test_each_row_goes_to_the_topic_it_names(tables: KafkaTables) -> None:
     prefix = topic_name("named")
     topics = [f"{prefix}-{name}" for name in ("one", "two")]
@@ -115,7 +113,6 @@ def timed_topic(tables: KafkaTables) -> str:
     return topic
 
 
-@pytest.mark.representative
 def test_timestamps_bound_what_is_read(tables: KafkaTables, timed_topic: str) -> None:
     topic = timed_topic
     assert values(tables.read(topic, startingTimestamp=START_MS + 7000)) == list(range(7, 20))

@@ -92,7 +92,6 @@ def test_a_topic_of_nothing_but_aborted_transactions_is_an_empty_table(
     assert values(tables.read(topic)) == list(range(60))
 
 
-@pytest.mark.representative
 def test_a_checkpointed_stream_takes_each_committed_value_once(
     tables: KafkaTables, topic: str, writers: list[Writer], tmp_path: pathlib.Path
 ) -> None:

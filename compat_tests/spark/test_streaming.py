@@ -34,7 +34,6 @@ def test_a_checkpoint_goes_on_where_it_was_over_a_broker_restart(
     assert tables.values_in_files(tmp_path) == list(range(150))
 
 
-@pytest.mark.representative
 def test_a_running_stream_into_files_loses_and_doubles_nothing_over_a_crash(
     tables: KafkaTables, broker: TestBroker, tmp_path: pathlib.Path
 ) -> None:
@@ -151,7 +150,7 @@ def test_a_stream_finds_partitions_that_are_added(tables: KafkaTables, tmp_path:
     assert collected(tables, tmp_path, topic, startingOffsets="earliest") == list(range(40))
 
 
-@pytest.mark.parametrize("include", [False, pytest.param(True, marks=pytest.mark.representative)])
+@pytest.mark.parametrize("include", [False, True])
 def test_a_stream_carries_keys_nulls_and_headers_from_topic_to_topic(
     tables: KafkaTables, tmp_path: pathlib.Path, include: bool
 ) -> None:

@@ -16,6 +16,7 @@ from compat_tests.clients import wait_until
 from compat_tests.cluster.conftest import KAFKA_ID
 from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
 from compat_tests.cluster.share_workers import WORKERS, ShareHistory, ShareWorker
+from compat_tests.cluster.test_elections import elect
 from compat_tests.cluster.test_replication import Load
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
@@ -198,6 +199,11 @@ class Blows:
         story.go_on()
         node.start()
         self._cluster.wait_until_healthy()
+        if kind == "the leader dies":
+            # It gets its leadership back, unless another one is to have it.
+            elect(self._cluster.bootstrap, "preferred", where[0])
+            preferred = self._cluster.partition(where).replica_nodes[0]
+            wait_until(lambda: self._cluster.leader(where) == preferred, "the preferred one leads")
         story.go_on()
 
 

@@ -123,7 +123,7 @@ class OpenLog(OneReplica):
     def tell(self, then, error) -> None:
         """In order."""
         self.told_ms = max(self.told_ms, self.world.now_ms) + self.world.latency()
-        self.node.after(self.told_ms - self.world.now_ms, lambda: then(error))
+        self.node.after(self.told_ms - self.world.now_ms, lambda: then(error), self.life)
 
     def deposed(self) -> None:
         """Another one leads: what has reached it counts, and this one is not told so."""
@@ -163,6 +163,7 @@ class Peers:
 
     def __init__(self, node) -> None:
         self.node, self.world = node, node.world
+        self.life = node.life
         self.connections: dict[int, Connection] = {}
 
     def ask(self, broker_id, request, answered) -> None:
@@ -196,14 +197,14 @@ class Peers:
 
     def arrive(self, other, connection, request, once) -> None:
         if not other.is_up or other.life != connection.life:
-            self.node.after(0, lambda: self.break_off(other.node_id, connection))
+            self.node.after(0, lambda: self.break_off(other.node_id, connection), self.life)
             return
         if once.is_answered:
             self.world.counts["requests after their time"] += 1
 
         def respond(response) -> None:
             if not self.world.happens(self.world.weather.lost):
-                self.node.after(self.world.latency(), lambda: once(response))
+                self.node.after(self.world.latency(), lambda: once(response), self.life)
 
         other.serve(request).on_complete(respond)
 
@@ -290,10 +291,10 @@ class Node:
     def clock_ms(self) -> int:
         return int(self.world.now_ms)
 
-    def after(self, delay_ms, callback):
-        """Not in its next life."""
+    def after(self, delay_ms, callback, life=None):
+        """In this life of the node, or in that one; not in the next."""
         handle = Handle(callback)
-        life = self.life
+        life = self.life if life is None else life
         self.world.at(delay_ms, lambda: handle() if self.life == life else None)
         return handle
 

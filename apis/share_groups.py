@@ -292,8 +292,10 @@ class DescribeShareGroupOffsets:
 
         wanted = {
             SharePartitionKey(group_id, topic_id, index): NOT_KNOWN
-            for _, topic_id, indexes in places
+            for name, topic_id, indexes in places
             for index in indexes
+            # Of others the share coordinator would be asked again and again, for half a minute.
+            if self._leadership.view.partition(name, index) is not None
         }
         if wanted:
             self._groups.persister.summaries(wanted, respond)

@@ -206,6 +206,11 @@ def test_offsets_are_described_with_the_lag(share_node):
     (one,) = group.topics[0].partitions
     assert (one.error_code, one.start_offset, one.leader_epoch, one.lag) == (0, -1, 0, -1)
     assert second in share_node.persister.states
+    # Nobody is asked for a partition that is not there.
+    share_node.persister.refusals.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    (group,) = share_node.ask(describing(("in", [7, -1]))).groups
+    assert [(one.error_code, one.start_offset) for one in group.topics[0].partitions] == [(0, -1), (0, -1)]
+    assert share_node.persister.refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_offsets_of_an_empty_group_are_altered(share_node):

@@ -37,7 +37,7 @@ from compat_tests.differential.sharing import (
     until,
 )
 from compat_tests.differential.test_deletes import delete_records
-from compat_tests.differential.test_records import batch, produce
+from compat_tests.differential.test_records import CODECS, batch, produce
 from compat_tests.differential.test_transactional_reads import (
     end,
     new_producers,
@@ -689,3 +689,17 @@ def in_runs(offsets: Iterable[int], kind: Callable[[], int]) -> list[tuple[int, 
         else:
             batches.append((at, at, [kind()]))
     return batches
+
+
+def test_compressed_batches_are_read_alike(pair: Pair) -> None:
+    topic = new_topic(pair, "shared")
+    for codec in CODECS:
+        fill(pair, topic, 4, first=4 * codec, compression=codec)
+    group, place = readers(pair, topic), (topic, 0)
+    one = Member(pair, group)
+    answers = one.fetch(place, note="first", max_records=3, share_acquire_mode=STRICT)
+    while held := acquired(answers[0]):
+        one.acknowledge({place: [(first, last, [ACCEPT]) for first, last, _ in held]}, str(held))
+        answers = one.look(note=f"after {held}", max_records=3, share_acquire_mode=STRICT)
+    describe_offsets(pair, (group, {topic: [0]}), note="all done")
+    one.close()

@@ -55,7 +55,8 @@ class ShareAcknowledge:
                 raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             session = self._parts.sessions.resume(group_id, member_id, request.share_session_epoch)
         except KafkaError as error:
-            return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+            # Without a message, as in Kafka.
+            return ShareAcknowledgeResponse(error_code=error.code)
         view = self._parts.leadership.view
         may_renew = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
         refused = refused_topics(context, view, [topic.topic_id for topic in request.topics])

@@ -38,11 +38,11 @@ def check_member(request: _Asked, context: RequestContext) -> tuple[str, str]:
     """Group and member of the request. INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
     group_id, member_id = request.group_id, request.member_id
     if group_id is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if context.refuses(Operation.READ, ResourceType.GROUP, group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     return group_id, member_id
 
 
@@ -54,13 +54,13 @@ def refused_topics(context: RequestContext, view: ClusterView, ids: Iterable[byt
 
 
 def acknowledged_in(topics: Iterable[Any]) -> dict[PartitionId, Sequence[Any]]:
-    """The batches of acknowledgements by partition; of partitions that have any."""
-    return {
+    """The batches of acknowledgements by partition: of all that are named, if any of them has batches."""
+    named = {
         (topic.topic_id, one.partition_index): one.acknowledgement_batches
         for topic in topics
         for one in topic.partitions
-        if one.acknowledgement_batches
     }
+    return named if any(named.values()) else {}
 
 
 def check_batches(batches: Sequence[Any], *, may_renew: bool) -> None:
@@ -101,39 +101,51 @@ class Acknowledging:
         self._may_renew = may_renew
 
     def run(self, acknowledged: Mapping[PartitionId, Sequence[Any]], then: Callable[[Results], None]) -> None:
-        """Calls `then` with a result for each partition when all are stored, perhaps before this returns."""
+        """Calls `then` with the results when all are stored, perhaps before this returns. As in Kafka, a
+        partition without batches has a result only beside one whose batches make sense."""
         results: Results = {}
-        left = len(acknowledged)
+        wanted: list[PartitionId] = []
+        for partition, batches in acknowledged.items():
+            try:
+                self._check(partition, batches)
+            except KafkaError as error:
+                results[partition] = error
+            else:
+                if batches:
+                    wanted.append(partition)
+        if not wanted:
+            then(results)
+            return
+        left = len(wanted)
 
         def done(partition: PartitionId, error: KafkaError | None) -> None:
             nonlocal left
             results[partition] = error
             left -= 1
             if not left:
-                then(results)
+                then(dict.fromkeys(acknowledged) | results)
 
-        if not acknowledged:
-            then(results)
-        for partition_id, batches in acknowledged.items():
-            self._acknowledge(partition_id, batches, partial(done, partition_id))
+        for partition in wanted:
+            self._acknowledge(partition, acknowledged[partition], partial(done, partition))
+
+    def _check(self, partition: PartitionId, batches: Sequence[Any]) -> None:
+        topic_id, index = partition
+        name = self._view.topic_names.get(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        check_batches(batches, may_renew=self._may_renew)
+        if topic_id in self._refused:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if self._view.partition(name, index) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _acknowledge(
         self, partition: PartitionId, batches: Sequence[Any], done: Callable[[KafkaError | None], None]
     ) -> None:
-        topic_id, index = partition
-        try:
-            name = self._view.topic_names.get(topic_id)
-            if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            check_batches(batches, may_renew=self._may_renew)
-            if topic_id in self._refused:
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            share = self._shares.known(SharePartitionKey(self._group_id, topic_id, index))
-            if share is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                raise KafkaError(code, error_message(code))
-        except KafkaError as error:
-            done(error)
+        share = self._shares.known(SharePartitionKey(self._group_id, *partition))
+        if share is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            done(KafkaError(code, error_message(code)))
             return
         acknowledgements = [
             Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches

@@ -33,7 +33,7 @@ from odradek.apis.share_acknowledging import (
 )
 from odradek.apis.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession, ShareSessions
 from odradek.coordinator.cluster.features import SHARE_VERSION
-from odradek.coordinator.share_partitions.share_partition import Demand, LogBatch
+from odradek.coordinator.share_partitions.share_partition import Acquired, Demand, LogBatch
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import Slice, WouldWait
@@ -70,8 +70,8 @@ logger = logging.getLogger("odradek.share")
 READ_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
 """Of one partition in one response. A member gets a few hundred records, and whole batches of the log are
 looked through for them."""
-STRICT = 1
-"""Of `share_acquire_mode`."""
+BATCHES, STRICT = 0, 1
+"""Values of `share_acquire_mode`."""
 _NO_RECORDS = b""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -131,9 +131,12 @@ class ShareFetch:
             renews = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
             if renews:
                 _check_renewal(request)
+            if request.share_acquire_mode not in (BATCHES, STRICT):
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
             return self._fetch(request, context, group_id, member_id, renews)
         except KafkaError as error:
-            response = ShareFetchResponse(error_code=error.code, error_message=error.message)
+            # Without a message, as in Kafka.
+            response = ShareFetchResponse(error_code=error.code)
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 # So a client that asks again and again does it slowly.
                 return _Later(self._parts.timers, request.max_wait_ms, response)
@@ -193,16 +196,8 @@ class ShareFetch:
 
 def _check_renewal(request: ShareFetchRequest) -> None:
     """KIP-1222: a request that renews locks fetches nothing."""
-    limits = {
-        "maxBytes": request.max_bytes,
-        "minBytes": request.min_bytes,
-        "maxRecords": request.max_records,
-        "maxWaitMs": request.max_wait_ms,
-    }
-    wrong = [name for name, value in limits.items() if value]
-    if wrong:
-        message = "".join(f"{name} must be set to 0, " for name in wrong) + "if isRenewAck is true."
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _rotated(partitions: list[PartitionId], epoch: int) -> list[PartitionId]:
@@ -224,7 +219,7 @@ class _Later(Waiting):
 
 
 class _Found(NamedTuple):
-    """Records of one partition that may be acquired, not yet acquired."""
+    """What may be acquired of one partition, perhaps no records; not yet acquired."""
 
     id: PartitionId
     share: LedShare
@@ -310,7 +305,7 @@ class _ShareFetchAnswer(Waiting):
                 self._errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 self._wanted.append(one)
-        if not self._wanted or request.max_records <= 0 or self._bytes_max() <= 0:
+        if not self._wanted or not request.max_records or self._bytes_max() <= 0:
             self._settle_fetch({})
             return
         self._deadline = self._parts.timers.after(max(request.max_wait_ms, 0), self._expire)
@@ -418,7 +413,7 @@ class _ShareFetchAnswer(Waiting):
                 result = log.read(read_from, max_bytes=each_bytes, isolation=isolation, prompt=is_prompt)
                 if is_prompt and len(result.records) and result.records.would_wait():
                     misses.append(result.records.load)
-                elif len(result.records):
+                else:
                     found.append(_Found(one, share, log, read_from, result))
             except WouldWait as miss:
                 misses.append(miss.load)
@@ -460,9 +455,12 @@ class _ShareFetchAnswer(Waiting):
             partition = one.share.partition
             assert partition is not None
             demand = Demand(self._session.member_id, left, max(request.batch_size, 1), is_strict)
-            batches, positions, aborted = _scan(one.result, partition.scan_end(demand))
-            acquired = partition.acquire(demand, one.read_from, batches, aborted, limits, shares.clock_ms())
+            acquired: Sequence[Acquired] = []
             records: Slice | bytes = _NO_RECORDS
+            if left >= 0 and len(one.result.records):
+                batches, positions, aborted = _scan(one.result, partition.scan_end(demand))
+                now_ms = shares.clock_ms()
+                acquired = partition.acquire(demand, one.read_from, batches, aborted, limits, now_ms)
             if acquired:
                 shares.acquired(one.share)
                 left -= sum(last - first + 1 for first, last, _ in acquired)

@@ -251,11 +251,12 @@ class DescribeShareGroupOffsets:
             )
             topics = self._leadership.view.topics
             missing = [one for one in allowed if one.topic_name not in topics]
-            places = [
-                (one.topic_name, topics[one.topic_name].topic_id, one.partitions)
-                for one in allowed
-                if one.topic_name in topics
-            ]
+            # As in Kafka, what is named twice is told of once.
+            named: dict[str, dict[int, None]] = {}
+            for one in allowed:
+                if one.topic_name in topics:
+                    named.setdefault(one.topic_name, {}).update(dict.fromkeys(one.partitions))
+            places = [(name, topics[name].topic_id, list(partitions)) for name, partitions in named.items()]
             others = [_without_state(one, NONE) for one in missing]
             others += [_without_state(one, _UNAUTHORIZED) for one in refused]
             self._read(group_id, places, others, then)
@@ -309,8 +310,10 @@ class DescribeShareGroupOffsets:
 
         wanted = {
             SharePartitionKey(group_id, topic_id, index): NOT_KNOWN
-            for _, topic_id, indexes in places
+            for name, topic_id, indexes in places
             for index in indexes
+            # Of others the share coordinator would be asked again and again, for half a minute.
+            if self._leadership.view.partition(name, index) is not None
         }
         if wanted:
             self._groups.persister.summaries(wanted, read)
@@ -414,9 +417,11 @@ class AlterShareGroupOffsets:
             lambda one: context.refuses(Operation.READ, ResourceType.TOPIC, one.topic_name),
         )
         wanted: dict[str, dict[int, int]] = {}
+        asked: dict[str, list[int]] = {}
         for topic in allowed:
             of_topic = wanted.setdefault(topic.topic_name, {})
             of_topic.update((one.partition_index, one.start_offset) for one in topic.partitions)
+            asked.setdefault(topic.topic_name, []).extend(one.partition_index for one in topic.partitions)
         unauthorized = Refusal(_UNAUTHORIZED, error_message(_UNAUTHORIZED))
         first = [
             commands.AlteredTopic(
@@ -428,15 +433,20 @@ class AlterShareGroupOffsets:
         ]
         waiting = Waiting()
         command = commands.AlterShareOffsets(
-            lambda reply: waiting.complete(_altered(reply, first)), request.group_id, list(wanted.items())
+            lambda reply: waiting.complete(_altered(reply, asked, first)),
+            request.group_id,
+            list(wanted.items()),
         )
         self._groups.submit(request.group_id, command)
         return waiting
 
 
 def _altered(
-    reply: commands.AlterShareOffsetsReply, first: Iterable[commands.AlteredTopic]
+    reply: commands.AlterShareOffsetsReply,
+    asked: Mapping[str, Sequence[int]],
+    first: Iterable[commands.AlteredTopic],
 ) -> alter.AlterShareGroupOffsetsResponse:
+    """`asked` has the partitions as the request names them: one that it names twice is told of twice."""
     if reply.error_code is not NONE:
         return alter.AlterShareGroupOffsetsResponse(
             error_code=reply.error_code,
@@ -453,10 +463,10 @@ def _altered(
                 partitions=[
                     alter.AlterShareGroupOffsetsResponsePartition(
                         partition_index=index,
-                        error_code=refusal.error_code,
-                        error_message=_message_of(refusal),
+                        error_code=topic.partitions[index].error_code,
+                        error_message=_message_of(topic.partitions[index]),
                     )
-                    for index, refusal in topic.partitions.items()
+                    for index in asked.get(topic.name, topic.partitions)
                 ],
             )
             for topic in topics

@@ -41,6 +41,7 @@ NO_ANSWER = "no answer"
 
 UNORDERED = {
     "AlterClientQuotas": {"entries": "entity", "entity": "entity_type"},
+    "AlterShareGroupOffsets": {"responses": "topic_name", "partitions": "partition_index"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
     "AlterUserScramCredentials": {"results": "user"},
     "ApiVersions": {"supported_features": "name", "finalized_features": "name"},
@@ -48,14 +49,24 @@ UNORDERED = {
     "CreateTopics": {"configs": "name"},
     "DeleteGroups": {"results": "group_id"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
+    "DeleteShareGroupOffsets": {"responses": "topic_name"},
     "DeleteTopics": {"responses": "name"},
     "DescribeClientQuotas": {"entries": "entity", "entity": "entity_type", "values": "key"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeGroups": {"members": "member_id"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    "DescribeShareGroupOffsets": {
+        "groups": "group_id",
+        "topics": "topic_name",
+        "partitions": "partition_index",
+    },
     "DescribeUserScramCredentials": {"results": "user"},
     "ListConfigResources": {"config_resources": "resource_name"},
     "ListGroups": {"groups": "group_id"},
+    "ShareAcknowledge": {"responses": "topic_id", "partitions": "partition_index"},
+    "ShareFetch": {"responses": "topic_id", "partitions": "partition_index"},
+    "ShareGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
+    "ShareGroupHeartbeat": {"topic_partitions": "topic_id"},
     "StreamsGroupDescribe": {"groups": "group_id"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
@@ -97,6 +108,11 @@ ALLOWED = [
         lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_packing(t, o),
         "an old format is made anew from the stored batch, and each broker has another snappy library; what "
         "is packed, and every byte of what is not, is compared",
+    ),
+    Allowed(
+        r"^AlterShareGroupOffsets .*\.topic_id$",
+        lambda t, o: t.startswith("<id of ") and o == "00" * 16,
+        "Kafka tells the id of a topic that the client may not read",
     ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
     Allowed(

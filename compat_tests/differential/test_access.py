@@ -19,7 +19,7 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
-from compat_tests.differential import share_state
+from compat_tests.differential import share_state, sharing
 from compat_tests.differential.harness import CLOSED, Pair, Side
 from compat_tests.differential.members import consumer_join
 from compat_tests.differential.pairs import access_pair
@@ -131,6 +131,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from odradek.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -931,6 +932,111 @@ def consumer_describe(side: Side, version: int, names: Names) -> Message:
     )
 
 
+# Share groups
+
+
+def make_share_groups(pair: Pair, names: Names) -> None:
+    """With a member for the own topic, one for both, and one without members."""
+    find_shares(pair, names)
+    for side in pair.sides:
+        wait_for_coordinator(side, names.group)
+        for group, topics in (
+            (f"{names.group}-own", [names.topic]),
+            (f"{names.group}-both", [names.topic, names.foreign_topic]),
+            (f"{names.foreign_group}-share", [names.topic]),
+        ):
+            join_share_group(side, group, *topics)
+        start_again(side, names)
+
+
+def join_share_group(side: Side, group: str, *topics: str) -> None:
+    """Returns when the member has them."""
+    request, had = sharing.heartbeat(group, "m", 0, topics), 0
+
+    def has_all(answer: Any) -> bool:
+        nonlocal request, had
+        assert answer.error_code == 0, (side.name, answer)
+        if answer.assignment is not None:
+            had = len(answer.assignment.topic_partitions)
+        request = sharing.heartbeat(group, "m", answer.member_epoch)
+        return had == len(topics)
+
+    sharing.until(side, lambda: request, 1, has_all)
+
+
+def start_again(side: Side, names: Names) -> None:
+    altered = sharing.alter_offsets(names.group, (names.topic, {0: 0}), (names.foreign_topic, {0: 0}))
+    answer = side.ask(altered, 0)
+    assert answer.error_code == 0, (side.name, answer)
+
+
+def make_offsets_again(pair: Pair, names: Names) -> None:
+    for side in pair.sides:
+        start_again(side, names)
+
+
+@case(76, (READ, G), (DESCRIBE, T), prepare=make_share_groups)
+def share_heartbeat(side: Side, version: int, names: Names) -> Message:
+    """Of a member that nobody knows."""
+    return sharing.heartbeat(names.group, "who", 5, [names.topic, names.absent])
+
+
+@case(76, (READ, G), (DESCRIBE, T), prepare=make_share_groups)
+def share_heartbeat_with_a_foreign_topic(side: Side, version: int, names: Names) -> Message:
+    return sharing.heartbeat(names.group, "who", 5, [names.topic, names.foreign_topic])
+
+
+@case(77, (DESCRIBE, G), (DESCRIBE, T), (READ, G), prepare=make_share_groups)
+def share_describe(side: Side, version: int, names: Names) -> Message:
+    return ShareGroupDescribeRequest(
+        group_ids=[
+            f"{names.foreign_group}-share",
+            f"{names.group}-both",
+            f"{names.group}-own",
+            f"{names.group}-absent",
+        ],
+        include_authorized_operations=True,
+    )
+
+
+@case(78, (READ, G), (READ, T), prepare=make_share_groups)
+def share_fetch_of_no_session(side: Side, version: int, names: Names) -> Message:
+    return sharing.fetch_request(side, names.group, "m", 3, [(names.topic, 0)])
+
+
+@case(78, (READ, G), (READ, T), prepare=make_share_groups)
+def share_fetch(side: Side, version: int, names: Names) -> Message:
+    """Of a partition that is not there: what is read goes by time."""
+    places: list[sharing.Place] = [(names.topic, 7), (names.foreign_topic, 7)]
+    return sharing.fetch_request(side, names.group, "m", 0, places)
+
+
+@case(79, (READ, G), (READ, T), prepare=make_share_groups)
+def share_acknowledge_of_no_session(side: Side, version: int, names: Names) -> Message:
+    return sharing.acknowledge_request(side, names.group, "m", 3, {(names.topic, 0): [(0, 0, [1])]})
+
+
+@case(90, (DESCRIBE, G), (DESCRIBE, T), prepare=make_share_groups)
+def share_offsets(side: Side, version: int, names: Names) -> Message:
+    topics = {name: [0] for name in names.topics}
+    return sharing.describe_offsets_request((names.group, topics), (names.foreign_group, topics))
+
+
+@case(90, (DESCRIBE, G), (DESCRIBE, T), prepare=make_share_groups)
+def all_share_offsets(side: Side, version: int, names: Names) -> Message:
+    return sharing.describe_offsets_request((names.group, None), (names.foreign_group, None))
+
+
+@case(91, (READ, G), (READ, T), prepare=make_share_groups)
+def alter_share_offsets(side: Side, version: int, names: Names) -> Message:
+    return sharing.alter_offsets(names.group, *((name, {0: 1}) for name in names.topics))
+
+
+@case(92, (DELETE, G), (READ, T), prepare=make_share_groups, undo=make_offsets_again)
+def delete_share_offsets(side: Side, version: int, names: Names) -> Message:
+    return sharing.delete_offsets(names.group, *names.topics)
+
+
 def topology(*sources: str, changelog: str | None = None) -> Topology:
     changelogs = [] if changelog is None else [TopicInfo(name=changelog, partitions=0, replication_factor=1)]
     return Topology(
@@ -1550,6 +1656,51 @@ def test_a_fetch_that_waits_was_authorized_when_it_came(pair: Pair) -> None:
         answers.append(side.plain(answer, 12))
         assert bool(answer.responses[0].partitions[0].records), side.name
     pair.compare("Fetch", *answers)
+
+
+def test_a_share_session_is_authorized_with_each_request(pair: Pair) -> None:
+    only_current(pair)
+    names = Names(pair)
+    make_share_groups(pair, names)
+    group = f"{names.group}-both"
+    reader, refused = clients(pair, names, [Need(READ, G), Need(READ, T)], [])
+    own, foreign = (names.topic, 0), (names.foreign_topic, 0)
+
+    def asks(what: str, build: Callable[[Side], Message], version: int = 2) -> None:
+        pair.ask(build, version, what, connection=reader.address, any_order=True)
+
+    first = {"max_wait_ms": 2_000, "min_bytes": 1}
+    for side in pair.sides:
+        # Its state is read with the first request, and then there are no records.
+        side.ask(sharing.fetch_request(side, group, "m", 0, [own], **first), 2, reader.address)
+        answer = side.ask(produced(side, 9, names, records()), 9)
+        assert answer.responses, side.name
+    asks("reads", lambda side: sharing.fetch_request(side, group, "m", 1, [own], **first))
+    asks("a foreign one", lambda side: sharing.fetch_request(side, group, "m", 2, [foreign], max_wait_ms=0))
+    for version in (1, 2):
+        told: dict[sharing.Place, list[sharing.Acknowledged]] = {
+            own: [(version - 1, version - 1, [1])],
+            foreign: [(0, 0, [1])],
+        }
+        epoch = 2 + version
+        asks(
+            "acknowledges",
+            lambda side, told=told, epoch=epoch: sharing.acknowledge_request(side, group, "m", epoch, told),
+            version,
+        )
+    install(pair, denied([Need(READ, T)], names, reader.address))
+    told = {own: [(2, 2, [1])]}
+    asks("denied meanwhile", lambda side: sharing.acknowledge_request(side, group, "m", 5, told))
+    asks(
+        "denied meanwhile",
+        lambda side: sharing.fetch_request(side, group, "m", 6, acknowledged=told, max_wait_ms=0),
+    )
+    pair.ask(
+        lambda side: sharing.acknowledge_request(side, group, "m", 7, told),
+        2,
+        "of another client",
+        connection=refused.address,
+    )
 
 
 def test_patterns_find_only_topics_that_the_member_may_describe(pair: Pair) -> None:

@@ -18,6 +18,7 @@ from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.members import consumer_join
 from compat_tests.differential.pairs import pair_of
+from compat_tests.differential.sharing import heartbeat as share_heartbeat
 from compat_tests.differential.test_transactions import begun, identity, wait_for_coordinators
 from compat_tests.differential.topics import id_of, new_topic
 from compat_tests.groups.wire import LONG_MS, WireMember, commit_request, form, subscription
@@ -48,6 +49,8 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from odradek.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -58,8 +61,7 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 from odradek.wire.schema import Message
 
-SHARE, FIRST_WITH_SHARES = 2, 6
-"""Coordinators of share groups are found from this version of FindCoordinator on, by Kafka alone."""
+AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.share.assignment.interval.ms": "0"}
 PRODUCER = "the one that commits"
 STRANGE = bytes(range(16))
 """A topic id that nobody has."""
@@ -157,6 +159,13 @@ def application(pair: Pair, topic: str) -> World:
     return World(group, topic, "m1", told.member_epoch, None)
 
 
+def sharers(pair: Pair, topic: str) -> World:
+    """With a member that has no partitions: those come later, and the epoch with them."""
+    group = new_group()
+    told, _ = pair.ask(lambda _: share_heartbeat(group, "m1", 0, ["not-there"]), 1, "a share group")
+    return World(group, topic, "m1", told.member_epoch, None)
+
+
 def streams_join(group: str, topic: str) -> StreamsGroupHeartbeatRequest:
     return StreamsGroupHeartbeatRequest(
         group_id=group,
@@ -187,7 +196,7 @@ def topology(*sources: str, **more: Any) -> streams.Topology:
 
 
 Situation = Callable[[Pair, str], World]
-SITUATIONS: list[Situation] = [absent, simple, classic, static, consumers, application]
+SITUATIONS: list[Situation] = [absent, simple, classic, static, consumers, application, sharers]
 
 
 # -- requests without a fault, and what can be wrong in them
@@ -323,6 +332,14 @@ def streams_beats(world: World, side: Side, version: int) -> StreamsGroupHeartbe
     )
 
 
+def share_joins(world: World, side: Side, version: int) -> ShareGroupHeartbeatRequest:
+    return share_heartbeat(world.group, "m2", 0, ["not-there"])
+
+
+def share_beats(world: World, side: Side, version: int) -> ShareGroupHeartbeatRequest:
+    return share_heartbeat(world.group, world.member_of(side) or "m1", world.epoch)
+
+
 class Case(NamedTuple):
     build: Callable[[World, Side, int], Any]
     faults: list[Fault]
@@ -343,6 +360,12 @@ HEARTBEAT_FAULTS = faults(
     fault("member_id", " ", "who"),
     fault("member_epoch", -3, -2, -1, 99),
     fault("instance_id", "", " ", "another"),
+    fault("rack_id", "", " "),
+)
+SHARE_HEARTBEAT_FAULTS = faults(
+    fault("group_id", "", " "),
+    fault("member_id", "", " ", "who", "m" * 37),
+    fault("member_epoch", -3, -2, -1, 99),
     fault("rack_id", "", " "),
 )
 CASES = {
@@ -478,6 +501,16 @@ CASES = {
         ),
         changes=True,
     ),
+    "ShareGroupHeartbeat that joins": Case(
+        share_joins,
+        faults(SHARE_HEARTBEAT_FAULTS, fault("subscribed_topic_names", None, [], [""], ["a b"])),
+        changes=True,
+    ),
+    "ShareGroupHeartbeat": Case(
+        share_beats,
+        faults(SHARE_HEARTBEAT_FAULTS, fault("subscribed_topic_names", [], [""], ["a b"])),
+        changes=True,
+    ),
     "StreamsGroupHeartbeat that joins": Case(
         streams_joins,
         faults(
@@ -544,7 +577,7 @@ def versions_of(pair: Pair, name: str, request: type[Message]) -> list[int]:
 def pair() -> Iterator[Pair]:
     """New ones: thousands of groups come of this. Of Kafka 4.3, whose order it is."""
     settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-    with pair_of(reference.CURRENT, {**settings, "group.consumer.assignment.interval.ms": "0"}) as pair:
+    with pair_of(reference.CURRENT, {**settings, **AT_ONCE}) as pair:
         wait_for_coordinators(pair)
         begun(pair, PRODUCER)
         yield pair
@@ -578,7 +611,7 @@ def test_groups_of_every_kind_are_told_of_in_one_answer_alike(pair: Pair) -> Non
     twice; with the operations and without."""
     topic = new_topic(pair, "ordered", 2)
     groups = [situation(pair, topic).group for situation in SITUATIONS]
-    asked = [*groups, "", " ", groups[0], groups[2], groups[4], groups[5], "not-there"]
+    asked = [*groups, "", " ", groups[0], *groups[2::2], groups[5], "not-there"]
     for wants_operations in (False, True):
         for names in ([], asked, asked[::-1]):
             note = f"{len(names)}, operations {wants_operations}"
@@ -588,6 +621,7 @@ def test_groups_of_every_kind_are_told_of_in_one_answer_alike(pair: Pair) -> Non
                 pair.ask(lambda _: classic_ones, version, note)
             for request in (
                 ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=wants_operations),
+                ShareGroupDescribeRequest(group_ids=names, include_authorized_operations=wants_operations),
                 StreamsGroupDescribeRequest(group_ids=names, include_authorized_operations=wants_operations),
             ):
                 for version in pair.versions(type(request)):
@@ -615,8 +649,6 @@ def test_filters_of_the_list_of_groups_that_nobody_knows_are_taken_alike(pair: P
 def test_coordinators_of_every_kind_of_key_are_found_or_refused_alike(pair: Pair) -> None:
     for version in pair.versions(FindCoordinatorRequest):
         for kind, keys in itertools.product((-1, 0, 1, 2, 3), (["a"], [""], ["a:b"], ["a", "", "a"], [])):
-            if kind == SHARE and version >= FIRST_WITH_SHARES:
-                continue
             if version >= 4:
                 request = FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
             elif len(keys) == 1 and (version >= 1 or kind == 0):

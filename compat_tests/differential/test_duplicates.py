@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from compat_tests.differential import share_state, sharing
 from compat_tests.differential.doubles import Case, Row, Values, arrays_of, compare_doubles, message, path_of
 from compat_tests.differential.harness import Pair, Side, served_versions
-from compat_tests.differential.test_records import batch
+from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_transactions import wait_for_coordinators
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from compat_tests.groups.wire import LONG_MS, assignment, subscription
@@ -750,7 +751,7 @@ def describing_groups(pair: Pair, version: int) -> Case:
 
 def listing_groups(pair: Pair, version: int) -> Case:
     """By what no group is: which groups there are depends on the tests before."""
-    return Case(lambda side: {"states_filter": ["Dead", "Stable"], "types_filter": ["share", "streams"]})
+    return Case(lambda side: {"states_filter": ["Dead", "None"], "types_filter": ["share", "streams"]})
 
 
 def deleting_groups(pair: Pair, version: int) -> Case:
@@ -762,6 +763,150 @@ def deleting_groups(pair: Pair, version: int) -> Case:
         committed(other, topic)(pair)
 
     return Case(lambda side: {"groups_names": [one, other, "not-there"]}, after)
+
+
+def share_joining(pair: Pair, version: int) -> Case:
+    group = fresh("twice")
+    return Case(
+        lambda side: {
+            "group_id": group,
+            "member_id": "m",
+            "member_epoch": 0,
+            "subscribed_topic_names": ["not-there", "nor-this"],
+        },
+        lambda: ask(pair, 77, {"group_ids": [group]}, 1, "described") and None,
+    )
+
+
+def share_reading(pair: Pair) -> tuple[str, str, str]:
+    """A group, and two topics of which its member has two records of each of two partitions."""
+    topic, other = new_topic(pair, "twice", 2), new_topic(pair, "twice", 2)
+    group = sharing.readers(pair, topic, 2)
+    sharing.join(pair, group, "m", topic, other, partitions=4)
+    for side in pair.sides:
+        side.hang_up()
+    for epoch, (name, index) in enumerate(itertools.product((topic, other), (0, 1))):
+        data = batch(2)
+        pair.ask(lambda side: produce(side, name, data, partition=index), 9, "filled")  # noqa: B023
+        pair.ask(
+            lambda side: sharing.fetch_request(side, group, "m", epoch, [(name, index)]),  # noqa: B023
+            2,
+            "read",
+        )
+    return group, topic, other
+
+
+def share_offsets_of(pair: Pair, group: str) -> Callable[[], None]:
+    return lambda: sharing.describe_offsets(pair, (group, None), note="afterwards", any_order=True)
+
+
+def _acknowledged(side: Side, *topics: str) -> list[Values]:
+    return [
+        {
+            "topic_id": id_of(side, name),
+            "partitions": [
+                {
+                    "partition_index": index,
+                    "acknowledgement_batches": [
+                        {"first_offset": at, "last_offset": at, "acknowledge_types": [1]} for at in (0, 1)
+                    ],
+                }
+                for index in (0, 1)
+            ],
+        }
+        for name in topics
+    ]
+
+
+def share_fetching(pair: Pair, version: int) -> Case:
+    group, topic, other = share_reading(pair)
+    return Case(
+        lambda side: {
+            "group_id": group,
+            "member_id": "m",
+            "share_session_epoch": 4,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": _acknowledged(side, topic, other),
+            "forgotten_topics_data": [
+                {"topic_id": id_of(side, name), "partitions": [0, 1]} for name in (topic, other)
+            ],
+        },
+        share_offsets_of(pair, group),
+    )
+
+
+def share_acknowledging(pair: Pair, version: int) -> Case:
+    group, topic, other = share_reading(pair)
+    return Case(
+        lambda side: {
+            "group_id": group,
+            "member_id": "m",
+            "share_session_epoch": 4,
+            "topics": _acknowledged(side, topic, other),
+        },
+        share_offsets_of(pair, group),
+    )
+
+
+def share_offsets(pair: Pair, version: int) -> Case:
+    group, topic, other = share_reading(pair)
+    asked = [{"topic_name": name, "partitions": [0, 1]} for name in (topic, other)]
+    return Case(lambda side: {"groups": [{"group_id": one, "topics": asked} for one in (group, "nobody")]})
+
+
+def share_altering(pair: Pair, version: int) -> Case:
+    group, topic, other = share_reading(pair)
+    sharing.beat(pair, sharing.heartbeat(group, "m", -1), "leaves")
+    starts = [{"partition_index": index, "start_offset": 1} for index in (0, 1)]
+    return Case(
+        lambda side: {
+            "group_id": group,
+            "topics": [{"topic_name": name, "partitions": starts} for name in (topic, other)],
+        },
+        share_offsets_of(pair, group),
+    )
+
+
+def share_deleting(pair: Pair, version: int) -> Case:
+    group, topic, other = share_reading(pair)
+    sharing.beat(pair, sharing.heartbeat(group, "m", -1), "leaves")
+    return Case(
+        lambda side: {"group_id": group, "topics": [{"topic_name": name} for name in (topic, other)]},
+        share_offsets_of(pair, group),
+    )
+
+
+def share_states(fields: Values, since_1: Values | None = None) -> Callable[[Pair, int], Case]:
+    """Of two topics with two partitions, which have states."""
+
+    def prepare(pair: Pair, version: int) -> Case:
+        topics, group = [new_topic(pair, "twice", 2), new_topic(pair, "twice", 2)], fresh("twice")
+        for side in pair.sides:
+            share_state.wait_for_coordinator(side, topics[0])
+            for name in topics:
+                side.ask(share_state.initialize(side, name, group, 0, 1, start=0), 0)
+        of_partition = {**fields, **(since_1 or {} if version >= 1 else {})}
+
+        def asked(side: Side) -> Values:
+            partitions = [{"partition": index, **of_partition} for index in (0, 1)]
+            named = [{"topic_id": id_of(side, name), "partitions": partitions} for name in topics]
+            return {"group_id": group, "topics": named}
+
+        def after() -> None:
+            for name in topics:
+                pair.ask(
+                    lambda side: share_state.read(side, name, group, 0, 1),  # noqa: B023
+                    0,
+                    "afterwards",
+                    any_order=True,
+                )
+
+        return Case(asked, after)
+
+    return prepare
 
 
 def consumer_joining(pair: Pair, version: int) -> Case:
@@ -1442,6 +1587,82 @@ ROWS = [
         ),
         {"listeners": [{"port": 3}]},
     ),
+    Row(76, share_joining, {"subscribed_topic_names": []}),
+    Row(77, fixed({"group_ids": ["not-there", "nor-this"]}), {"group_ids": []}),
+    Row(
+        78,
+        share_fetching,
+        {
+            "topics": [{"partitions": []}],
+            "topics.partitions": [{"acknowledgement_batches": []}],
+            "topics.partitions.acknowledgement_batches": [{"acknowledge_types": [2]}],
+            "topics.partitions.acknowledgement_batches.acknowledge_types": [],
+            "forgotten_topics_data": [{"partitions": [0]}],
+            "forgotten_topics_data.partitions": [],
+        },
+    ),
+    Row(
+        79,
+        share_acknowledging,
+        {
+            "topics": [{"partitions": []}],
+            "topics.partitions": [{"acknowledgement_batches": []}],
+            "topics.partitions.acknowledgement_batches": [{"acknowledge_types": [2]}],
+            "topics.partitions.acknowledgement_batches.acknowledge_types": [],
+        },
+    ),
+    Row(
+        83,
+        share_states({"state_epoch": 1, "start_offset": 4}),
+        {"topics": [{"partitions": []}], "topics.partitions": [{"start_offset": 5}]},
+    ),
+    Row(
+        84,
+        share_states({"leader_epoch": 0}),
+        {"topics": [{"partitions": []}], "topics.partitions": [{"leader_epoch": 1}]},
+    ),
+    Row(
+        85,
+        share_states(
+            {
+                "state_epoch": 0,
+                "leader_epoch": 0,
+                "start_offset": 0,
+                "state_batches": [
+                    {
+                        "first_offset": first,
+                        "last_offset": first + 2,
+                        "delivery_state": 2,
+                        "delivery_count": 1,
+                    }
+                    for first in (0, 3)
+                ],
+            },
+            {"delivery_complete_count": 1},
+        ),
+        {
+            "topics": [{"partitions": []}],
+            "topics.partitions": [{"start_offset": 2}],
+            "topics.partitions.state_batches": [{"delivery_state": 0}],
+        },
+    ),
+    Row(86, share_states({}), {"topics": [{"partitions": []}], "topics.partitions": []}),
+    Row(
+        87,
+        share_states({"leader_epoch": 0}),
+        {"topics": [{"partitions": []}], "topics.partitions": [{"leader_epoch": 1}]},
+    ),
+    Row(
+        90,
+        share_offsets,
+        {
+            "groups": [{"topics": None}],
+            "groups.topics": [{"partitions": [1]}],
+            "groups.topics.partitions": [],
+        },
+    ),
+    Row(91, share_altering, {"topics": [{"partitions": []}], "topics.partitions": [{"start_offset": 2}]}),
+    Row(92, share_deleting, {"topics": []}),
     Row(89, fixed({"group_ids": ["not-there", "nor-this"]}), {"group_ids": []}),
 ]
 

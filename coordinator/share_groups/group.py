@@ -150,7 +150,8 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        """Whoever asks is told of no offset."""
+        return NONE
 
     def check_deletion(self) -> ErrorCode:
         return ErrorCode.NON_EMPTY_GROUP if self.members else NONE

@@ -280,22 +280,58 @@ def test_each_request_begins_with_another_partition(share_node):
     assert acquired(member.fetch(max_records=1), 1) == [(0, 0, 1)]
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"max_wait_ms": 1}, "maxWaitMs must be set to 0, if isRenewAck is true."),
-        (
-            {"min_bytes": 1, "max_records": 2},
-            "minBytes must be set to 0, maxRecords must be set to 0, if isRenewAck is true.",
-        ),
-    ],
-)
-def test_who_renews_may_not_fetch(share_node, fields, message):
+@pytest.mark.parametrize("fields", [{"max_wait_ms": 1}, {"min_bytes": 1, "max_records": 2}])
+def test_who_renews_may_not_fetch(share_node, fields):
     member = Member(share_node)
     member.fetch()
     nothing = {"min_bytes": 0, "max_bytes": 0, "max_records": 0}
     refused = member.fetch([(0, 0, 5, RENEW)], is_renew_ack=True, **{**nothing, **fields})
-    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize("mode", [-1, 2])
+def test_a_mode_that_there_is_not_is_refused(share_node, mode):
+    assert Member(share_node).fetch(share_acquire_mode=mode).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_partition_without_records_is_told_of_once(share_node):
+    member = Member(share_node, partitions=(1,))
+    assert acquired(member.fetch(max_wait_ms=5), 1) == []
+    assert acquired(member.fetch(), 1) is None
+    assert acquired(member.fetch(partitions=[0], max_wait_ms=5), 0) == [(0, 5, 1)]
+
+
+def test_partitions_without_batches_are_told_of_beside_others(share_node):
+    member = Member(share_node, partitions=(0, 1))
+    member.fetch(max_wait_ms=5)
+    topic = share_acknowledge.AcknowledgeTopic(
+        topic_id=member.topic_id,
+        partitions=[share_acknowledge.AcknowledgePartition(partition_index=1, acknowledgement_batches=[])],
+    )
+
+    def told(*batches, epoch):
+        one = share_acknowledge.AcknowledgePartition(
+            partition_index=0,
+            acknowledgement_batches=[
+                share_acknowledge.AcknowledgementBatch(
+                    first_offset=first, last_offset=last, acknowledge_types=types
+                )
+                for first, last, types in batches
+            ],
+        )
+        request = ShareAcknowledgeRequest(
+            group_id="g",
+            member_id="m",
+            share_session_epoch=epoch,
+            topics=[replace(topic, partitions=[one, *topic.partitions])],
+        )
+        answer = share_node.start(request, 2, connection=member.connection)
+        share_node.loop.turn()
+        return {index: one.error_code for index, one in partitions_of(answer.response).items()}
+
+    assert told(epoch=1) == {}
+    assert told((0, 0, [7]), epoch=2) == {0: ErrorCode.INVALID_REQUEST}
+    assert told((0, 0, [ACCEPT]), epoch=3) == {0: 0, 1: 0}
 
 
 def test_a_renewed_lock_holds_longer(share_node):

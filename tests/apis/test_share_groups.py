@@ -206,6 +206,27 @@ def test_offsets_are_described_with_the_lag(share_node):
     (one,) = group.topics[0].partitions
     assert (one.error_code, one.start_offset, one.leader_epoch, one.lag) == (0, -1, 0, -1)
     assert second in share_node.persister.states
+    # What is named twice is told of once.
+    (group,) = share_node.ask(
+        DescribeShareGroupOffsetsRequest(
+            groups=[
+                DescribeShareGroupOffsetsRequestGroup(
+                    group_id="g",
+                    topics=[
+                        DescribeShareGroupOffsetsRequestTopic(topic_name="in", partitions=[0, 0, 1]),
+                        DescribeShareGroupOffsetsRequestTopic(topic_name="in", partitions=[1]),
+                    ],
+                )
+            ]
+        )
+    ).groups
+    (topic,) = group.topics
+    assert [one.partition_index for one in topic.partitions] == [0, 1]
+    # Nobody is asked for a partition that is not there.
+    share_node.persister.refusals.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    (group,) = share_node.ask(describing(("in", [7, -1]))).groups
+    assert [(one.error_code, one.start_offset) for one in group.topics[0].partitions] == [(0, -1), (0, -1)]
+    assert share_node.persister.refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 class LogEnds:
@@ -289,6 +310,9 @@ def test_offsets_of_an_empty_group_are_altered(share_node):
         ErrorCode.FENCED_STATE_EPOCH,
         "refused",
     )
+    twice = altering(other={0: 9})
+    twice.topics[0].partitions *= 2
+    assert [one[2:] for one in told(share_node.ask(twice).responses)] == [(0, "NONE")] * 2
     join(share_node)
     answer = share_node.ask(altering(other={0: 9}))
     assert (answer.error_code, answer.responses) == (ErrorCode.NON_EMPTY_GROUP, [])

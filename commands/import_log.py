@@ -26,8 +26,9 @@ examples:
   odradek import-log /kafka/logs --topic users --config retention.ms=-1
                         with another setting than Kafka had
 
-The topics __consumer_offsets, which has what groups have committed, and __share_group_state, which
-has where share groups are, can be taken in too, before any group has used the new broker.
+The topics __consumer_offsets, which has what groups have committed, and
+__share_group_state, which has where share groups are, can be taken in, too,
+before any group has used the new broker.
 
 exit status: 0, or 1 when nothing was taken in (one sentence says why)."""
 

@@ -317,7 +317,7 @@ class Node:
         self.group_logs = {}
         self.transaction_logs = {}
         self.group_settings = GroupSettings(
-            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5, share_version=1
         )
         self.transaction_settings = TransactionSettings(transaction_topic_num_partitions=3)
         self.share_logs = {}

@@ -415,7 +415,6 @@ def served(key):
 def test_every_version_is_answered(node, key):
     node.create("__consumer_offsets")
     node.loop.turn()
-    node.group_settings.share_version = 1
     for version in served(key):
         topic = node.machine.view.topics.get("t") or node.create("t")
         request = find(key)[0](**fields(node, key, version, topic))

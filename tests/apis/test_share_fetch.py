@@ -124,7 +124,6 @@ def share_node(make_node):
     """With a topic of three batches of two records, read by share groups from its start."""
     node = make_node(persister=MemoryPersister())
     node.machine.set_features({**node.machine.view.features, SHARE_VERSION: 1})
-    node.group_settings.share_version = 1
     node.group_settings.group_configs = {"g": {"share.auto.offset.reset": "earliest"}}
     node.create("t", 2)
     for number in range(3):

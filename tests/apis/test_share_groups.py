@@ -40,7 +40,6 @@ GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 def share_node(make_node):
     """A node with a topic `in` of two partitions, that serves share groups."""
     node = make_node(persister=FakePersister())
-    node.group_settings.share_version = 1
     node.group_settings.group_share_assignment_interval_ms = 0
     node.ask(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 6)
     node.loop.turn()

@@ -18,6 +18,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from odradek.apis import share_state
@@ -138,13 +139,15 @@ class OpenLog(OneReplica):
         self.read_from = self.world.log.start
         return iter(list(self.world.log.records))
 
-    def delete_before(self, offset: int) -> None:
+    def delete_before(self, offset: int, then: Callable[[KafkaError | None], None]) -> None:
         log = self.world.log
         if self.leader_epoch != self.world.places[SHARE_STATE_TOPIC][1]:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            then(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
         del log.records[: offset - log.start]
         log.start = offset
         self.world.counts["prunings"] += 1
+        then(None)
 
 
 class Connection:

@@ -1,6 +1,6 @@
 """Settings that groups have of their own, and ListConfigResources: Kafka 4.3 and we, asked the same.
 
-Settings of share groups are told alike; they are not changed here, since Odradek refuses that.
+What settings of share groups do is in `test_share_groups.py`.
 """
 
 # ruff: noqa: B023  (every function is called in the round of the loop that makes it)

@@ -1642,7 +1642,8 @@ ROWS = [
         ),
         {
             "topics": [{"partitions": []}],
-            "topics.partitions": [{"start_offset": 2}],
+            # Not another start: here it does not go back.
+            "topics.partitions": [{"state_batches": []}],
             "topics.partitions.state_batches": [{"delivery_state": 0}],
         },
     ),

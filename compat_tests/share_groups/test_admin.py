@@ -44,4 +44,5 @@ def test_a_group_by_the_admin_client(bootstrap: str, version: str) -> None:
     arguments = [bootstrap, set_up_group(bootstrap), new_topic(bootstrap, 20, partitions=2)]
     finished = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=100)
     assert finished.returncode == 0, finished.stdout + finished.stderr[-3000:]
-    assert dict(line.split("\t") for line in finished.stdout.splitlines()) == EXPECTED | UNTOLD.get(version, {})
+    told = dict(line.split("\t") for line in finished.stdout.splitlines())
+    assert told == EXPECTED | UNTOLD.get(version, {})

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from compat_tests.share_groups.members import ACCEPT, REJECT, RELEASE, RENEW, Delivery, Where
 
 FINAL = (ACCEPT, REJECT)
+UNSEEN_MAX = 2
+"""As often in a row, at most, a record goes to consumers that end before they have shown it."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,8 @@ class Ledger:
             return self._moment()
 
     def end(self) -> None:
-        """A consumer or the broker goes: deliveries may be that nobody has seen."""
+        """A consumer is about to go: it may have records that nobody has seen, and that it had them counts.
+        (What the broker's own end cuts short does not count.)"""
         with self._lock:
             self._ends.append(self._moment())
 
@@ -123,9 +126,13 @@ class Ledger:
         """Whether a record may never come again: an answer for it may be final, or it came as often as a
         record may."""
         record = self._records[where]
-        return any(one.kind in FINAL for one in record.answers) or any(
-            one.count >= self._limit for one in record.seen
-        )
+        if any(one.kind in FINAL for one in record.answers):
+            return True
+        if not record.seen:
+            return False
+        last = max(record.seen, key=lambda one: (one.count, one.moment))
+        unseen = sum(moment > last.moment for moment in self._ends)
+        return last.count + min(unseen, UNSEEN_MAX) >= self._limit
 
     def open_records(self) -> list[Where]:
         """Those kept that have to come still."""

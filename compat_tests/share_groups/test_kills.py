@@ -113,9 +113,7 @@ def test_what_was_answered_outlives_every_kill(start_broker: Start, seed: int) -
             if number % 3 == 2:
                 chance.choice(workers).kill()
             if number % 6 != 5:
-                broker.kill()
-                ledger.end()
-                broker.start()
+                broker.crash_and_restart()
     finally:
         producing.stop()
         for worker in workers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from compat_tests.clients.java import JavaFailure, Program
 from compat_tests.share_groups.ledger import Answer, Ledger
@@ -16,6 +16,7 @@ from compat_tests.share_groups.members import (
     REJECT,
     RELEASE,
     RENEW,
+    Delivery,
     ShareMember,
     Where,
     program_of,
@@ -61,8 +62,8 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL for the process; the thread begins anew with another one."""
         if (program := self._program) is not None:
-            program.kill()
             self.ledger.end()
+            program.kill()
 
     def stop(self) -> None:
         """Closes the consumer; raises what went wrong in the thread."""
@@ -119,11 +120,11 @@ class _Consumer:
                 break
             if self._chance.randrange(100) < CLOSES_OF_100:
                 break
+        self._ledger.end()
         try:
             self._take(self._member.close())
         except JavaFailure as failure:
             self._worker.troubles.append(str(failure)[:300])
-        self._ledger.end()
 
     def _turn(self) -> None:
         deliveries = self._member.poll(200)
@@ -138,6 +139,9 @@ class _Consumer:
             self._member.acknowledge_each(asked)
         if self._is_franz:
             self._confirm(answers, self._member.commit())
+            # Java's consumer returns what it has renewed once more; franz-go's next poll would accept it.
+            if renewed := [one for one, kind in asked if kind == RENEW]:
+                self._accept(renewed)
             return
         for where, answer in answers:
             self._pending[where].append(answer)
@@ -147,6 +151,11 @@ class _Consumer:
         elif self._chance.randrange(2):
             self._member.commit_async()
         # Else the next poll carries them.
+
+    def _accept(self, deliveries: Sequence[Delivery]) -> None:
+        answers = [(one.where, self._ledger.acknowledge(one, ACCEPT)) for one in deliveries]
+        self._member.acknowledge(deliveries)
+        self._confirm(answers, self._member.commit())
 
     def _confirm(
         self, answers: Iterable[tuple[Where, Answer]], results: dict[tuple[str, int], str | None]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests import reference
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.clients.java import JavaFailure, Program
@@ -35,7 +36,13 @@ LOCK_MS = 1000
 SHORT_LOCKS = {"share.record.lock.duration.ms": f"{LOCK_MS}"}
 
 
-@pytest.fixture(scope="module", params=CONTROLLED)
+BY_DAY = [reference.CURRENT, "4.1.2", LIBRDKAFKA]
+BY_NIGHT = [one for one in CONTROLLED if one not in BY_DAY]
+
+
+@pytest.fixture(
+    scope="module", params=[*BY_DAY, *(pytest.param(one, marks=pytest.mark.nightly) for one in BY_NIGHT)]
+)
 def library(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -85,6 +85,9 @@ def drain(broker: TransactionBroker, ledger: Ledger, group: str, topic: str) -> 
 
     try:
         wait_until(is_done, "the group has read everything", seconds=90)
+    except AssertionError as failure:
+        failure.add_note("\n".join(ledger.faults(is_drained=False)[:20]))
+        raise
     finally:
         for one in last:
             one.stop()

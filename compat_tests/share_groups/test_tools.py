@@ -18,6 +18,7 @@ from compat_tests.groups.comparison import CONSUMER_GROUPS, GROUPS, Both, Node
 from compat_tests.share_groups.brokers import SETTINGS, alter_group, places
 from odradek.server.embedded import Broker
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.tiers import rest_at_night
 
 TOOLS = "org.apache.kafka.tools"
 SHARE_GROUPS = f"{TOOLS}.consumer.group.ShareGroupCommand"
@@ -300,7 +301,7 @@ def test_the_console_consumer_releases_and_rejects(both: Both) -> None:
     check(both, SHARE_GROUPS, ("--describe", "--group", group))
 
 
-@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+@pytest.mark.parametrize("mode", rest_at_night("sync", "auto", "async"))
 def test_the_verifiable_consumer_sees_every_record(both: Both, mode: str) -> None:
     topic, group = made_topic(both), new_name("verifiable")
     told = [verified(node, topic, group, mode) for node in both.nodes]

@@ -1,7 +1,7 @@
 """The share consumers of Java, 4.1 to 4.4, and of librdkafka: what each call and each setting does.
 
-The client of 4.1 was a preview: it does not renew locks and knows no modes of acquiring. Neither does librdkafka
-2.16, whose share consumer is one as well.
+The client of 4.1 was a preview: it does not renew locks and knows no modes of acquiring. Neither does
+librdkafka 2.16, whose share consumer is one as well.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log dist compat reference kafka-python transactions groups cluster security zookeeper soak spark
+	@$(SUITES) check log dist compat reference kafka-python transactions groups share cluster security zookeeper soak spark
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
@@ -37,7 +37,7 @@ check-transactions: tools-present links ## histories of clients under crashes, j
 nightly: export ODRADEK_NIGHTLY = 1
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@$(SUITES) check coverage log dist compat compat-on-kafka commands-on-kafka-3.9 reference kafka-python \
-		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
+		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka share share-on-kafka polyglot streams \
 		cluster security zookeeper monitoring benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)

@@ -72,7 +72,8 @@ def programs(version: str = CURRENT) -> KafkaPrograms:
 def client_class_path(version: str = CURRENT) -> str:
     """Of Kafka's client alone: a JVM starts in half the time when it loads no logging."""
     names = ("kafka-clients", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")
-    folder = environment.jars(f"kafka-{version}")
+    is_client_alone = f"kafka-clients-{version}" in environment.JARS
+    folder = environment.jars(f"kafka-clients-{version}" if is_client_alone else f"kafka-{version}")
     return ":".join(str(path) for name in names for path in sorted(folder.glob(f"{name}-[0-9]*.jar")))
 
 

@@ -66,6 +66,10 @@ _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 JARS: dict[str, tuple[list[str], list[str]]] = {
     "kafka-4.3.1": (maven_jars.KAFKA, []),
     "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in maven_jars.KAFKA_PARTS], []),
+    **{
+        f"kafka-clients-{version}": ([f"org.apache.kafka:kafka-clients:{version}"], [])
+        for version in ("4.1.2", "4.2.1", "4.4.0")
+    },
     "kafka-2.8.2": (["org.apache.kafka:kafka_2.13:2.8.2"], []),
     "kafka-0.10.2.2": (["org.apache.kafka:kafka_2.11:0.10.2.2"], []),
     "kafka-0.10.0.1": (["org.apache.kafka:kafka_2.11:0.10.0.1"], []),

@@ -54,13 +54,18 @@ CLIENTS = [
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
             *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
-            "zookeeper",
+            *("zookeeper", "share_groups"),
         )
     ),
 ]
 CLIENT_JARS = [
     f"kafka-{version}" for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 ]
+
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+
+SHARE_CLIENTS = [f"kafka-clients-{version}" for version in ("4.1.2", *(["4.2.1", "4.4.0"] * NIGHTLY))]
+"""The clients with share consumers, beside that of the broker's own version."""
 
 GROUPS_OF_CLIENTS = [
     f"compat_tests/groups/test_{name}.py" for name in ("members", "migration", "phases", "static_members")
@@ -79,8 +84,6 @@ ODRADEK_ON_KAFKA = [
     f"compat_tests/spark/test_odradek_{name}.py" for name in ("both_ways", "sink", "source", "stream")
 ]
 """The tests of our formats for Spark that need a broker and no more: any will do."""
-
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
 ALONE_AT_NIGHT = [f"compat_tests/security/test_{name}.py" for name in ("hostile_clients", "quota_rates")]
 """There ten thousand attack, and rates and the waits of others are measured: other tests beside them would
@@ -158,6 +161,21 @@ SUITES = {
     "groups": Suite([pytest(*SPREAD, "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "groups-on-kafka": Suite(
         [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+    ),
+    # As in `groups`: much of the time is waiting for clients; `loadfile`, as a file's tests share programs.
+    "share": Suite(
+        [pytest("-n", "3", "--dist", "loadfile", "compat_tests/share_groups")],
+        jars=["kafka-4.3.1", *SHARE_CLIENTS],
+        seconds_max=120,
+    ),
+    "share-on-kafka": Suite(
+        [
+            pytest(
+                *(f"compat_tests/share_groups/test_{name}.py" for name in ("admin", "consumers", "franz")),
+                "--broker=kafka",
+            )
+        ],
+        jars=["kafka-4.3.1", *SHARE_CLIENTS],
     ),
     # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end.
     "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),

@@ -26,6 +26,13 @@ MADE_UP = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "<broker>"),
     (re.compile(r"(org\.apache\.kafka\.common\.errors\.\w+): .*"), r"\1: <why>"),
+    (
+        re.compile(
+            r"This server does not host this topic-partition\.|This broker has no such topic or partition\."
+        ),
+        "<unknown partition>",
+    ),
+    (re.compile(r"The group is not empty\.|The group still has members\."), "<has members>"),
 ]
 """What each broker makes up for itself, the wording of its refusals, too; and a common name for it."""
 TRACE = re.compile(r"^\s+(at |\.\.\. \d+ more)")

@@ -4,6 +4,8 @@ import java.util.Set;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListStreamsGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ShareGroupDescription;
+import org.apache.kafka.clients.admin.SharePartitionOffsetInfo;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.config.ConfigResource;
 
@@ -47,11 +49,17 @@ public class AdminSweepNewer {
     private static void share(AdminSweep sweep, String group) {
         sweep.tell("alterShareGroupOffsets", () -> AdminSweep.get(
             sweep.admin.alterShareGroupOffsets(group, Map.of(sweep.zero, 2L)).all()));
-        sweep.tell("listShareGroupOffsets", () -> AdminSweep.get(
-            sweep.admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
-                .partitionsToOffsetInfo(group)).size());
-        sweep.tell("describeShareGroups", () -> AdminSweep.get(
-            sweep.admin.describeShareGroups(List.of(group)).all()).size());
+        sweep.tell("listShareGroupOffsets", () -> {
+            SharePartitionOffsetInfo found = AdminSweep.get(
+                sweep.admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
+                    .partitionsToOffsetInfo(group)).get(sweep.zero);
+            return found.startOffset() + " " + found.lag();
+        });
+        sweep.tell("describeShareGroups", () -> {
+            ShareGroupDescription found = AdminSweep.get(
+                sweep.admin.describeShareGroups(List.of(group)).all()).get(group);
+            return found.groupState() + " " + found.members().size();
+        });
         sweep.tell("deleteShareGroupOffsets", () -> AdminSweep.get(
             sweep.admin.deleteShareGroupOffsets(group, Set.of(sweep.topic)).all()));
         sweep.tell("deleteShareGroups", () -> AdminSweep.get(sweep.admin.deleteShareGroups(List.of(group)).all()));

@@ -43,20 +43,25 @@ class JavaFailure(RuntimeError):
     """What a program of ours says of an exception that it has met."""
 
 
-class JavaProgram:
+class Program:
     """A program that answers each line of its standard input with `ok N` and N lines, or `error TEXT`."""
 
-    def __init__(self, class_path: str, main_class: str, *arguments: str) -> None:
-        command = ["java", *reference.SMALL_JVM, "-cp", class_path, main_class, *arguments]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the program)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
         self._one_at_a_time = threading.Lock()
 
+    def kill(self) -> None:
+        """SIGKILL: what it is asked meanwhile raises RuntimeError."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait(30)
 
     def ask(self, *command: object, lines: Iterable[str] = ()) -> list[str]:
@@ -65,8 +70,9 @@ class JavaProgram:
         assert self._process.stdout is not None
         with self._one_at_a_time:
             text = "\t".join(map(str, command))
-            self._process.stdin.write("".join(f"{line}\n" for line in (text, *lines)))
-            self._process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write("".join(f"{line}\n" for line in (text, *lines)))
+                self._process.stdin.flush()
             status, _, rest = self._process.stdout.readline().rstrip("\n").partition(" ")
             if status == "ok":
                 return [self._process.stdout.readline().rstrip("\n") for _ in range(int(rest))]
@@ -74,6 +80,13 @@ class JavaProgram:
                 raise JavaFailure(rest)
             self._errors.seek(0)
             raise RuntimeError(self._errors.read().decode(errors="replace")[-3000:])
+
+
+class JavaProgram(Program):
+    """One of Java."""
+
+    def __init__(self, class_path: str, main_class: str, *arguments: str) -> None:
+        super().__init__(["java", *reference.SMALL_JVM, "-cp", class_path, main_class, *arguments])
 
 
 def _text(value: bytes | None) -> str:

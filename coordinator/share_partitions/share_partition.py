@@ -219,7 +219,7 @@ class SharePartition:
             for run in part.within(read_from, base_offset - 1):
                 if run.state is DeliveryState.AVAILABLE:
                     _archive(run)
-            part.join()
+            part.join(read_from, base_offset - 1)
         self._advance()
 
     def _archive_aborted(self, batch: LogBatch) -> None:
@@ -228,7 +228,7 @@ class SharePartition:
                 for run in part.within(*batch):
                     if run.state is DeliveryState.ACQUIRED:
                         _archive(run)
-                part.join()
+                part.join(*batch)
 
     # Acknowledging
 
@@ -260,7 +260,7 @@ class SharePartition:
                     for run in part.within(first, last):
                         self._settle(run, member, kind, limits, now_ms, change)
             finally:
-                part.join()
+                part.join(one.first_offset, one.last_offset)
 
     def _acknowledged_parts(self, one: Acknowledgement) -> list[Batch | Hole]:
         first = one.first_offset
@@ -300,7 +300,7 @@ class SharePartition:
             for run in part.runs:
                 if run.member == member and run.state is DeliveryState.ACQUIRED:
                     self._change(run, self._after_loss(run, limits), limits, change)
-            part.join()
+            part.join(part.first, part.last)
         return change
 
     def _after_loss(self, run: Run, limits: ShareLimits) -> DeliveryState:
@@ -351,7 +351,7 @@ class SharePartition:
                 if run.member != NOBODY and run.deadline_ms <= now_ms:
                     run.state, run.member, run.deadline_ms = self._after_loss(run, limits), NOBODY, 0
                     lost.append(StateBatch(run.first, run.last, run.state, run.count))
-            part.join()
+            part.join(part.first, part.last)
         if lost:
             self._may_have_free = True
             self._advance()
@@ -369,7 +369,7 @@ class SharePartition:
             for run in part.within(part.first, log_start - 1):
                 if run.state is DeliveryState.AVAILABLE:
                     _archive(run)
-            part.join()
+            part.join(part.first, log_start - 1)
         self.start = log_start
         self.fresh = max(self.fresh, log_start)
         self._may_have_free = True
@@ -390,13 +390,14 @@ class SharePartition:
         for batch in change.batches:
             for part in self._window.between(batch.first_offset, batch.last_offset):
                 if isinstance(part, Batch):
-                    yield from (run for run in part.runs if run.pending is change)
+                    runs = part.having(batch.first_offset, batch.last_offset)
+                    yield from (run for run in runs if run.pending is change)
 
     def _join(self, change: Change) -> None:
         for batch in change.batches:
             for part in self._window.between(batch.first_offset, batch.last_offset):
                 if isinstance(part, Batch):
-                    part.join()
+                    part.join(batch.first_offset, batch.last_offset)
 
     # For `_Acquiring`
 
@@ -575,7 +576,7 @@ class _Acquiring:
                 or taken == few_max
             ):
                 break
-        batch.join()
+        batch.join(batch.first, batch.last)
         for acquired in ranges:
             self._tell(*acquired)
         return taken

@@ -305,9 +305,8 @@ class SharePartitions:
 
     def _log_moved(self, share: LedShare) -> None:
         assert share.log is not None
-        offset = share.log.high_watermark
-        if offset > share.seen_offset:
-            share.seen_offset = offset
+        before, share.seen_offset = share.seen_offset, share.log.high_watermark
+        if share.seen_offset > before:
             self._wake(share)
         else:
             # It is closed, or offline, or a transaction has ended.

@@ -80,8 +80,9 @@ def measure(run: Run, warming: Warming) -> Section:
         "processor time beside them is of both, produce and delivery.",
         f"{partitions * each:,} records in flight are {each:,} in each of {partitions} partitions, acquired "
         f"by one member, {BATCH_SIZE} at a time; then every second one is acknowledged by itself. Memory is "
-        "RSS for Odradek, and for Kafka what is in use of the heap after a full collection, each less what "
-        "it was before; how much Kafka's RSS grew is told besides.",
+        "RSS without mapped files for Odradek, and for Kafka what is in use of the heap after a full "
+        "collection, each less what it was before; how much RSS grew in all is told besides, pages of mapped "
+        "segments that Odradek has sent among it.",
     ]
     pinning = run.load_pinning
     cases = all_cases(run.choose(RECORDS, FEW_RECORDS))
@@ -340,7 +341,7 @@ def hold(broker: brokers.Running, partitions: int, each: int, costs: InFlight) -
 
 def memory_bytes(broker: brokers.Running) -> int:
     """What the broker cannot do without."""
-    return live_heap_bytes(broker.pid) if broker.name == "kafka" else broker.rss_bytes()
+    return live_heap_bytes(broker.pid) if broker.name == "kafka" else broker.anonymous_bytes()
 
 
 class Holder(WireClient):

@@ -238,13 +238,17 @@ class SharePartition:
         """The change that is to be stored; without batches there is nothing to store. INVALID_RECORD_STATE,
         INVALID_REQUEST: nothing is changed, but for renewed locks."""
         change = Change()
+        seen: list[Acknowledgement] = []
         try:
             for one in acknowledgements:
                 if one.last_offset >= self.start:
+                    seen.append(one)
                     self._acknowledge(member, one, limits, now_ms, change)
         except KafkaError:
             self.undo(change, limits, now_ms)
             raise
+        finally:
+            self._join(seen)
         return change
 
     def _acknowledge(
@@ -255,12 +259,9 @@ class SharePartition:
                 continue
             if isinstance(part, Hole):
                 raise _invalid_state("The offsets have not been acquired since the leader has changed.")
-            try:
-                for first, last, kind in _by_type(one, max(part.first, self.start), part.last):
-                    for run in part.within(first, last):
-                        self._settle(run, member, kind, limits, now_ms, change)
-            finally:
-                part.join(one.first_offset, one.last_offset)
+            for first, last, kind in _by_type(one, max(part.first, self.start), part.last):
+                for run in part.within(first, last):
+                    self._settle(run, member, kind, limits, now_ms, change)
 
     def _acknowledged_parts(self, one: Acknowledgement) -> list[Batch | Hole]:
         first = one.first_offset
@@ -321,7 +322,7 @@ class SharePartition:
         """The change is stored. Whether there may be more to acquire now."""
         for run in self._pending(change):
             run.pending, run.member_before, run.deadline_ms = None, NOBODY, 0
-        self._join(change)
+        self._join(change.batches)
         self._may_have_free = True
         self._advance()
         return bool(change.batches)
@@ -336,7 +337,7 @@ class SharePartition:
             else:
                 run.state, run.deadline_ms = self._after_loss(run, limits), 0
                 self._may_have_free = True
-        self._join(change)
+        self._join(change.batches)
 
     def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
         """Takes the records whose locks have run out away from their members. What is to be stored; whether
@@ -387,17 +388,28 @@ class SharePartition:
                 yield from part.runs
 
     def _pending(self, change: Change) -> Iterator[Run]:
-        for batch in change.batches:
-            for part in self._window.between(batch.first_offset, batch.last_offset):
-                if isinstance(part, Batch):
-                    runs = part.having(batch.first_offset, batch.last_offset)
-                    yield from (run for run in runs if run.pending is change)
+        for batch, first, last in self._having(change.batches):
+            yield from (run for run in batch.having(first, last) if run.pending is change)
 
-    def _join(self, change: Change) -> None:
-        for batch in change.batches:
-            for part in self._window.between(batch.first_offset, batch.last_offset):
-                if isinstance(part, Batch):
-                    part.join(batch.first_offset, batch.last_offset)
+    def _join(self, ranges: Iterable[StateBatch | Acknowledgement]) -> None:
+        for batch, first, last in self._having(ranges):
+            batch.join(first, last)
+
+    def _having(self, ranges: Iterable[StateBatch | Acknowledgement]) -> list[tuple[Batch, int, int]]:
+        """The batches that have any of these offsets, each once for ranges that follow each other, with the
+        first and the last of them: there may be a range for each record."""
+        found: list[tuple[Batch, int, int]] = []
+        for one in ranges:
+            first, last = one[0], one[1]
+            if found:
+                batch, lowest, highest = found[-1]
+                if batch.first <= first and last <= batch.last:
+                    found[-1] = batch, min(first, lowest), max(last, highest)
+                    continue
+            found += (
+                (part, first, last) for part in self._window.between(first, last) if isinstance(part, Batch)
+            )
+        return found
 
     # For `_Acquiring`
 

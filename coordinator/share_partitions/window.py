@@ -61,7 +61,8 @@ class Run:
         """Some of its offsets, in the same state."""
         return Run(
             first,
-            last,
+            # Of a single record the number is kept once.
+            first if first == last else last,
             self.state,
             self.count,
             self.member,
@@ -127,13 +128,13 @@ class Batch:
         run = runs[begin]
         if run.first < first:
             runs.insert(begin, run.part(run.first, first - 1))
-            run.first = first
+            run.first = run.last if run.last == first else first
             begin += 1
         end = bisect_right(runs, last, key=_FIRST, lo=begin)
         run = runs[end - 1]
         if run.last > last:
             runs.insert(end, run.part(last + 1, run.last))
-            run.last = last
+            run.last = run.first if run.first == last else last
         return runs[begin:end]
 
     def join(self, first: int, last: int) -> None:

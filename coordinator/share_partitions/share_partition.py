@@ -113,14 +113,15 @@ class SharePartition:
     """See the module. `state` is what was stored; `start` its start offset, if need be by the settings of
     the group. Raises ValueError for a state that contradicts itself."""
 
-    __slots__ = ("_may_have_free", "_window", "fresh", "start", "state_epoch")
+    __slots__ = ("_free_from", "_window", "fresh", "start", "state_epoch")
 
     def __init__(self, state: ShareState, start: int) -> None:
         self.state_epoch = state.state_epoch
         self.start = start
         self.fresh = start
         self._window = Window()
-        self._may_have_free = False
+        self._free_from: int | None = None
+        """No offset of the window before this one may be acquired; None: no offset at all."""
         for stored in state.batches:
             first, last, delivery_state, count = stored
             if first < self.fresh or last < first:
@@ -129,7 +130,8 @@ class SharePartition:
                 self._window.add(Hole(self.fresh, first - 1))
             self._window.add(Batch(Run(first, last, DeliveryState(delivery_state), count)))
             self.fresh = last + 1
-        self._may_have_free = bool(self._window)
+        if self._window:
+            self.has_free(start)
         self._advance()
 
     # What the caller asks
@@ -155,15 +157,18 @@ class SharePartition:
 
     def next_offset(self) -> int:
         """From where the log is to be read."""
-        if self._may_have_free:
-            for part in self._window:
-                if isinstance(part, Hole):
-                    return part.first
-                for run in part.runs:
-                    if run.is_free:
-                        return run.first
-            self._may_have_free = False
-        return self.fresh
+        if self._free_from is not None:
+            self._free_from = self._first_free(self._free_from)
+        return self.fresh if self._free_from is None else self._free_from
+
+    def _first_free(self, begin: int) -> int | None:
+        for part in self._window.between(begin, self._window.last):
+            if isinstance(part, Hole):
+                return part.first
+            for run in part.having(begin, part.last):
+                if run.is_free:
+                    return run.first
+        return None
 
     def can_acquire(self, limits: ShareLimits) -> bool:
         """Whether there is room, or something that may be delivered again."""
@@ -323,7 +328,9 @@ class SharePartition:
         for run in self._pending(change):
             run.pending, run.member_before, run.deadline_ms = None, NOBODY, 0
         self._join(change.batches)
-        self._may_have_free = True
+        for batch in change.batches:
+            if batch.delivery_state is DeliveryState.AVAILABLE:
+                self.has_free(batch.first_offset)
         self._advance()
         return bool(change.batches)
 
@@ -336,7 +343,7 @@ class SharePartition:
                 run.state, run.member = DeliveryState.ACQUIRED, member
             else:
                 run.state, run.deadline_ms = self._after_loss(run, limits), 0
-                self._may_have_free = True
+                self.has_free(run.first)
         self._join(change.batches)
 
     def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
@@ -354,7 +361,7 @@ class SharePartition:
                     lost.append(StateBatch(run.first, run.last, run.state, run.count))
             part.join(part.first, part.last)
         if lost:
-            self._may_have_free = True
+            self.has_free(lost[0].first_offset)
             self._advance()
         return lost
 
@@ -373,7 +380,6 @@ class SharePartition:
             part.join(part.first, log_start - 1)
         self.start = log_start
         self.fresh = max(self.fresh, log_start)
-        self._may_have_free = True
         self._advance()
 
     def _advance(self) -> None:
@@ -417,9 +423,10 @@ class SharePartition:
     def window(self) -> Window:
         return self._window
 
-    def has_free(self) -> None:
-        """Some offsets in the window may be acquired."""
-        self._may_have_free = True
+    def has_free(self, offset: int) -> None:
+        """This offset of the window may be acquired, and perhaps later ones."""
+        if self._free_from is None or offset < self._free_from:
+            self._free_from = offset
 
     def take_new(self, first: int, last: int) -> None:
         """Offsets up to `last` are in the window now."""
@@ -503,7 +510,7 @@ class _Acquiring:
             batch = Batch(self._acquired_run(first, acquired))
             if acquired < last:
                 batch.runs.append(Run(acquired + 1, last, DeliveryState.AVAILABLE, 0))
-                self._partition.has_free()
+                self._partition.has_free(acquired + 1)
             self._window.add(batch)
             self._tell(first, acquired, FIRST_DELIVERY)
             return

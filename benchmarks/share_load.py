@@ -290,6 +290,10 @@ class Load:
             self._records, self._delays = 0, []
             before = self._state()
             self._until(selector, before[0] + seconds, last_offset)
+            while not self._records and (self._last_offset < last_offset or self._producer):
+                # A broker that has had no time for so long.
+                assert time.perf_counter() < start + PATIENCE_S, "nothing is delivered any more"
+                self._turn(selector, start + PATIENCE_S)
             after = self._state()
         assert self._records, "nothing is delivered"
         took_s, cpu_s, own_s = (now - then for now, then in zip(after, before, strict=True))

@@ -70,6 +70,9 @@ logger = logging.getLogger("odradek.share")
 READ_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
 """Of one partition in one response. A member gets a few hundred records, and whole batches of the log are
 looked through for them."""
+READ_AT_LEAST_BYTES = 64 * 1024
+SPARE = 2
+"""So many times the bytes are read that the wanted records have if they are like those before."""
 BATCHES, STRICT = 0, 1
 """Values of `share_acquire_mode`."""
 _NO_RECORDS = b""
@@ -244,6 +247,7 @@ class _ShareFetchAnswer(Waiting):
         "_is_done",
         "_is_incremental",
         "_is_loading",
+        "_looked_at",
         "_parts",
         "_request",
         "_retry_timer",
@@ -251,8 +255,6 @@ class _ShareFetchAnswer(Waiting):
         "_throttle_ms",
         "_wake",
         "_wanted",
-        "_watched_logs",
-        "_watched_shares",
     )
 
     def __init__(
@@ -276,8 +278,8 @@ class _ShareFetchAnswer(Waiting):
         self._fetched: dict[PartitionId, PartitionData] | None = None
         self._throttle_ms = 0
         self._wake = self._wake_up
-        self._watched_logs: list[Partition] = []
-        self._watched_shares: list[LedShare] = []
+        self._looked_at: list[tuple[PartitionId, LedShare, Partition]] = []
+        """In the last attempt."""
         self._deadline: TimerHandle | None = None
         self._retry_timer: TimerHandle | None = None
         self._is_loading = False
@@ -348,9 +350,9 @@ class _ShareFetchAnswer(Waiting):
         if self._fetched is not None or self.settled or self._is_loading:
             return
         is_last = is_last or self._deadline is None
-        for share in self._watched_shares:
+        for one, share, _ in self._looked_at:
             if share.error is not None:
-                self._errors[share.key.topic_id, share.key.partition] = share.error
+                self._errors[one] = share.error
         self._unwatch()
         try:
             self._attempt(is_last)
@@ -360,19 +362,22 @@ class _ShareFetchAnswer(Waiting):
             self._settle_fetch({})
 
     def _attempt(self, is_last: bool) -> None:
-        shares = self._shares_to_read()
-        found = self._read(shares)
+        self._look_up()
+        found = self._read()
         if found is None:
             return
         size_bytes = sum(len(one.result.records) for one in found)
         has_failed = any(one in self._errors for one in self._wanted)
         if size_bytes >= max(self._request.min_bytes, 1) or has_failed or is_last:
             self._settle_fetch(self._acquire(found, size_bytes))
+            return
+        shares = self._parts.shares
+        for _, share, log in self._looked_at:
+            shares.watch(share, log, self._wake)
+        self._pass_on()
 
-    def _shares_to_read(self) -> list[tuple[PartitionId, LedShare, Partition]]:
-        """Those with records, or room for records. The others are watched."""
-        parts, limits = self._parts, self._parts.shares.limits_of(self._group_id)
-        found = []
+    def _look_up(self) -> None:
+        parts = self._parts
         for one in self._wanted:
             if one in self._errors:
                 continue
@@ -385,32 +390,34 @@ class _ShareFetchAnswer(Waiting):
             except KafkaError as error:
                 self._errors[one] = error
                 continue
-            self._watch_share(share)
-            if share.partition is None:
-                continue
-            if share.partition.can_acquire(limits):
-                found.append((one, share, led.log))
-        return found
+            self._looked_at.append((one, share, led.log))
 
-    def _read(self, shares: Sequence[tuple[PartitionId, LedShare, Partition]]) -> list[_Found] | None:
-        """None: the attempt goes on when records have been loaded from the disk."""
-        if not shares:
+    def _read(self) -> list[_Found] | None:
+        """Of those with records, or room for records. None: the attempt goes on when records have been loaded
+        from the disk."""
+        limits = self._parts.shares.limits_of(self._group_id)
+        readable = [
+            (one, share, log)
+            for one, share, log in self._looked_at
+            if share.partition is not None and share.partition.can_acquire(limits)
+        ]
+        if not readable:
             return []
-        each_bytes = min(max(self._bytes_max() // len(shares), 1), READ_AT_ONCE_BYTES_MAX)
+        each_bytes = min(max(self._bytes_max() // len(readable), 1), READ_AT_ONCE_BYTES_MAX)
         level = self._parts.config_of(self._group_id).share_isolation_level
         isolation = READ_COMMITTED if level == "read_committed" else READ_UNCOMMITTED
         found: list[_Found] = []
         misses: list[Callable[[], object]] = []
         is_prompt = self._attempts < LOOKS_MAX
-        for one, share, log in shares:
+        for one, share, log in readable:
             assert share.partition is not None
-            self._watch_log(log)
             try:
                 if share.partition.next_offset() < log.log_start_offset:
                     # The log has lost records before the share group had them.
                     share.partition.move_start(log.log_start_offset)
                 read_from = share.partition.next_offset()
-                result = log.read(read_from, max_bytes=each_bytes, isolation=isolation, prompt=is_prompt)
+                max_bytes = min(each_bytes, self._bytes_wanted(share))
+                result = log.read(read_from, max_bytes=max_bytes, isolation=isolation, prompt=is_prompt)
                 if is_prompt and len(result.records) and result.records.would_wait():
                     misses.append(result.records.load)
                 else:
@@ -429,6 +436,12 @@ class _ShareFetchAnswer(Waiting):
             self._parts.reads.run(_loading(misses), self._loaded, self._not_loaded)
             return None
         return found
+
+    def _bytes_wanted(self, share: LedShare) -> int:
+        """What is enough for the records that are wanted, if they are like those before."""
+        if not share.bytes_per_record:
+            return READ_AT_ONCE_BYTES_MAX
+        return max(int(SPARE * share.bytes_per_record * self._request.max_records), READ_AT_LEAST_BYTES)
 
     def _loaded(self, _: object) -> None:
         self._is_loading = False
@@ -454,16 +467,20 @@ class _ShareFetchAnswer(Waiting):
         for one in found:
             partition = one.share.partition
             assert partition is not None
-            demand = Demand(self._session.member_id, left, max(request.batch_size, 1), is_strict)
-            acquired: Sequence[Acquired] = []
-            records: Slice | bytes = _NO_RECORDS
-            if left >= 0 and len(one.result.records):
+            acquired: Sequence[Acquired] = ()
+            if left > 0 and len(one.result.records):
+                demand = Demand(self._session.member_id, left, max(request.batch_size, 1), is_strict)
                 batches, positions, aborted = _scan(one.result, partition.scan_end(demand))
-                now_ms = shares.clock_ms()
-                acquired = partition.acquire(demand, one.read_from, batches, aborted, limits, now_ms)
+                acquired = partition.acquire(
+                    demand, one.read_from, batches, aborted, limits, shares.clock_ms()
+                )
+            records: Slice | bytes = _NO_RECORDS
             if acquired:
                 shares.acquired(one.share)
                 left -= sum(last - first + 1 for first, last, _ in acquired)
+                one.share.bytes_per_record = positions[-1] / (
+                    batches[-1].last_offset - batches[0].base_offset + 1
+                )
                 records = _cut(one.result.records, batches, positions, acquired[0][0], acquired[-1][1])
                 one.log.traffic.read(len(records))
                 sent_bytes += len(records)
@@ -486,25 +503,23 @@ class _ShareFetchAnswer(Waiting):
         self._fetched = data
         self._finish()
 
-    # Watching
-
-    def _watch_log(self, log: Partition) -> None:
-        log.watch(self._wake)
-        self._watched_logs.append(log)
-
-    def _watch_share(self, share: LedShare) -> None:
-        share.watchers[self._wake] = None
-        self._watched_shares.append(share)
+    # Waiting
 
     def _unwatch(self) -> None:
-        for log in self._watched_logs:
-            log.unwatch(self._wake)
-        for share in self._watched_shares:
-            share.watchers.pop(self._wake, None)
-        self._watched_logs, self._watched_shares = [], []
+        for _, share, _ in self._looked_at:
+            if share.watchers:
+                self._parts.shares.unwatch(share, self._wake)
+        self._looked_at = []
+
+    def _pass_on(self) -> None:
+        for _, share, _ in self._looked_at:
+            self._parts.shares.pass_on(share)
 
     def _stop(self) -> None:
+        looked_at = self._looked_at
         self._unwatch()
+        for _, share, _ in looked_at:
+            self._parts.shares.pass_on(share)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership, LedPartition
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.coordinator.groups.settings import GroupConfig
+    from odradek.storage.log.partition import Partition
 
 __all__ = ["LedShare", "SharePartitions"]
 
@@ -71,15 +72,20 @@ class LedShare:
     """One share partition; `partition` is None until its state is read."""
 
     __slots__ = (
+        "bytes_per_record",
         "error",
+        "event",
         "expired_count",
         "is_given_up",
         "is_leaving",
         "is_storing",
         "key",
         "leader_epoch",
+        "log",
+        "log_moved",
         "name",
         "partition",
+        "seen_offset",
         "timer",
         "watchers",
         "writes",
@@ -100,8 +106,18 @@ class LedShare:
         self.is_storing = False
         self.writes: deque[tuple[Sequence[StateBatch], Done | None]] = deque()
         self.timer: TimerHandle | None = None
-        self.watchers: dict[Callable[[], None], None] = {}
-        """Fetches that wait for it, in their order."""
+        self.bytes_per_record = 0.0
+        """About how many the last records had that a member got."""
+        self.event = 0
+        """Counts what may have given waiting fetches something."""
+        self.watchers: dict[Callable[[], None], int] = {}
+        """Fetches that wait for it, the longest first, and up to which event each of them has looked."""
+        self.log: Partition | None = None
+        """It is watched while fetches wait."""
+        self.log_moved: Callable[[], None] = _nothing
+        """Its watcher."""
+        self.seen_offset = -1
+        """Its high watermark when it was last heard of."""
 
 
 class SharePartitions:
@@ -157,6 +173,7 @@ class SharePartitions:
             share = None
         if share is None:
             share = self._shares[key] = LedShare(key, name, led.leader_epoch)
+            share.log_moved = partial(self._log_moved, share)
             self._persister.read(key, led.leader_epoch, partial(self._read, share))
         share.is_leaving = False
         return share, led
@@ -175,7 +192,7 @@ class SharePartitions:
         if share.timer is not None:
             share.timer.cancel()
             share.timer = None
-        self._wake(share)
+        self._wake_all(share)
 
     def view_changed(self) -> None:
         """Gives up what this node does not lead any more."""
@@ -252,7 +269,7 @@ class SharePartitions:
             logger.error("%s: its state is damaged: %s", _named(share), error)
             self._failed(share, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        self._wake(share)
+        self._wake_all(share)
 
     def _failed(self, share: LedShare, error: KafkaError) -> None:
         share.error = error
@@ -260,9 +277,55 @@ class SharePartitions:
 
     # Waiting
 
+    def watch(self, share: LedShare, log: Partition, wake: Callable[[], None]) -> None:
+        """For a fetch that has found too little: `wake` is called when it is to look again."""
+        if share.log is not log:
+            self._unwatch_log(share)
+            share.log, share.seen_offset = log, log.high_watermark
+            log.watch(share.log_moved)
+        share.watchers[wake] = share.event
+
+    def unwatch(self, share: LedShare, wake: Callable[[], None]) -> None:
+        """No error if it does not wait."""
+        if share.watchers.pop(wake, None) is not None and not share.watchers:
+            self._unwatch_log(share)
+
+    def pass_on(self, share: LedShare) -> None:
+        """Whoever was woken has looked, or looks no more: if there may be something left, the next one is
+        woken. So an event wakes as many fetches as find something, and not all that wait."""
+        partition = share.partition
+        if not share.watchers or partition is None or share.log is None:
+            return
+        wake, seen = next(iter(share.watchers.items()))
+        if (
+            seen != share.event
+            and partition.next_offset() < share.log.high_watermark
+            and partition.can_acquire(self.limits_of(share.key.group_id))
+        ):
+            wake()
+
     def _wake(self, share: LedShare) -> None:
+        """There may be something to acquire."""
+        share.event += 1
+        self.pass_on(share)
+
+    def _wake_all(self, share: LedShare) -> None:
         for wake in list(share.watchers):
             wake()
+
+    def _log_moved(self, share: LedShare) -> None:
+        assert share.log is not None
+        before, share.seen_offset = share.seen_offset, share.log.high_watermark
+        if share.seen_offset > before:
+            self._wake(share)
+        else:
+            # It is closed, or offline, or a transaction has ended.
+            self._wake_all(share)
+
+    def _unwatch_log(self, share: LedShare) -> None:
+        if share.log is not None:
+            share.log.unwatch(share.log_moved)
+            share.log = None
 
     # Changes
 
@@ -367,6 +430,10 @@ class SharePartitions:
         self._store(share)
         if share.is_leaving and not share.is_storing:
             self.give_up(share)
+
+
+def _nothing() -> None:
+    """Nobody watches."""
 
 
 def _told(code: ErrorCode, message: str | None) -> KafkaError:

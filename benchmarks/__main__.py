@@ -31,6 +31,7 @@ from benchmarks import (
     retention,
     scale,
     security,
+    share,
     spark,
     transactions,
 )
@@ -69,6 +70,11 @@ PARTS = {
         "consumer groups beside Kafka: requests, rebalances, ten thousand groups, a million offsets",
         25,
         groups.measure,
+    ),
+    "share": Part(
+        "share groups beside Kafka: records a second, time to delivery, a million records in flight",
+        20,
+        share.measure,
     ),
     "cluster": Part(
         "three nodes beside three brokers of Kafka: acks=all, followers, fail-over, 10,000 partitions",
@@ -109,8 +115,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default="",
-        help="of the parts that go by cases (pinned, free, transactions, groups, cluster) those whose name "
-        "contains this; of pinned and free unless --parts says so; nothing is written",
+        help="of the parts that go by cases (pinned, free, transactions, groups, share, cluster) those whose "
+        "name contains this; of pinned and free unless --parts says so; nothing is written",
     )
     parser.add_argument(
         "--quick", action="store_true", help="everything small and once: whether it works; nothing is written"

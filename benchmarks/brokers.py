@@ -67,8 +67,15 @@ class Running:
         return cpu_seconds(self.pid)
 
     def rss_bytes(self) -> int:
+        return self._memory_bytes("VmRSS")
+
+    def anonymous_bytes(self) -> int:
+        """Of RSS without pages of files, such as segments that are mapped to be sent."""
+        return self._memory_bytes("RssAnon")
+
+    def _memory_bytes(self, name: str) -> int:
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
-        match = re.search(r"VmRSS:\s+(\d+) kB", status)
+        match = re.search(rf"{name}:\s+(\d+) kB", status)
         assert match is not None
         return int(match.group(1)) * 1024
 

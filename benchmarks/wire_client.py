@@ -32,6 +32,7 @@ FETCH_VERSION = 11
 LATEST = -1
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 SET = 0
 PIPELINE_DEPTH = 32
 
@@ -120,6 +121,10 @@ class WireClient:
     def configure_brokers(self, configs: Mapping[str, str]) -> None:
         """Sets these settings of all brokers, which go by them at once."""
         self._configure(BROKER_RESOURCE, "", configs)
+
+    def configure_group(self, name: str, configs: Mapping[str, str]) -> None:
+        """Sets these settings of a group, which need not exist yet."""
+        self._configure(GROUP_RESOURCE, name, configs)
 
     def _configure(self, kind: int, name: str, configs: Mapping[str, str]) -> None:
         changes = [

@@ -113,14 +113,15 @@ class SharePartition:
     """See the module. `state` is what was stored; `start` its start offset, if need be by the settings of
     the group. Raises ValueError for a state that contradicts itself."""
 
-    __slots__ = ("_may_have_free", "_window", "fresh", "start", "state_epoch")
+    __slots__ = ("_free_from", "_window", "fresh", "start", "state_epoch")
 
     def __init__(self, state: ShareState, start: int) -> None:
         self.state_epoch = state.state_epoch
         self.start = start
         self.fresh = start
         self._window = Window()
-        self._may_have_free = False
+        self._free_from: int | None = None
+        """No offset of the window before this one may be acquired; None: no offset at all."""
         for stored in state.batches:
             first, last, delivery_state, count = stored
             if first < self.fresh or last < first:
@@ -129,7 +130,8 @@ class SharePartition:
                 self._window.add(Hole(self.fresh, first - 1))
             self._window.add(Batch(Run(first, last, DeliveryState(delivery_state), count)))
             self.fresh = last + 1
-        self._may_have_free = bool(self._window)
+        if self._window:
+            self.has_free(start)
         self._advance()
 
     # What the caller asks
@@ -155,15 +157,18 @@ class SharePartition:
 
     def next_offset(self) -> int:
         """From where the log is to be read."""
-        if self._may_have_free:
-            for part in self._window:
-                if isinstance(part, Hole):
-                    return part.first
-                for run in part.runs:
-                    if run.is_free:
-                        return run.first
-            self._may_have_free = False
-        return self.fresh
+        if self._free_from is not None:
+            self._free_from = self._first_free(self._free_from)
+        return self.fresh if self._free_from is None else self._free_from
+
+    def _first_free(self, begin: int) -> int | None:
+        for part in self._window.between(begin, self._window.last):
+            if isinstance(part, Hole):
+                return part.first
+            for run in part.having(begin, part.last):
+                if run.is_free:
+                    return run.first
+        return None
 
     def can_acquire(self, limits: ShareLimits) -> bool:
         """Whether there is room, or something that may be delivered again."""
@@ -219,7 +224,7 @@ class SharePartition:
             for run in part.within(read_from, base_offset - 1):
                 if run.state is DeliveryState.AVAILABLE:
                     _archive(run)
-            part.join()
+            part.join(read_from, base_offset - 1)
         self._advance()
 
     def _archive_aborted(self, batch: LogBatch) -> None:
@@ -228,7 +233,7 @@ class SharePartition:
                 for run in part.within(*batch):
                     if run.state is DeliveryState.ACQUIRED:
                         _archive(run)
-                part.join()
+                part.join(*batch)
 
     # Acknowledging
 
@@ -238,13 +243,17 @@ class SharePartition:
         """The change that is to be stored; without batches there is nothing to store. INVALID_RECORD_STATE,
         INVALID_REQUEST: nothing is changed, but for renewed locks."""
         change = Change()
+        seen: list[Acknowledgement] = []
         try:
             for one in acknowledgements:
                 if one.last_offset >= self.start:
+                    seen.append(one)
                     self._acknowledge(member, one, limits, now_ms, change)
         except KafkaError:
             self.undo(change, limits, now_ms)
             raise
+        finally:
+            self._join(seen)
         return change
 
     def _acknowledge(
@@ -255,12 +264,9 @@ class SharePartition:
                 continue
             if isinstance(part, Hole):
                 raise _invalid_state("The offsets have not been acquired since the leader has changed.")
-            try:
-                for first, last, kind in _by_type(one, max(part.first, self.start), part.last):
-                    for run in part.within(first, last):
-                        self._settle(run, member, kind, limits, now_ms, change)
-            finally:
-                part.join()
+            for first, last, kind in _by_type(one, max(part.first, self.start), part.last):
+                for run in part.within(first, last):
+                    self._settle(run, member, kind, limits, now_ms, change)
 
     def _acknowledged_parts(self, one: Acknowledgement) -> list[Batch | Hole]:
         first = one.first_offset
@@ -300,7 +306,7 @@ class SharePartition:
             for run in part.runs:
                 if run.member == member and run.state is DeliveryState.ACQUIRED:
                     self._change(run, self._after_loss(run, limits), limits, change)
-            part.join()
+            part.join(part.first, part.last)
         return change
 
     def _after_loss(self, run: Run, limits: ShareLimits) -> DeliveryState:
@@ -321,8 +327,10 @@ class SharePartition:
         """The change is stored. Whether there may be more to acquire now."""
         for run in self._pending(change):
             run.pending, run.member_before, run.deadline_ms = None, NOBODY, 0
-        self._join(change)
-        self._may_have_free = True
+        self._join(change.batches)
+        for batch in change.batches:
+            if batch.delivery_state is DeliveryState.AVAILABLE:
+                self.has_free(batch.first_offset)
         self._advance()
         return bool(change.batches)
 
@@ -335,8 +343,8 @@ class SharePartition:
                 run.state, run.member = DeliveryState.ACQUIRED, member
             else:
                 run.state, run.deadline_ms = self._after_loss(run, limits), 0
-                self._may_have_free = True
-        self._join(change)
+                self.has_free(run.first)
+        self._join(change.batches)
 
     def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
         """Takes the records whose locks have run out away from their members. What is to be stored; whether
@@ -351,9 +359,9 @@ class SharePartition:
                 if run.member != NOBODY and run.deadline_ms <= now_ms:
                     run.state, run.member, run.deadline_ms = self._after_loss(run, limits), NOBODY, 0
                     lost.append(StateBatch(run.first, run.last, run.state, run.count))
-            part.join()
+            part.join(part.first, part.last)
         if lost:
-            self._may_have_free = True
+            self.has_free(lost[0].first_offset)
             self._advance()
         return lost
 
@@ -369,10 +377,9 @@ class SharePartition:
             for run in part.within(part.first, log_start - 1):
                 if run.state is DeliveryState.AVAILABLE:
                     _archive(run)
-            part.join()
+            part.join(part.first, log_start - 1)
         self.start = log_start
         self.fresh = max(self.fresh, log_start)
-        self._may_have_free = True
         self._advance()
 
     def _advance(self) -> None:
@@ -387,16 +394,28 @@ class SharePartition:
                 yield from part.runs
 
     def _pending(self, change: Change) -> Iterator[Run]:
-        for batch in change.batches:
-            for part in self._window.between(batch.first_offset, batch.last_offset):
-                if isinstance(part, Batch):
-                    yield from (run for run in part.runs if run.pending is change)
+        for batch, first, last in self._having(change.batches):
+            yield from (run for run in batch.having(first, last) if run.pending is change)
 
-    def _join(self, change: Change) -> None:
-        for batch in change.batches:
-            for part in self._window.between(batch.first_offset, batch.last_offset):
-                if isinstance(part, Batch):
-                    part.join()
+    def _join(self, ranges: Iterable[StateBatch | Acknowledgement]) -> None:
+        for batch, first, last in self._having(ranges):
+            batch.join(first, last)
+
+    def _having(self, ranges: Iterable[StateBatch | Acknowledgement]) -> list[tuple[Batch, int, int]]:
+        """The batches that have any of these offsets, each once for ranges that follow each other, with the
+        first and the last of them: there may be a range for each record."""
+        found: list[tuple[Batch, int, int]] = []
+        for one in ranges:
+            first, last = one[0], one[1]
+            if found:
+                batch, lowest, highest = found[-1]
+                if batch.first <= first and last <= batch.last:
+                    found[-1] = batch, min(first, lowest), max(last, highest)
+                    continue
+            found += (
+                (part, first, last) for part in self._window.between(first, last) if isinstance(part, Batch)
+            )
+        return found
 
     # For `_Acquiring`
 
@@ -404,9 +423,10 @@ class SharePartition:
     def window(self) -> Window:
         return self._window
 
-    def has_free(self) -> None:
-        """Some offsets in the window may be acquired."""
-        self._may_have_free = True
+    def has_free(self, offset: int) -> None:
+        """This offset of the window may be acquired, and perhaps later ones."""
+        if self._free_from is None or offset < self._free_from:
+            self._free_from = offset
 
     def take_new(self, first: int, last: int) -> None:
         """Offsets up to `last` are in the window now."""
@@ -490,7 +510,7 @@ class _Acquiring:
             batch = Batch(self._acquired_run(first, acquired))
             if acquired < last:
                 batch.runs.append(Run(acquired + 1, last, DeliveryState.AVAILABLE, 0))
-                self._partition.has_free()
+                self._partition.has_free(acquired + 1)
             self._window.add(batch)
             self._tell(first, acquired, FIRST_DELIVERY)
             return
@@ -575,7 +595,7 @@ class _Acquiring:
                 or taken == few_max
             ):
                 break
-        batch.join()
+        batch.join(batch.first, batch.last)
         for acquired in ranges:
             self._tell(*acquired)
         return taken

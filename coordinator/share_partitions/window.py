@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 
 from odradek.coordinator.share_state.persister import DeliveryState, StateBatch
 
@@ -27,6 +28,7 @@ __all__ = ["DONE", "NOBODY", "Batch", "Change", "Hole", "Run", "Window"]
 NOBODY = ""
 """The member of records that nobody has."""
 DONE = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+_FIRST = attrgetter("first")
 
 
 class Change:
@@ -54,6 +56,20 @@ class Run:
     pending: Change | None = None
     member_before: str = NOBODY
     """Who had acquired them before the pending change."""
+
+    def part(self, first: int, last: int) -> Run:
+        """Some of its offsets, in the same state."""
+        return Run(
+            first,
+            # Of a single record the number is kept once.
+            first if first == last else last,
+            self.state,
+            self.count,
+            self.member,
+            self.deadline_ms,
+            self.pending,
+            self.member_before,
+        )
 
     def is_like(self, other: Run) -> bool:
         return (
@@ -92,43 +108,51 @@ class Batch:
     def last(self) -> int:
         return self.runs[-1].last
 
+    def having(self, first: int, last: int) -> list[Run]:
+        """The runs that have any of these offsets, as they are."""
+        runs = self.runs
+        begin = max(bisect_right(runs, first, key=_FIRST) - 1, 0)
+        found = runs[begin : bisect_right(runs, last, key=_FIRST)]
+        if found and found[0].last < first:
+            del found[0]
+        return found
+
     def within(self, first: int, last: int) -> list[Run]:
         """The runs of these offsets: runs that have others, too, are cut."""
         runs = self.runs
         if first <= runs[0].first and runs[-1].last <= last:
             return list(runs)
-        found = []
-        cut: list[Run] = []
-        for run in runs:
-            if run.last < first or run.first > last:
-                cut.append(run)
-                continue
-            if run.first < first:
-                cut.append(replace(run, last=first - 1))
-                run.first = first
-            rest = None
-            if run.last > last:
-                rest = replace(run, first=last + 1)
-                run.last = last
-            cut.append(run)
-            found.append(run)
-            if rest is not None:
-                cut.append(rest)
-        self.runs = cut
-        return found
+        if first > last or last < runs[0].first or first > runs[-1].last:
+            return []
+        begin = max(bisect_right(runs, first, key=_FIRST) - 1, 0)
+        run = runs[begin]
+        if run.first < first:
+            runs.insert(begin, run.part(run.first, first - 1))
+            run.first = run.last if run.last == first else first
+            begin += 1
+        end = bisect_right(runs, last, key=_FIRST, lo=begin)
+        run = runs[end - 1]
+        if run.last > last:
+            runs.insert(end, run.part(last + 1, run.last))
+            run.last = run.first if run.first == last else last
+        return runs[begin:end]
 
-    def join(self) -> None:
-        """Runs that are alike become one again."""
+    def join(self, first: int, last: int) -> None:
+        """Runs of these offsets, and those next to them, become one again where they are alike."""
         runs = self.runs
         if len(runs) == 1:
             return
-        joined = [runs[0]]
-        for run in runs[1:]:
+        begin = max(bisect_right(runs, first, key=_FIRST) - 2, 0)
+        end = bisect_right(runs, last, key=_FIRST) + 1
+        some = runs[begin:end]
+        joined = some[:1]
+        for run in some[1:]:
             if joined[-1].is_like(run):
                 joined[-1].last = run.last
             else:
                 joined.append(run)
-        self.runs = joined
+        if len(joined) < len(some):
+            runs[begin:end] = joined
 
 
 @dataclass(slots=True, eq=False)

@@ -1,5 +1,6 @@
 """ShareFetch and ShareAcknowledge: sessions, what is acquired, when it is answered, and what is refused."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from odradek.coordinator.share_state.persister import (
     SharePartitionKey,
     StateBatch,
 )
+from odradek.storage.log.partition import Partition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import share_acknowledge
 from odradek.wire.messages.share_acknowledge import ShareAcknowledgeRequest
@@ -120,6 +122,20 @@ def bases(response, index=0):
 
 
 @pytest.fixture
+def reads(monkeypatch):
+    """The offsets of all reads of logs."""
+    offsets = []
+    read = Partition.read
+
+    def counted(log, offset, **options):
+        offsets.append(offset)
+        return read(log, offset, **options)
+
+    monkeypatch.setattr(Partition, "read", counted)
+    return offsets
+
+
+@pytest.fixture
 def share_node(make_node):
     """With a topic of three batches of two records, read by share groups from its start."""
     node = make_node(persister=MemoryPersister())
@@ -210,6 +226,92 @@ def test_a_closed_connection_ends_the_session_and_gives_back(share_node):
     share_node.loop.turn()
     assert acquired(waiting.response) == [(0, 5, 2)]
     assert member.fetch().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_an_append_wakes_as_many_as_find_records(share_node, reads):
+    members = [Member(share_node, member_id=f"m{number}") for number in range(4)]
+    members[0].fetch()
+    waiting = [member.start(max_wait_ms=500, max_records=1, share_acquire_mode=1) for member in members]
+    share_node.loop.turn()
+    reads.clear()
+    share_node.fill("t", [b"for", b"two"])
+    for _ in waiting:
+        share_node.loop.turn()
+    told = [answer.response for answer in waiting]
+    assert [response and acquired(response) for response in told] == [[(6, 6, 1)], [(7, 7, 1)], None, None]
+    assert len(reads) == 2
+    share_node.fill("t", [b"next"])
+    share_node.loop.turn()
+    assert acquired(waiting[2].response) == [(8, 8, 1)]
+
+
+def test_one_that_wants_more_is_in_the_way_of_nobody(share_node):
+    members = [Member(share_node, member_id=name) for name in "abc"]
+    members[0].fetch()
+    greedy = members[0].start(max_wait_ms=500, min_bytes=100_000)
+    modest = [member.start(max_wait_ms=500, max_records=1) for member in members[1:]]
+    share_node.fill("t", [b"one"])
+    share_node.fill("t", [b"two"])
+    for _ in range(5):
+        share_node.loop.turn()
+    assert [acquired(answer.response) for answer in modest] == [[(6, 6, 1)], [(7, 7, 1)]]
+    assert greedy.response is None
+    share_node.fill("t", [b"three"])
+    share_node.loop.advance(500)
+    assert acquired(greedy.response) == [(8, 8, 1)]
+
+
+def test_one_that_goes_away_when_it_is_woken_lets_the_next_one_look(share_node):
+    members = [Member(share_node, member_id=name) for name in "ab"]
+    members[0].fetch()
+    first, second = (member.start(max_wait_ms=500) for member in members)
+    share_node.fill("t", [b"new"])
+    first.cancel()
+    share_node.loop.turn()
+    share_node.loop.turn()
+    assert acquired(second.response) == [(6, 6, 1)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_waits_while_there_is_something_to_acquire(share_node, seed):
+    chance = random.Random(seed)
+    share_node.group_settings.group_configs["g"]["share.partition.max.record.locks"] = "100"
+    members = [Member(share_node, member_id=f"m{number}") for number in range(5)]
+    waiting: dict[Member, object] = {}
+    held: dict[Member, list] = {member: [] for member in members}
+
+    def settle():
+        for _ in range(2 * len(members)):
+            share_node.loop.turn()
+        for member in list(waiting):
+            response = waiting[member].response
+            if response is not None:
+                del waiting[member]
+                assert acquired(response) is not None, "the fetch has waited until its deadline"
+                held[member] += [(0, first, last) for first, last, _ in acquired(response)]
+
+    for _ in range(120):
+        member = chance.choice(members)
+        kind = chance.random()
+        if kind < 0.3:
+            for _ in range(chance.randint(1, 3)):
+                share_node.fill("t", [b"v"] * chance.randint(1, 40))
+        elif member in waiting:
+            if kind < 0.5:
+                waiting.pop(member).cancel()
+        else:
+            given = [(*one, chance.choice((ACCEPT, ACCEPT, RELEASE))) for one in held[member]]
+            held[member] = []
+            options = {"max_records": chance.randint(1, 50), "share_acquire_mode": chance.randint(0, 1)}
+            waiting[member] = member.start(given, max_wait_ms=1000, **options)
+        settle()
+        # Who comes now finds nothing that those who wait could have had.
+        if waiting:
+            probe = Member(share_node, member_id="probe")
+            found = probe.fetch(max_records=1, share_acquire_mode=1)
+            assert not acquired(found), f"{len(waiting)} fetches wait"
+            probe.fetch(epoch=FINAL)
+            settle()
 
 
 def test_a_waiting_fetch_of_a_closed_connection_leaves_nothing(share_node):

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.sharing import ACCEPT, GAP, Member, describe_offsets, readers
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.topics import NOW_MS, new_topic
 from odradek.server.embedded import Broker
@@ -307,6 +308,37 @@ def test_the_same_requests_leave_the_same_records(both: Pair, kafka: reference.K
     assert theirs == ours
     latest = {key: offset for offset, _, key, _ in ours}
     assert len(latest) == len(ours)
+    compare_a_share_group(both, topic, {offset for offset, *_ in ours})
+
+
+def without_records(side: Side, answer: Any) -> None:
+    """They have been compared, and may be packed otherwise."""
+    for found in answer.responses:
+        for one in found.partitions:
+            one.records = None
+
+
+def compare_a_share_group(pair: Pair, topic: str, survivors: set[int]) -> None:
+    """Its members acquire offsets that are gone beside those that are there, and say which those are."""
+    place, start = (topic, 0), 0
+    with pair.collecting():
+        group = readers(pair, topic)
+        one = Member(pair, group)
+        while start <= max(survivors):
+            _, ours = one.fetch(place, note=f"from {start}", max_records=7, see=without_records)
+            (found,) = ours.responses[0].partitions
+            ranges = [(held.first_offset, held.last_offset) for held in found.acquired_records]
+            types = {
+                (first, last): [
+                    ACCEPT if offset in survivors else GAP for offset in range(first, last + 1)
+                ]
+                for first, last in ranges
+            }
+            told = [(first, last, types[first, last]) for first, last in ranges]
+            one.acknowledge({place: told}, f"from {start}")
+            start = ranges[-1][1] + 1
+        describe_offsets(pair, (group, {topic: [0]}), note="all is read")
+        one.close()
 
 
 # When a log is cleaned, and how far

@@ -329,9 +329,7 @@ def compare_a_share_group(pair: Pair, topic: str, survivors: set[int]) -> None:
             (found,) = ours.responses[0].partitions
             ranges = [(held.first_offset, held.last_offset) for held in found.acquired_records]
             types = {
-                (first, last): [
-                    ACCEPT if offset in survivors else GAP for offset in range(first, last + 1)
-                ]
+                (first, last): [ACCEPT if offset in survivors else GAP for offset in range(first, last + 1)]
                 for first, last in ranges
             }
             told = [(first, last, types[first, last]) for first, last in ranges]

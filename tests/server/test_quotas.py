@@ -18,15 +18,21 @@ from odradek.wire.messages import (
     delete_topics,
     describe_client_quotas,
     fetch,
+    find_coordinator,
+    incremental_alter_configs,
     list_offsets,
     metadata,
     produce,
+    share_fetch,
+    share_group_heartbeat,
 )
 from odradek.wire.records import Record, build_batch
 from tests.raw_client import AsyncRawClient
 
 CLIENT = "tests"
 OTHER = "other"
+GROUP = 32
+"""A type of resource."""
 LONG_ID = "x" * 1100
 """With such a client id a prefix is too long to be remembered."""
 
@@ -295,6 +301,59 @@ def test_a_session_that_would_begin_with_an_empty_answer_does_not(tmp_path):
         answer = await node.ask(fetched(session=(0, 0)), 12, CLIENT, client)
         assert answer.throttle_time_ms > 0
         assert (answer.session_id, answer.responses) == (0, [])
+
+    play(tmp_path, story)
+
+
+def test_a_share_consumer_over_its_rate_acquires_nothing_and_waits(tmp_path):
+    async def story(node):
+        await filled(node)
+        setting = incremental_alter_configs.AlterableConfig(
+            name="share.auto.offset.reset", config_operation=0, value="earliest"
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=GROUP, resource_name="g", configs=[setting]
+        )
+        await node.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        beat = share_group_heartbeat.ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+        )
+        wanted = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        while (await node.ask(beat, 1)).error_code != 0:
+            await node.ask(wanted, 4)
+        asked = [metadata.MetadataRequestTopic(name="t")]
+        (topic,) = (await node.ask(metadata.MetadataRequest(topics=asked), 12)).topics
+
+        async def shared(client, member, client_id, epoch=0):
+            partition = share_fetch.FetchPartition(partition_index=0)
+            request = share_fetch.ShareFetchRequest(
+                group_id="g",
+                member_id=member,
+                share_session_epoch=epoch,
+                max_wait_ms=5_000,
+                min_bytes=1,
+                max_bytes=1_000_000,
+                max_records=500,
+                batch_size=500,
+                topics=[share_fetch.FetchTopic(topic_id=topic.topic_id, partitions=[partition])],
+            )
+            answer = await node.ask(request, 2, client_id, client)
+            found = [one for of_topic in answer.responses for one in of_topic.partitions]
+            return answer.throttle_time_ms, [
+                (one.first_offset, one.last_offset, one.delivery_count)
+                for of in found
+                for one in of.acquired_records
+            ]
+
+        await node.set_quotas(consumer_byte_rate=1500)
+        client = await node.client()
+        throttle_ms, ((first, last, count),) = await shared(client, "m", CLIENT)
+        # So much fits into the window of ten seconds.
+        assert (throttle_ms, first, 9 <= last < 15, count) == (0, 0, True, 1)
+        throttle_ms, acquired = await shared(client, "m", CLIENT, 1)
+        assert (throttle_ms > 1_000, acquired) == (True, [])
+        # It has taken nothing: others get the records with their first delivery.
+        assert await shared(await node.client(), "n", OTHER) == (0, [(last + 1, 19, 1)])
 
     play(tmp_path, story)
 

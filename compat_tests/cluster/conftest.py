@@ -10,7 +10,7 @@ from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from tests.tiers import NIGHTLY
 
 KAFKA_ID, ODRADEK_ID = 7, 1
-KILLS = 500 if NIGHTLY else 12
+KILLS = 500 if NIGHTLY else 5
 """In each cluster; at night there are two: of our nodes alone, and with a broker of Kafka."""
 SECONDS_A_KILL, SET_UP_AND_CHECK_SECONDS = 40, 900
 """On a busy machine."""
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills",
         type=int,
         default=KILLS,
-        help="how often nodes of each cluster are killed while a checked history is made (12; 500 nightly)",
+        help="how often nodes of each cluster are killed while a checked history is made (5; 500 nightly)",
     )
 
 

@@ -73,9 +73,9 @@ def settle(made: pathlib.Path, target: pathlib.Path) -> None:
 def fetch(
     name: str, wanted: Sequence[str], exclusions: Sequence[str], say: Callable[[str], object]
 ) -> pathlib.Path:
-    """The folder of a set with all that its jars need at run time. `wanted` are GROUP:ARTIFACT:VERSION,
-    `exclusions` GROUP:ARTIFACT of what they need and does not come. `say` is told of a download. Raises
-    JarsMissing."""
+    """The folder of a set with all that its jars need at run time. `wanted` are GROUP:ARTIFACT:VERSION or
+    GROUP:ARTIFACT:VERSION:CLASSIFIER, `exclusions` GROUP:ARTIFACT of what they need and does not come. `say`
+    is told of a download. Raises JarsMissing."""
     asked = (list(wanted), list(exclusions))
     folder = cache() / "jars" / f"{name}-{digest(repr(asked).encode())}"
     if folder.exists():
@@ -104,12 +104,14 @@ def fetch(
 
 
 def _dependency(coordinates: str, exclusions: Sequence[str]) -> str:
-    group, artifact, version = coordinates.split(":")
+    group, artifact, version, *classifiers = coordinates.split(":")
+    classifier = "".join(f"<classifier>{one}</classifier>" for one in classifiers)
     excluded = "".join(
         "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
         for one in exclusions
     )
     return (
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{classifier}"
         f"<exclusions>{excluded}</exclusions></dependency>"
     )

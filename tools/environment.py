@@ -70,6 +70,20 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
         f"kafka-clients-{version}": ([f"org.apache.kafka:kafka-clients:{version}"], [])
         for version in ("4.1.2", "4.2.1", "4.4.0")
     },
+    # Kafka's tests, to be put beside "kafka-4.3.1", which has all else that they need.
+    "kafka-4.3.1-tests": (
+        [
+            *(
+                f"org.apache.kafka:{part}:4.3.1:test"
+                for part in ("kafka-clients", "kafka-clients-integration-tests", "kafka_2.13")
+            ),
+            *(f"org.apache.kafka:kafka-test-common-{part}:4.3.1" for part in ("internal-api", "runtime")),
+            "org.junit.jupiter:junit-jupiter-api:5.13.1",
+            "org.junit.platform:junit-platform-commons:1.13.1",
+            "org.opentest4j:opentest4j:1.3.0",
+        ],
+        ["*:*"],
+    ),
     "kafka-2.8.2": (["org.apache.kafka:kafka_2.13:2.8.2"], []),
     "kafka-0.10.2.2": (["org.apache.kafka:kafka_2.11:0.10.2.2"], []),
     "kafka-0.10.0.1": (["org.apache.kafka:kafka_2.11:0.10.0.1"], []),
@@ -320,6 +334,21 @@ def go_programs(module: pathlib.Path) -> pathlib.Path:
         subprocess.run(["go", "build", "-o", f"{made}/", "./..."], cwd=module, check=True, stdout=sys.stderr)
         settle(made, folder)
     return folder
+
+
+def go_tests(module: pathlib.Path, package: str) -> pathlib.Path:
+    """The program of the own tests of a package that a Go module needs, of the version that it needs."""
+    _need("go", "Go", "golang-go")
+    files = sorted(module.glob("go.*"))
+    name = f"go-tests-{digest(package.encode(), *(path.read_bytes() for path in files))}"
+    folder = cache() / name
+    if not folder.exists():
+        _say(f"building the tests of {package}")
+        made = fresh(folder)
+        command = ["go", "test", "-c", "-o", str(made / "tests"), package]
+        subprocess.run(command, cwd=module, check=True, stdout=sys.stderr)
+        settle(made, folder)
+    return folder / "tests"
 
 
 def rust_programs(package: pathlib.Path) -> pathlib.Path:

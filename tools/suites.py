@@ -165,7 +165,7 @@ SUITES = {
     # As in `groups`: much of the time is waiting for clients; `loadfile`, as a file's tests share programs.
     "share": Suite(
         [pytest("-n", "3", "--dist", "loadfile", "compat_tests/share_groups")],
-        jars=["kafka-4.3.1", *SHARE_CLIENTS],
+        jars=["kafka-4.3.1", *SHARE_CLIENTS, *(["kafka-4.3.1-tests"] * NIGHTLY)],
         seconds_max=120,
     ),
     "share-on-kafka": Suite(

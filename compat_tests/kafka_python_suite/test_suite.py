@@ -13,12 +13,12 @@ import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
 from compat_tests import reference
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker
+from compat_tests.outcomes import Outcome, complaints
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent
@@ -68,14 +68,6 @@ def known_failures() -> dict[str, str]:
     return listed("kafka_fails_too")
 
 
-@dataclass
-class Outcome:
-    what: str
-    """passed, failed or skipped."""
-    why: str
-    """What pytest reported of a failure or of a skip."""
-
-
 def run(broker: TestBroker, report: pathlib.Path, *selection: str) -> dict[str, Outcome]:
     """Runs these of kafka-python's tests against the broker; test id -> outcome."""
     source = environment.source("kafka-python")
@@ -112,20 +104,6 @@ def outcomes(report: pathlib.Path) -> dict[str, Outcome]:
         if name not in found or found[name].what != "failed":
             found[name] = Outcome(what if told else "passed", why)
     return found
-
-
-def complaints(found: dict[str, Outcome], what: str, known: dict[str, str]) -> list[str]:
-    """Each test that is `what` and is not `known` to be, or the other way round, or for another reason."""
-    wrong = []
-    for test in sorted(known.keys() | {test for test, outcome in found.items() if outcome.what == what}):
-        outcome = found.get(test, Outcome("not there", ""))
-        if outcome.what != what:
-            wrong.append(f"{test} is on the list as {what} and is {outcome.what}\n{outcome.why[-4000:]}")
-        elif test not in known:
-            wrong.append(f"{test} is {what} and not on the list\n{outcome.why[-4000:]}")
-        elif known[test] not in outcome.why:
-            wrong.append(f"{test} is {what}, but not by {known[test]!r}\n{outcome.why[-4000:]}")
-    return wrong
 
 
 def test_every_file_is_run_or_on_the_list() -> None:

@@ -245,7 +245,8 @@ def test_classic_members_join_alike(pair: Pair, situation: Situation, instance: 
         ("a session too short", {"session_timeout_ms": 1}),
         ("no group", {"group": ""}),
     ]
-    for instance_id, (what, changes) in itertools.product((None, instance, "another"), cases):
+    instances = dict.fromkeys((None, instance, "another"))
+    for instance_id, (what, changes) in itertools.product(instances, cases):
         for version in JOIN_VERSIONS:
             if version < 5 and instance_id is not None:
                 continue

@@ -33,7 +33,7 @@ from odradek.wire.messages import api_keys
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 from tests.tiers import NIGHTLY
 
-STEP = 1 if NIGHTLY else 4
+STEP = 1 if NIGHTLY else 8
 """Of all pairs every so many are tried; other ones behind a long poll."""
 POLL_MS = 5
 

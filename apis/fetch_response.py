@@ -28,7 +28,7 @@ from odradek.apis.fetch_plan import (
     name_of,
 )
 from odradek.apis.fetch_sessions import NO_SESSION, FetchedPartition, FetchSession, FetchSessionCache
-from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
+from odradek.apis.leadership import MOVED, Leadership, add_endpoint, leader_hint
 from odradek.storage.log.partition import ReadResult
 from odradek.storage.log.slices import MAP_AT_LEAST_BYTES
 from odradek.wire.compression import Compression
@@ -71,7 +71,6 @@ CONVERTED_BYTES_KEPT_MAX = 1024 * 1024
 """The limit for bytes of one answer that are converted before it is sent. Partitions beyond it have their
 first batches converted twice: once to know the sizes, once while they are sent."""
 _NO_RECORDS = b""
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LOGGED_DAMAGE_MAX = 100
 _logged_damage: set[str] = set()
 """Damage that was logged: consumers retry the same offset all the time."""
@@ -164,7 +163,7 @@ class FetchAnswer:
                         served.append(partition)
             if version < FIRST_VERSION_WITH_ZSTD and self._is_in_zstd(partition):
                 answer, is_ready = self._refusal_of_zstd(partition), True
-            if answer.error_code in _MOVED and version >= FIRST_VERSION_WITH_ENDPOINTS:
+            if answer.error_code in MOVED and version >= FIRST_VERSION_WITH_ENDPOINTS:
                 self._name_the_leader(response, partition, answer)
             if partition.topic != current_name or partition.topic_id != current_id:
                 current_name, current_id = partition.topic, partition.topic_id

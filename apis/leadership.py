@@ -234,6 +234,10 @@ class LeaderHint(NamedTuple):
     rack: str | None
 
 
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""Codes beside which a response may name the leader."""
+
+
 def leader_hint(
     leadership: Leadership, topic: str | None, index: int, connection: ConnectionInfo
 ) -> LeaderHint | None:

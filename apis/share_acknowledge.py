@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
-from odradek.apis.leadership import add_endpoint, leader_hint
+from odradek.apis.leadership import MOVED, add_endpoint, leader_hint
 from odradek.apis.share_acknowledging import (
     FIRST_VERSION_WITH_RENEWAL,
     Acknowledging,
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from odradek.apis.share_fetch import ShareParts
 
 __all__ = ["ShareAcknowledge"]
-
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class ShareAcknowledge:
@@ -96,7 +94,7 @@ class ShareAcknowledge:
                 error_code=0 if error is None else error.code,
                 error_message=None if error is None else error.own_message,
             )
-            if answer.error_code in _MOVED:
+            if answer.error_code in MOVED:
                 name = parts.leadership.view.topic_names.get(topic_id)
                 hint = leader_hint(parts.leadership, name, index, context.connection)
                 if hint is not None:

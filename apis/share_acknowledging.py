@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from odradek.apis.share_partitions import SharePartitions
     from odradek.coordinator.cluster.view import ClusterView
 
-__all__ = ["Acknowledging", "Results", "acknowledged_in", "check_member", "end_session", "refused_topics"]
+__all__ = [
+    "MEMBER_ID_LENGTH_MAX",
+    "Acknowledging",
+    "Results",
+    "acknowledged_in",
+    "check_member",
+    "end_session",
+    "refused_topics",
+]
 
 logger = logging.getLogger("odradek.share")
 
 MEMBER_ID_LENGTH_MAX = 36
+"""Of a UUID as text."""
 FIRST_VERSION_WITH_RENEWAL = 2
 Results = dict[PartitionId, KafkaError | None]
 """None: it was acknowledged."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.api import Waiting
 from odradek.apis.fetch_plan import LOOKS_MAX
-from odradek.apis.leadership import add_endpoint, leader_hint
+from odradek.apis.leadership import MOVED, add_endpoint, leader_hint
 from odradek.apis.share_acknowledging import (
     FIRST_VERSION_WITH_RENEWAL,
     Acknowledging,
@@ -76,7 +76,6 @@ SPARE = 2
 BATCHES, STRICT = 0, 1
 """Values of `share_acquire_mode`."""
 _NO_RECORDS = b""
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +118,11 @@ class ShareFetch:
     """The handler."""
 
     def __init__(self, parts: ShareParts) -> None:
-        self._parts = parts
-
-    @property
-    def parts(self) -> ShareParts:
-        """For metrics."""
-        return self._parts
+        self.parts = parts
 
     def __call__(self, request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse | Waiting:
         try:
-            if not self._parts.is_served:
+            if not self.parts.is_served:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             group_id, member_id = check_member(request, context)
             renews = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
@@ -142,7 +136,7 @@ class ShareFetch:
             response = ShareFetchResponse(error_code=error.code)
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 # So a client that asks again and again does it slowly.
-                return _Later(self._parts.timers, request.max_wait_ms, response)
+                return _Later(self.parts.timers, request.max_wait_ms, response)
             return response
 
     def _fetch(
@@ -153,7 +147,7 @@ class ShareFetch:
         member_id: str,
         renews: bool,
     ) -> ShareFetchResponse | Waiting:
-        parts = self._parts
+        parts = self.parts
         acknowledged = acknowledged_in(request.topics)
         session = self._session(request, context, group_id, member_id, acknowledged)
         epoch = request.share_session_epoch
@@ -162,8 +156,7 @@ class ShareFetch:
         ids = dict.fromkeys([topic_id for topic_id, _ in (*wanted, *acknowledged)])
         refused = refused_topics(context, view, ids)
         answer = _ShareFetchAnswer(parts, request, context, session)
-        may_renew = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
-        acknowledging = Acknowledging(parts.shares, view, group_id, member_id, refused, may_renew=may_renew)
+        acknowledging = Acknowledging(parts.shares, view, group_id, member_id, refused, may_renew=renews)
         acknowledging.run(acknowledged, answer.acknowledged)
         answer.fetch(wanted, refused)
         return answer.response_if_ready()
@@ -176,7 +169,7 @@ class ShareFetch:
         member_id: str,
         acknowledged: object,
     ) -> ShareSession:
-        sessions, epoch = self._parts.sessions, request.share_session_epoch
+        sessions, epoch = self.parts.sessions, request.share_session_epoch
         named = [
             (topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions
         ]
@@ -184,7 +177,7 @@ class ShareFetch:
             if acknowledged:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             opened = sessions.open(group_id, member_id, named, context.connection)
-            context.connection.when_closed(self._parts.end_sessions_of)
+            context.connection.when_closed(self.parts.end_sessions_of)
             return opened
         session = sessions.resume(group_id, member_id, epoch)
         if epoch != FINAL_EPOCH:
@@ -374,7 +367,7 @@ class _ShareFetchAnswer(Waiting):
         shares = self._parts.shares
         for _, share, log in self._looked_at:
             shares.watch(share, log, self._wake)
-        self._pass_on()
+        self._pass_on(self._looked_at)
 
     def _look_up(self) -> None:
         parts = self._parts
@@ -511,15 +504,14 @@ class _ShareFetchAnswer(Waiting):
                 self._parts.shares.unwatch(share, self._wake)
         self._looked_at = []
 
-    def _pass_on(self) -> None:
-        for _, share, _ in self._looked_at:
+    def _pass_on(self, looked_at: Iterable[tuple[PartitionId, LedShare, Partition]]) -> None:
+        for _, share, _ in looked_at:
             self._parts.shares.pass_on(share)
 
     def _stop(self) -> None:
         looked_at = self._looked_at
         self._unwatch()
-        for _, share, _ in looked_at:
-            self._parts.shares.pass_on(share)
+        self._pass_on(looked_at)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -551,7 +543,7 @@ class _ShareFetchAnswer(Waiting):
                 continue
             if self._is_incremental and answer.records:
                 session.serve_later(one)
-            if answer.error_code in _MOVED:
+            if answer.error_code in MOVED:
                 self._name_the_leader(response, one, answer)
             _topic_of(topics, one).partitions.append(answer)
         for one, refusal in acknowledged.items():

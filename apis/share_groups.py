@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from odradek.apis import operations
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
+from odradek.apis.share_acknowledging import MEMBER_ID_LENGTH_MAX
 from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.coordinator.share_groups import commands
 from odradek.coordinator.share_state.persister import (
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
 
 NONE = ErrorCode.NONE
-MEMBER_ID_LENGTH_MAX = 36
-"""Of a UUID as text."""
 NOT_KNOWN = -1
 """As a leader epoch: the asker knows none. As a lag: nobody knows it."""
 NO_EPOCH = 0

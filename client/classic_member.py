@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.member_settings import MemberSettings
 from odradek.client.membership import ASSIGNED_MAX, LOST, PartitionCounts, Partitions
 from odradek.client.range_assignor import Subscriber, assign_range
-from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.wire.errors import ErrorCode, MalformedMessage, error_of
 from odradek.wire.messages.consumer_protocol import (
     AssignedTopicPartitions,
     ConsumerProtocolAssignment,

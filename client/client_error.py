@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.errors import ErrorCode, error_message, error_of
 from odradek.wire.schema import Struct, fields_of
 
-__all__ = ["ClientError", "Disconnected", "error_codes", "error_of", "refusal"]
-
-_BY_CODE = {int(code): code for code in ErrorCode}
+__all__ = ["ClientError", "Disconnected", "error_codes", "refusal"]
 
 
 class ClientError(Exception):
@@ -25,11 +23,6 @@ class ClientError(Exception):
 
 class Disconnected(ClientError):
     """The connection is lost, with all pending responses; a new connection may work."""
-
-
-def error_of(code: int) -> ErrorCode:
-    """The error of a code; UNKNOWN_SERVER_ERROR for one that is newer than this client."""
-    return _BY_CODE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_codes(answer: Struct) -> Iterator[ErrorCode]:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from odradek.client.client_error import ClientError, Disconnected, error_codes, error_of, refusal
+from odradek.client.client_error import ClientError, Disconnected, error_codes, refusal
 from odradek.client.connection import Connection
 from odradek.client.patience import Patience
 from odradek.client.secured import Secured
 from odradek.client.settings import ClientSettings
-from odradek.wire.errors import ErrorCode, error_message, is_retriable
+from odradek.wire.errors import ErrorCode, error_message, error_of, is_retriable
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.member_settings import MemberSettings
 from odradek.client.membership import ASSIGNED_MAX, LOST, Partitions
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.schema import Message
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
+from odradek.client.client_error import ClientError, Disconnected, refusal
 from odradek.client.cluster import EARLIEST, LATEST, Cluster, Leader, leader_of
 from odradek.client.connection import Connection, Pending
 from odradek.client.patience import Patience
-from odradek.wire.errors import ErrorCode, KafkaError, is_retriable
+from odradek.wire.errors import ErrorCode, KafkaError, error_of, is_retriable
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.record_layout import (
     HEADER_SIZE_BYTES,

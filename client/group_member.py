@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from odradek.client.classic_member import ClassicMember
-from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
+from odradek.client.client_error import ClientError, Disconnected, refusal
 from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition, coordinator_of
 from odradek.client.connection import Connection, Pending, answered
 from odradek.client.consumer_member import ConsumerMember
@@ -30,7 +30,7 @@ from odradek.client.member_settings import MemberSettings
 from odradek.client.membership import LOST, Membership, Partitions
 from odradek.client.patience import Patience
 from odradek.client.settings import ClientSettings
-from odradek.wire.errors import ErrorCode, is_retriable
+from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.schema import Message
 
 __all__ = ["GroupMember"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import Cluster, coordinator_of
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.client.client_error import ClientError, Disconnected, error_of
+from odradek.client.client_error import ClientError, Disconnected
 from odradek.client.cluster import Cluster, leader_of
 from odradek.client.connection import Connection, Pending
 from odradek.client.patience import Patience
@@ -36,7 +36,7 @@ from odradek.client.transaction_manager import (
     TopicPartition,
     TransactionManager,
 )
-from odradek.wire.errors import ErrorCode, is_retriable
+from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 __all__ = ["ACKS_ALL", "ACKS_LEADER", "TRANSACTION_TIMEOUT_MS", "Fenced", "Placement", "Producer", "Records"]

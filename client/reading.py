@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
+from odradek.client.client_error import ClientError, Disconnected, refusal
 from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition, leader_of
 from odradek.client.connection import Connection, Pending, answered
 from odradek.client.fetching import BY_NAME_VERSION_MAX, FETCH_BYTES, WAIT_MS_MAX, OffsetsGone, whole_records
 from odradek.client.patience import Patience
-from odradek.wire.errors import ErrorCode, KafkaError, is_retriable
+from odradek.wire.errors import ErrorCode, KafkaError, error_of, is_retriable
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.schema import ZERO_UUID
 

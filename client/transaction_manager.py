@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from odradek import __version__
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import ANY_NODE, Cluster, coordinator_of
 from odradek.client.connection import SOFTWARE_NAME
 from odradek.client.patience import Patience
-from odradek.wire.errors import ErrorCode, is_retriable
+from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.wire.messages.api_versions import ApiVersionsRequest

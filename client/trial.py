@@ -5,10 +5,10 @@ import secrets
 import time
 
 from odradek.client.admin.topics import create_topic, delete_topics, describe_topics
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import LATEST, Cluster, leader_of
 from odradek.client.fetching import Fetcher
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import build_batch, iter_records, iter_whole_batches
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import EARLIEST, LATEST, Cluster, leader_of
 from odradek.client.connection import Connection, Pending, answered
 from odradek.client.reading import Reader
 from odradek.wire.compression import Compression
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import build_batch, iter_whole_batches
 

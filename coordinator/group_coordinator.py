@@ -6,7 +6,7 @@ transactions, a listing over all machines, and the offsets of topics that are de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -48,14 +48,8 @@ from odradek.coordinator.share_groups.commands import (
     StatesInitialized,
 )
 from odradek.coordinator.share_state.persister import (
-    InitialState,
     Persister,
-    Refusal,
     Results,
-    SharePartitionKey,
-    ShareState,
-    StateSummary,
-    StateWrite,
 )
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
@@ -76,34 +70,6 @@ MatchedTopics = Mapping[str, frozenset[str]] | None
 def _cannot_match(effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
     """Without groups that subscribe by regular expressions."""
     raise NotImplementedError
-
-
-class _NoPersister:
-    """Of a node that serves no share groups."""
-
-    def initialize(self, states: Sequence[InitialState], then: Callable[[Results], None]) -> None:
-        then({state.partition: _NO_COORDINATOR for state in states})
-
-    def read(
-        self, partition: SharePartitionKey, leader_epoch: int, then: Callable[[ShareState], None]
-    ) -> None:
-        then(ShareState(error_code=_NO_COORDINATOR.error_code))
-
-    def write(self, write: StateWrite, then: Callable[[Refusal], None]) -> None:
-        then(_NO_COORDINATOR)
-
-    def delete(self, partitions: Sequence[SharePartitionKey], then: Callable[[Results], None]) -> None:
-        then(dict.fromkeys(partitions, _NO_COORDINATOR))
-
-    def summaries(
-        self,
-        partitions: Mapping[SharePartitionKey, int],
-        then: Callable[[Mapping[SharePartitionKey, StateSummary]], None],
-    ) -> None:
-        then(dict.fromkeys(partitions, StateSummary(error_code=_NO_COORDINATOR.error_code)))
-
-
-_NO_COORDINATOR = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class _GroupPartition(RunningPartition[GroupMachine]):
@@ -138,7 +104,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         new_member_suffix: Callable[[], str],
         new_member_id: Callable[[], str] | None = None,
         match_topics: Callable[[MatchTopics, Callable[[MatchedTopics], None]], None] = _cannot_match,
-        persister: Callable[[], Persister] = _NoPersister,
+        persister: Callable[[], Persister],
         after_loading: Callable[[], object] | None = None,
         types: GroupTypes = GROUP_TYPES,
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from odradek.wire.schema import Message
 
 logger = logging.getLogger("odradek.cluster")
+
+RETRY_PAUSE_MS, RETRY_PAUSE_MS_MAX = 1_000, 30_000
+RETRY_JITTER = 0.2
+"""A pause is so much longer or shorter, by chance."""
+
+
+def retry_pause_ms(first_ms: float, attempts: int) -> float:
+    """Before a request that brokers have not answered is sent again, after so many attempts."""
+    pause_ms = first_ms * 2.0**attempts * random.uniform(1 - RETRY_JITTER, 1 + RETRY_JITTER)
+    return min(pause_ms, RETRY_PAUSE_MS_MAX)
 
 
 class BrokerPeers:

@@ -9,13 +9,13 @@ Source: NetworkPartitionMetadataClient of Kafka 4.3.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.list_offsets import CONSUMER_ID, LATEST
-from odradek.wire.errors import ErrorCode
+from odradek.server.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["RemoteLogEnds"]
 
 ATTEMPTS_MAX = 5
-PAUSE_MS = 1_000
-JITTER = 0.2
-"""A pause is so much longer or shorter, by chance."""
 PENDING_MAX = 100_000
 """Partitions that may wait for an answer; more are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_PER_REQUEST = 1_000
@@ -47,7 +44,7 @@ class RemoteLogEnds:
         peers: BrokerPeers,
         current_view: Callable[[], ClusterView],
         timers: Timers,
-        pause_ms: int = PAUSE_MS,
+        pause_ms: int = RETRY_PAUSE_MS,
     ) -> None:
         self._peers = peers
         self._current_view = current_view
@@ -96,7 +93,7 @@ class RemoteLogEnds:
         elif attempt == ATTEMPTS_MAX:
             told(dict.fromkeys(asked, ErrorCode.NETWORK_EXCEPTION))
         else:
-            pause_ms = self._pause_ms * 2**attempt * random.uniform(1 - JITTER, 1 + JITTER)
+            pause_ms = retry_pause_ms(self._pause_ms, attempt)
             self._timers.after(pause_ms, lambda: self._go(asked, attempt + 1, told))
 
 
@@ -112,15 +109,7 @@ def _request(partitions: Iterable[Partition]) -> ListOffsetsRequest:
 
 def _ends_in(response: Any) -> dict[Partition, int | ErrorCode]:
     return {
-        (topic.name, one.partition_index): _code(one.error_code) if one.error_code else one.offset
+        (topic.name, one.partition_index): error_of(one.error_code) if one.error_code else one.offset
         for topic in response.topics
         for one in topic.partitions
     }
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        # Of a later broker.
-        return ErrorCode.UNKNOWN_SERVER_ERROR

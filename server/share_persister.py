@@ -11,7 +11,6 @@ Source: DefaultStatePersister and PersisterStateManager of Kafka 4.3.
 from __future__ import annotations
 
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ from odradek.coordinator.share_state.persister import (
     StateSummary,
     StateWrite,
 )
-from odradek.wire.errors import ErrorCode, error_message
+from odradek.server.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
+from odradek.wire.errors import ErrorCode, error_message, error_of
 from odradek.wire.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["SharePersister"]
 
 ATTEMPTS_MAX = 5
-PAUSE_MS = 1_000
-PAUSE_MS_MAX = 30_000
-JITTER = 0.2
-"""A pause is so much longer or shorter, by chance."""
 PENDING_MAX = 100_000
 """Share partitions that may wait for an answer; more are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_PER_REQUEST = 500
@@ -120,7 +116,7 @@ class SharePersister:
         timers: Timers,
         create_topic: Callable[[Callable[[], None]], None],
         peers: Callable[[], BrokerPeers | None] = lambda: None,
-        pause_ms: int = PAUSE_MS,
+        pause_ms: int = RETRY_PAUSE_MS,
     ) -> None:
         """`peers` gives those of a node of a cluster."""
         self._node_id = node_id
@@ -252,8 +248,7 @@ class SharePersister:
             logger.warning("the state of share partition %.255s: %s, given up", job.key.text, code.name)
             self._settle(job, job.kind.refused.refused(code))
             return
-        pause_ms = self._pause_ms * 2**job.attempts * random.uniform(1 - JITTER, 1 + JITTER)
-        self._timers.after(min(pause_ms, PAUSE_MS_MAX), lambda: self._go([job]))
+        self._timers.after(retry_pause_ms(self._pause_ms, job.attempts), lambda: self._go([job]))
 
     def _settle(self, job: _Job, reply: commands.DoneReply) -> None:
         self._pending_count -= 1
@@ -318,11 +313,7 @@ def _replies(kind: _Kind, group_id: str, response: Any) -> dict[SharePartitionKe
 
 
 def _error(result: Any) -> dict[str, Any]:
-    try:
-        code = ErrorCode(result.error_code)
-    except ValueError:
-        # Of a later broker.
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    code = error_of(result.error_code)
     message = None if code is ErrorCode.NONE else result.error_message or error_message(code)
     return {"error_code": code, "error_message": message}
 

@@ -7,7 +7,7 @@ connection is closed.
 
 from enum import IntEnum
 
-__all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_message", "is_retriable"]
+__all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_message", "error_of", "is_retriable"]
 
 
 class ErrorCode(IntEnum):
@@ -175,6 +175,11 @@ class MalformedMessage(Exception):
     """The bytes are no message of this type and version; the caller closes the connection."""
 
 
+def error_of(code: int) -> ErrorCode:
+    """The error of a code; UNKNOWN_SERVER_ERROR for one that a later Kafka has."""
+    return _BY_CODE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 def error_message(code: ErrorCode) -> str:
     """The default text for a code, for refusals without a message."""
     return _MESSAGES[code]
@@ -185,6 +190,7 @@ def is_retriable(code: ErrorCode) -> bool:
     return code in _RETRIABLE
 
 
+_BY_CODE = {int(code): code for code in ErrorCode}
 _MESSAGES = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "The broker had an unexpected error; see the broker's log.",
     ErrorCode.NONE: "No error.",

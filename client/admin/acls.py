@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.client.admin.asking import Outcome, Refused, ask_controller
-from odradek.client.client_error import error_of, refusal
+from odradek.client.client_error import refusal
 from odradek.client.cluster import ANY_NODE, Cluster
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.wire.messages.describe_acls import DescribeAclsRequest

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from odradek.client.client_error import ClientError, Disconnected, error_codes, error_of, refusal
+from odradek.client.client_error import ClientError, Disconnected, error_codes, refusal
 from odradek.client.cluster import ANY_NODE, Cluster, Target
-from odradek.wire.errors import ErrorCode, is_retriable
+from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.schema import Message
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from odradek.client.admin.asking import controller_of
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import ANY_NODE, Cluster
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from odradek import __version__
 from odradek.client.admin.asking import all_brokers
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import ANY_NODE, Cluster
 from odradek.client.connection import SOFTWARE_NAME
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult

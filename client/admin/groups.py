@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.client.admin.asking import Outcome, Refused, all_brokers, ask_in_batches, outcome
-from odradek.client.client_error import error_of, refusal
+from odradek.client.client_error import refusal
 from odradek.client.cluster import Cluster, Coordinator, TopicPartition, coordinator_of
-from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.wire.errors import ErrorCode, MalformedMessage, error_of
 from odradek.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

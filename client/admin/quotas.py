@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.client.admin.asking import ask_controller
-from odradek.client.client_error import error_of, refusal
+from odradek.client.client_error import refusal
 from odradek.client.cluster import ANY_NODE, Cluster
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
 from odradek.wire.messages.alter_client_quotas import EntityData as AlteredEntity
 from odradek.wire.messages.alter_client_quotas import EntryData as AlteredEntry

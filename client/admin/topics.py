@@ -13,10 +13,10 @@ from odradek.client.admin.asking import (
     controller_of,
     outcome,
 )
-from odradek.client.client_error import ClientError, Disconnected, error_of, refusal
+from odradek.client.client_error import ClientError, Disconnected, refusal
 from odradek.client.cluster import Cluster, TopicPartition, leader_of
 from odradek.client.patience import Patience
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.wire.messages.delete_records import (

@@ -7,9 +7,9 @@ from typing import Any
 
 from odradek.client.admin.asking import Refused, all_brokers, ask_in_batches
 from odradek.client.admin.topics import TopicDescription
-from odradek.client.client_error import ClientError, error_of, refusal
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import Cluster, Coordinator, Leader, TopicPartition, coordinator_of, leader_of
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.wire.messages.list_transactions import ListTransactionsRequest

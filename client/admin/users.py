@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odradek.client.admin.asking import ask_controller, controller_of
-from odradek.client.client_error import error_of, refusal
+from odradek.client.client_error import refusal
 from odradek.client.cluster import Cluster
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

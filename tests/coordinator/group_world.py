@@ -47,6 +47,7 @@ from odradek.wire.messages.consumer_protocol import (
     decode_subscription,
     encode,
 )
+from tests.coordinator.share_persister import FakePersister
 from tests.coordinator.unreliable import Connection, Handle, Log, OpenLog
 
 NONE = ErrorCode.NONE
@@ -203,6 +204,7 @@ class World:
             clock_ms=lambda: round(world.now_ms),
             call_later=self.call_later,
             new_member_suffix=lambda: f"#{next(world.numbers)}",
+            persister=FakePersister,
             match_topics=self.match_topics,
         )
         self.publish()

@@ -42,6 +42,7 @@ from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
+from tests.coordinator.share_persister import FakePersister
 from tests.coordinator.transcript import subscription
 
 NONE = ErrorCode.NONE
@@ -68,6 +69,7 @@ class Node:
             clock_ms=self.clock.clock_ms,
             call_later=self.clock.call_later,
             new_member_suffix=self.new_suffix,
+            persister=FakePersister,
             after_loading=after_loading,
         )
 

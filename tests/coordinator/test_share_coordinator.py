@@ -12,7 +12,7 @@ from odradek.coordinator.share_groups.commands import (
     FindSharePartitions,
     ShareHeartbeat,
 )
-from odradek.coordinator.share_state.persister import SharePartitionKey, StateWrite
+from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 from tests.coordinator.share_persister import FakePersister
@@ -34,7 +34,7 @@ class Node:
             clock_ms=self.clock.clock_ms,
             call_later=self.clock.call_later,
             new_member_suffix=lambda: "unused",
-            **({} if persister is None else {"persister": lambda: persister}),
+            persister=lambda: persister,
         )
         self.lead(1)
 
@@ -146,7 +146,9 @@ def test_an_alteration_is_answered_when_it_counts(node):
 
 
 def test_without_a_share_coordinator_nothing_gets_a_state():
-    node = Node(None)
+    persister = FakePersister()
+    persister.refusals = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 10
+    node = Node(persister)
     assert node.beat().error_code is NONE
     assert node.beat(2).assignment == {}
     assert node.partitions == {}
@@ -154,10 +156,3 @@ def test_without_a_share_coordinator_nothing_gets_a_state():
     answers = node.alter()
     node.clock.run(1)
     assert answers[0].topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    persister, told, key = node.coordinator.persister, [], SharePartitionKey("g", TOPIC_ID, 0)
-    persister.delete([key], told.append)
-    persister.summaries({key: -1}, told.append)
-    assert [answer[key].error_code for answer in told] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
-    persister.read(key, 0, told.append)
-    persister.write(StateWrite(partition=key, state_epoch=0, leader_epoch=0, start_offset=0), told.append)
-    assert [answer.error_code for answer in told[2:]] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2

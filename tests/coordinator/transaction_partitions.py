@@ -18,6 +18,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import OneReplica, view_of
+from tests.coordinator.share_persister import FakePersister
 from tests.coordinator.unreliable import Connection, Log
 
 NONE = ErrorCode.NONE
@@ -293,6 +294,7 @@ class OffsetsPartition(Partition):
             clock_ms=lambda: round(self.world.now_ms),
             call_later=self.world.timer,
             new_member_suffix=lambda: "1",
+            persister=FakePersister,
         )
         self.coordinator.view_changed(view_of(OFFSETS_TOPIC, [1], self.leader_epoch, {"t": DATA_PARTITIONS}))
 

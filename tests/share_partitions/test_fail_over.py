@@ -11,7 +11,7 @@ from odradek.coordinator.share_state import machine, state
 from odradek.coordinator.share_state.batches import combined
 from odradek.coordinator.share_state.commands import ReadState, WriteState
 from odradek.coordinator.share_state.machine import ShareMachine
-from odradek.server import share_persister
+from odradek.server import broker_peers, share_persister
 from tests.share_partitions.fail_over_world import World
 from tests.tiers import NIGHTLY
 
@@ -27,7 +27,7 @@ def played(monkeypatch):
     def play(seed):
         world = World(seed)
         # The pauses of the persister are the world's chance, too.
-        monkeypatch.setattr(share_persister, "random", world.random)
+        monkeypatch.setattr(broker_peers, "random", world.random)
         return world.play()
 
     return play

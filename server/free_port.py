@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 
@@ -12,16 +13,28 @@ PORTS = range(20_000, 32_000)
 it again. A client that asks for its dead broker may even be given just that port, and talks to itself."""
 ATTEMPTS = 200
 
+_ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
+"""In an order of this process, so that none is given twice before all others were: nothing may listen on a
+port yet that was given a moment ago."""
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port on which nothing listens now. Raises OSError where none is found."""
+
+def free_port() -> int:
+    """A port on which nothing listens now, on any address of either family. Raises OSError where none is
+    found."""
     error: OSError | None = None
-    for port in random.sample(PORTS, ATTEMPTS):
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            try:
-                probe.bind((host, port))
-            except OSError as failure:
-                error = failure
-            else:
-                return port
-    raise OSError(f"no port of {host} from {PORTS.start} to {PORTS.stop - 1} is free: {error}")
+    for port in itertools.islice(_ports, ATTEMPTS):
+        try:
+            _probe(port)
+        except OSError as failure:
+            error = failure
+        else:
+            return port
+    raise OSError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free: {error}")
+
+
+def _probe(port: int) -> None:
+    both = socket.has_dualstack_ipv6()
+    with socket.socket(socket.AF_INET6 if both else socket.AF_INET) as probe:
+        if both:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        probe.bind(("", port))

@@ -1,7 +1,6 @@
 """The blocking client: what it asks again, what it refuses, and what no peer can do to it."""
 
 import pickle
-import socket
 import struct
 
 import pytest
@@ -18,6 +17,7 @@ from odradek.client.cluster import (
     leader_of,
 )
 from odradek.client.settings import ClientSettings
+from odradek.server.free_port import free_port
 from odradek.spark.client_options import settings_of
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import response_parts
@@ -30,11 +30,6 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.client.proxy import CUT, Peer, Proxy
 from tests.client.topics import Transactions, create_topic, produce
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def settings(port, **options):

@@ -9,6 +9,7 @@ import pytest
 from odradek.config.broker_config import load
 from odradek.server import alone, bound, opened, serving
 from odradek.server.broker import BrokerServer, NotServing
+from odradek.server.free_port import free_port
 from odradek.server.metadata_store import SqliteMetadataStore
 from odradek.server.ports import Ports
 from odradek.server.schedule import Schedule
@@ -22,11 +23,6 @@ class Broken(Exception):
 
 def configuration(directory, port=0, **keywords):
     return load(listen=f"127.0.0.1:{port}", data_dir=directory, keywords=keywords)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 SEAMS = [

@@ -1,0 +1,29 @@
+"""Ports for processes that are started in a moment."""
+
+import socket
+
+import pytest
+
+from odradek.server import free_port as module
+from odradek.server.free_port import free_port
+
+LOOPBACKS = [(socket.AF_INET, "127.0.0.1")]
+if socket.has_dualstack_ipv6():
+    LOOPBACKS.append((socket.AF_INET6, "::1"))
+
+
+def test_no_port_is_given_twice():
+    given = [free_port() for _ in range(2_000)]
+    assert len(set(given)) == len(given)
+    assert set(given) <= set(module.PORTS)
+
+
+@pytest.mark.parametrize(("family", "host"), LOOPBACKS)
+def test_a_port_that_one_address_has_is_passed_over(family, host, monkeypatch):
+    with socket.create_server((host, 0), family=family) as server:
+        taken, free = server.getsockname()[1], free_port()
+        monkeypatch.setattr(module, "_ports", iter([taken, free]))
+        assert free_port() == free
+        monkeypatch.setattr(module, "_ports", iter([taken]))
+        with pytest.raises(OSError, match=r"no port from 20000 to 31999 is free: .*in use"):
+            free_port()

@@ -27,6 +27,8 @@ from odradek.wire.schema import Message, Struct, fields_of
 
 CLIENT_ID = "differential"
 SECONDS = 8.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.05
+"""Seconds between two looks at a step that a broker takes behind its answer."""
 SHOWN_CHARACTERS = 400
 """Of a value that differs, at most."""
 
@@ -410,12 +412,13 @@ class Pair:
         __tracebackhide__ = True
         answers = []
         for side in self.sides:
-            deadline = time.monotonic() + SECONDS
+            deadline, pause = time.monotonic() + SECONDS, SHORTEST_PAUSE
             while True:
                 answer = side.ask(build(side), version, connection, seconds=seconds)
                 if settle is None or settle(answer) or time.monotonic() > deadline:
                     break
-                time.sleep(0.05)
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
             if see is not None and answer not in (CLOSED, NO_ANSWER):
                 see(side, answer)
             answers.append(answer)

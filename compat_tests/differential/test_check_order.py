@@ -1,6 +1,6 @@
-"""Which error wins where two things are wrong in one request of a group: for every API of groups, every pair
-of faults, and groups of every type. What is asked of a coordinator that is not there, and of protocols that
-are switched off, is in `test_switched_off.py`.
+"""Which error wins where two things are wrong in one request of a group: for every API of groups, pairs of
+faults (at night every pair), and groups of every type. What is asked of a coordinator that is not there, and
+of protocols that are switched off, is in `test_switched_off.py`.
 """
 
 # ruff: noqa: B023  (every function is called in the round of the loop that makes it)
@@ -60,11 +60,14 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from odradek.wire.schema import Message
+from tests.tiers import NIGHTLY
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.share.assignment.interval.ms": "0"}
 PRODUCER = "the one that commits"
 STRANGE = bytes(range(16))
 """A topic id that nobody has."""
+STEP = 1 if NIGHTLY else 3
+"""Of all pairs of faults every so many are tried."""
 
 _numbers = itertools.count()
 
@@ -550,7 +553,8 @@ CASES = {
 
 
 def combinations(known: list[Fault], version: int, situation: Situation) -> Iterator[tuple[Fault, ...]]:
-    """None, each, and every two that are not in the same part nor in what the other takes away."""
+    """None, each, and every two that are not in the same part nor in what the other takes away. By day every
+    so many of two, other ones in each version and situation."""
     there = [one for one in known if one.since <= version]
     if situation in (consumers, application):
         # Kafka trips over it.
@@ -558,9 +562,12 @@ def combinations(known: list[Fault], version: int, situation: Situation) -> Iter
     yield ()
     for one in there:
         yield (one,)
-    for one, other in itertools.combinations(there, 2):
-        if one.part != other.part and not other.part.startswith(f"{one.part}."):
-            yield one, other
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(there, 2)
+        if one.part != other.part and not other.part.startswith(f"{one.part}.")
+    ]
+    yield from pairs[(version + SITUATIONS.index(situation)) % STEP :: STEP]
 
 
 def versions_of(pair: Pair, name: str, request: type[Message]) -> list[int]:

@@ -73,13 +73,19 @@ class Program:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write("".join(f"{line}\n" for line in (text, *lines)))
                 self._process.stdin.flush()
-            status, _, rest = self._process.stdout.readline().rstrip("\n").partition(" ")
+            status, _, rest = self._line().partition(" ")
             if status == "ok":
-                return [self._process.stdout.readline().rstrip("\n") for _ in range(int(rest))]
-            if status == "error":
-                raise JavaFailure(rest)
+                return [self._line() for _ in range(int(rest))]
+            assert status == "error", (status, rest)
+            raise JavaFailure(rest)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.endswith("\n"):  # It may have been killed in the middle of an answer.
             self._errors.seek(0)
             raise RuntimeError(self._errors.read().decode(errors="replace")[-3000:])
+        return line.rstrip("\n")
 
 
 class JavaProgram(Program):

@@ -56,12 +56,12 @@ def mutations(data, choose):
     yield choose.randbytes(choose.choice([0, 1, 3, 10, 40, 200]))
 
 
+def takes_less_than(size, decode, data):
+    """Whether one of three tries does: the other threads of the test process allocate, too."""
+    return any(memory_to_decode(decode, data) < size for _ in range(3))
+
+
 def memory_to_decode(decode, data):
-    """The least of three: the other threads of the test process allocate, too."""
-    return min(_memory_to_decode(decode, data) for _ in range(3))
-
-
-def _memory_to_decode(decode, data):
     tracemalloc.start()
     try:
         decode(data, 0)
@@ -104,7 +104,7 @@ def test_memory_is_a_bounded_multiple_of_the_frame(cls):
         for message in most_items(cls, version):
             data = encode_message(message, version)
             decode = decoder(cls, version)
-            assert memory_to_decode(decode, data) < MEMORY_FLOOR + MEMORY_FACTOR * len(data)
+            assert takes_less_than(MEMORY_FLOOR + MEMORY_FACTOR * len(data), decode, data)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=name_of)
@@ -121,7 +121,7 @@ def test_a_lying_count_allocates_nothing():
     frame = bytes.fromhex("0001 00000000 7fffffff")
     with pytest.raises(MalformedMessage, match="more items than fit"):
         decode_message(ProduceRequest, 0, frame)
-    assert memory_to_decode(decoder(ProduceRequest, 0), frame) < MEMORY_FLOOR
+    assert takes_less_than(MEMORY_FLOOR, decoder(ProduceRequest, 0), frame)
 
 
 def uvarint(value):
@@ -154,7 +154,8 @@ def test_unknown_tagged_fields_are_not_kept(cls):
         assert data[-1] == 0  # the number of its tagged fields
         decode, extended = decoder(cls, version), data[:-1] + UNKNOWN_TAGS
         assert decode(extended, 0) == (decode(data, 0)[0], len(extended))
-        assert memory_to_decode(decode, extended) < memory_to_decode(decode, data) + 2048
+        alone = min(memory_to_decode(decode, data) for _ in range(3))
+        assert takes_less_than(alone + 2048, decode, extended)
 
 
 def test_a_message_of_too_many_items_is_malformed():

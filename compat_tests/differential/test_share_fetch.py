@@ -36,7 +36,7 @@ from compat_tests.differential.sharing import (
     readers,
     until,
 )
-from compat_tests.differential.test_deletes import delete_records
+from compat_tests.differential.test_deletes import HOUR_MS, changed, delete_records, offsets
 from compat_tests.differential.test_records import CODECS, batch, produce
 from compat_tests.differential.test_transactional_reads import (
     end,
@@ -48,6 +48,7 @@ from compat_tests.differential.test_transactional_reads import (
 )
 from compat_tests.differential.topics import metadata_of, new_topic
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
+from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from odradek.wire.messages.share_fetch import ShareFetchRequest
@@ -56,6 +57,7 @@ from tests.tiers import NIGHTLY, rest_at_night
 STRANGE = bytes(range(16))
 """A topic id that nobody has."""
 STRICT = 1
+EARLIEST = -2
 UNKNOWN_SERVER_ERROR, INVALID_REQUEST = -1, 42
 SESSIONS_MAX = 20
 LOCK_MS = 1_000
@@ -597,6 +599,41 @@ def test_records_that_are_deleted_are_passed_over_alike(pair: Pair) -> None:
     one.close()
 
 
+def test_records_that_retention_deletes_are_passed_over_alike(pair: Pair) -> None:
+    """Whole segments under what is read: the first when it is acquired, the second when it was given back,
+    the third before anybody has read it."""
+    topic = new_topic(pair, "shared", segment_ms="1000", retention_ms="-1", file_delete_delay_ms="0")
+    for hours in (8, 6, 4, 2, 0):
+        fill(pair, topic, 4, first=-hours * HOUR_MS)
+    group, place = readers(pair, topic), (topic, 0)
+    one = Member(pair, group)
+
+    def keep(hours: int, start: int) -> None:
+        resource = changed(topic, {"retention_ms": str(hours * HOUR_MS)})
+        pair.ask(lambda _: IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        for side in pair.sides:
+            until(
+                side,
+                lambda: offsets(topic, EARLIEST),
+                5,
+                lambda answer: answer.topics[0].partitions[0].offset == start,
+            )
+
+    one.poll(place, note="the first segment", max_records=4)
+    keep(7, 4)
+    one.acknowledge({place: [(0, 1, [ACCEPT])]}, "of the first, which is gone")
+    one.poll(note="the second", max_records=4)
+    one.acknowledge({place: [(4, 4, [ACCEPT]), (5, 7, [RELEASE])]}, "a part is given back")
+    keep(5, 8)
+    keep(3, 12)
+    one.poll(note="the fourth", max_records=4)
+    one.acknowledge({place: [(12, 15, [ACCEPT])]}, "done with the fourth")
+    one.poll(note="the last", max_records=4)
+    one.acknowledge({place: [(16, 19, [ACCEPT])]}, "all done")
+    describe_offsets(pair, (group, {topic: [0]}), note="all done")
+    one.close()
+
+
 def test_a_deleted_topic_is_told_of_alike(pair: Pair) -> None:
     topic, other = new_topic(pair, "shared"), new_topic(pair, "shared")
     fill(pair, topic, 3)
@@ -626,7 +663,7 @@ def test_groups_begin_where_their_settings_say_alike(pair: Pair, reset: str) -> 
     """Not compared: a time behind the newest record, where Kafka and we begin when one comes."""
     topic = new_topic(pair, "shared")
     for hours in (48, 2):
-        fill(pair, topic, 2, first=-hours * 3_600_000)
+        fill(pair, topic, 2, first=-hours * HOUR_MS)
     fill(pair, topic, 3)
     group, place = readers(pair, topic, auto_offset_reset=reset), (topic, 0)
     one = Member(pair, group)

@@ -40,7 +40,7 @@ def bootstrap(broker: TestBroker) -> str:
 def run_java(program: str, version: str, *arguments: str) -> list[list[str]]:
     """Compiles and runs one of our programs against the jars of `version`; its lines, split into fields."""
     class_path = compile_java(reference.class_path(version), SOURCE.with_name(f"{program}.java"))
-    command = ["java", "-Xmx256m", "-cp", class_path, program, *arguments]
+    command = ["java", *reference.SMALL_JVM, "-cp", class_path, program, *arguments]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return [line.split("\t") for line in finished.stdout.splitlines() if "\t" in line]

@@ -32,8 +32,12 @@ __all__ = [
 LIBS_VARIABLE = "ODRADEK_KAFKA_LIBS"
 JAVA_MIN, KAFKA_MIN = 17, 4
 JAVA_PACKAGE = "openjdk-17-jre-headless"
-TOOL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dlog4j2.level=ERROR")
-"""For a tool that lives a second: most of it goes into the start of the virtual machine."""
+TOOL_JVM = (
+    *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData"),
+    "-Dlog4j2.level=ERROR",
+)
+"""For a tool that lives a second: most of it goes into the start of the virtual machine. Without data for
+jstat, about whose files a virtual machine at times warns in the middle of what the tool prints."""
 CONTROLLER_JVM = ("-Xms64m", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 logger = logging.getLogger("odradek.cluster")

@@ -19,6 +19,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.snapshot.update.records.per.snapshot": "3",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "producer.id.expiration.check.interval.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # Retention is looked at soon and often.

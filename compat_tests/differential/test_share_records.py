@@ -36,8 +36,7 @@ def until(ask: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
 
 
 def test_the_records_of_a_share_group_are_those_of_kafka() -> None:
-    settings = SETTINGS | {"group.share.assignment.interval.ms": "0"}
-    with Kafka(properties=settings) as kafka:
+    with Kafka(properties=SETTINGS) as kafka:
         side = Side("kafka", kafka.bootstrap_servers)
         topic = CreatableTopic(name="in", num_partitions=3, replication_factor=1)
         side.ask(CreateTopicsRequest(topics=[topic]), 7)

@@ -36,8 +36,8 @@ TOOL_JVM = (
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData"),
     "-Dlog4j2.level=ERROR",
 )
-"""For a tool that lives a second: most of it goes into the start of the virtual machine. Without data for
-jstat, about whose files a virtual machine at times warns in the middle of what the tool prints."""
+"""For a tool that lives a second: most of it goes into the start of the virtual machine. It keeps
+no data for jstat: now and then a virtual machine warns about the file of that data on its standard output."""
 CONTROLLER_JVM = ("-Xms64m", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 logger = logging.getLogger("odradek.cluster")

@@ -14,8 +14,8 @@ it again. A client that asks for its dead broker may even be given just that por
 ATTEMPTS = 200
 
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
-"""In an order of this process, so that none is given twice before all others were: nothing may listen on a
-port yet that was given a moment ago."""
+"""A random order for each process. Whoever was given a port may not listen on it yet, so each port is given
+once before any is given again."""
 
 
 def free_port() -> int:

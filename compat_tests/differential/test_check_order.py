@@ -67,7 +67,7 @@ PRODUCER = "the one that commits"
 STRANGE = bytes(range(16))
 """A topic id that nobody has."""
 STEP = 1 if NIGHTLY else 3
-"""Of all pairs of faults every so many are tried."""
+"""Of the pairs of faults, one of so many is tried."""
 
 _numbers = itertools.count()
 
@@ -556,7 +556,7 @@ def combinations(
     known: list[Fault], version: int, situation: Situation, first: int = 0
 ) -> Iterator[tuple[Fault, ...]]:
     """None, each, and every two that are not in the same part nor in what the other takes away. By day every
-    so many of two from the `first` on, other ones in each version."""
+    third of these pairs, from the `first` on; other pairs in each version."""
     there = [one for one in known if one.since <= version]
     if situation in (consumers, application):
         # Kafka trips over it.

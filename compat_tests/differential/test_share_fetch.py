@@ -650,7 +650,7 @@ def test_a_deleted_topic_is_told_of_alike(pair: Pair) -> None:
     one.trip(note="deleted")
     fill(pair, other, 2)
     one.fetch(forget=[place], note="forgotten")
-    # Kafka's group coordinator hears of it later than those that answered above, and its answer may stay out.
+    # Kafka's group coordinator hears of the deletion last. If it is asked earlier, it may never answer.
     join(pair, group, "m", topic, other, partitions=1)
     describe_offsets(pair, (group, {topic: [0]}), (group, None), note="deleted")
     one.close()

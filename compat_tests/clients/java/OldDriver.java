@@ -100,7 +100,7 @@ public final class OldDriver {
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
         settings.put("heartbeat.interval.ms", "300");
-        // Who leaves says so once, and not at all when the request does not go out at once. Then this has to pass.
+        // A consumer that leaves asks once, and its request may be lost. The others wait for this time-out then.
         settings.put("session.timeout.ms", "20000");
         settings.put("request.timeout.ms", "30000");
         settings.put("key.deserializer", BYTES + "Deserializer");

@@ -67,7 +67,6 @@ class Program:
     def ask(self, *command: object, lines: Iterable[str] = ()) -> list[str]:
         """One command and its answer. JavaFailure: the exception's text; RuntimeError: it has ended."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with self._one_at_a_time:
             text = "\t".join(map(str, command))
             with contextlib.suppress(BrokenPipeError):

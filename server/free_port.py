@@ -5,26 +5,29 @@ from __future__ import annotations
 import itertools
 import random
 import socket
+from collections.abc import Iterator
 
 __all__ = ["free_port"]
 
 PORTS = range(20_000, 32_000)
 """Kernels take the ports of outgoing connections from above: one of those may be gone when its process wants
 it again. A client that asks for its dead broker may even be given just that port, and talks to itself."""
+SHARE_PORTS = 200
+"""Of a process that asks. The first one of a share is never given: who has bound it has the share."""
 ATTEMPTS = 200
-
-_ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
-"""A random order for each process. Whoever was given a port may not listen on it yet, so each port is given
-once before any is given again."""
 
 
 def free_port() -> int:
     """A port on which nothing listens now, on any address of either family. Raises OSError where none is
-    found."""
+    found.
+
+    Whoever was given a port may not listen on it yet. So each port is given once by a process before any is
+    given again, and other processes that ask get other ports, until this one ends.
+    """
     error: OSError | None = None
     for port in itertools.islice(_ports, ATTEMPTS):
         try:
-            _probe(port)
+            _bind(port).close()
         except OSError as failure:
             error = failure
         else:
@@ -32,9 +35,31 @@ def free_port() -> int:
     raise OSError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free: {error}")
 
 
-def _probe(port: int) -> None:
+def _given() -> Iterator[int]:
+    """The ports of one share after the other, as far as other processes leave any; then all, again and
+    again."""
+    held = []
+    for first in random.sample(PORTS[::SHARE_PORTS], len(PORTS) // SHARE_PORTS):
+        try:
+            held.append(_bind(first))
+        except OSError:
+            continue
+        yield from random.sample(range(first + 1, first + SHARE_PORTS), SHARE_PORTS - 1)
+    yield from itertools.cycle(random.sample(PORTS, len(PORTS)))
+
+
+_ports = _given()
+
+
+def _bind(port: int) -> socket.socket:
+    """A socket that does not listen, on every address. Raises OSError if one of them has the port."""
     both = socket.has_dualstack_ipv6()
-    with socket.socket(socket.AF_INET6 if both else socket.AF_INET) as probe:
+    bound = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
+    try:
         if both:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        probe.bind(("", port))
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind(("", port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

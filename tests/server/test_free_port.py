@@ -1,6 +1,9 @@
 """Ports for processes that are started in a moment."""
 
+import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +19,29 @@ def test_no_port_is_given_twice():
     given = [free_port() for _ in range(2_000)]
     assert len(set(given)) == len(given)
     assert set(given) <= set(module.PORTS)
+
+
+ASKS = """
+import json
+from odradek.server.free_port import free_port
+print(json.dumps([free_port() for _ in range(1000)]), flush=True)
+input()
+"""
+
+
+def test_two_processes_that_ask_get_different_ports():
+    """Whoever was given a port listens on it later: a Kafka after seconds."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", ASKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    try:
+        one, other = (set(json.loads(process.stdout.readline())) for process in processes)
+        assert len(one) == len(other) == 1000
+        assert not one & other
+    finally:
+        for process in processes:
+            process.communicate(b"\n")
 
 
 @pytest.mark.parametrize(("family", "host"), LOOPBACKS)

@@ -1,8 +1,12 @@
 """What is said of suites that were run."""
 
+import pathlib
+import sys
+
 import pytest
 
-from tools import suites
+from tools import environment, suites
+from tools.suites import Outcome, Suite
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="compat_tests.test_fast" name="a" time="0.4"/>
@@ -19,14 +23,14 @@ def reports(monkeypatch, tmp_path):
 
 def test_the_slowest_files_of_a_suite_are_told(monkeypatch, capsys, reports):
     (reports / "log-0.xml").write_text(REPORT)
-    monkeypatch.setattr(suites, "run", lambda name: (True, 0.0, 33.0))
+    monkeypatch.setattr(suites, "run", lambda name: Outcome(True, 0.0, 33.0))
     assert suites.main(["log"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "seconds of log: slow 32, fast 0"
 
 
 def test_a_suite_that_takes_longer_than_it_may_is_told_with_its_seconds_and_passes(monkeypatch, capsys):
     took = {"check": 131.4, "log": 500.0}
-    monkeypatch.setattr(suites, "run", lambda name: (True, 40.0, took[name]))
+    monkeypatch.setattr(suites, "run", lambda name: Outcome(True, 40.0, took[name]))
     assert suites.main(["check", "log"]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == "warning: the tests of check took 131 s, 120 s are allowed"
@@ -34,6 +38,70 @@ def test_a_suite_that_takes_longer_than_it_may_is_told_with_its_seconds_and_pass
 
 
 def test_the_set_up_of_a_suite_does_not_count(monkeypatch, capsys):
-    monkeypatch.setattr(suites, "run", lambda name: (True, 600.0, 119.0))
+    monkeypatch.setattr(suites, "run", lambda name: Outcome(True, 600.0, 119.0))
     assert suites.main(["check"]) == 0
     assert "warning" not in capsys.readouterr().out
+
+
+FAILS_FIRST = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("name", {names})
+def test_it(name, request):
+    mark = pathlib.Path(__file__).with_name(f"{{request.node.callspec.id}}.mark")
+    there = mark.exists()
+    mark.touch()
+    assert there, "the first try"
+"""
+
+
+@pytest.fixture
+def suite_of(monkeypatch, tmp_path):
+    """Makes the suite `soak` one of a single file, which pytest runs in two processes, by groups."""
+    monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(environment, "venv", lambda _: pathlib.Path(sys.prefix))
+    monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / ".pytest_cache/v/cache/lastfailed")
+    monkeypatch.setattr(suites, "NIGHTLY", False)
+
+    def suite(content, **options):
+        (tmp_path / "test_some.py").write_text(content)
+        spread = suites.pytest("-n", "2", "--dist", "loadgroup", "test_some.py")
+        monkeypatch.setitem(suites.SUITES, "soak", Suite([spread], **options))
+
+    return suite
+
+
+def test_a_test_that_fails_by_chance_gets_a_second_try_and_is_told(suite_of, capfd):
+    grouped = FAILS_FIRST.replace("@pytest", '@pytest.mark.xdist_group("g")\n@pytest', 1)
+    suite_of(grouped.format(names=["a", "b@c"]) + "\ndef test_steady():\n    pass\n")
+    assert suites.main(["soak"]) == 0
+    said = capfd.readouterr().out
+    assert "2 failed, 1 passed" in said
+    assert "2 passed" in said
+    assert "\n-- soak: test_some::test_it[a]" in said
+    assert "the first try" in said
+    assert "\nsoak                    unsteady" in said
+    assert said.splitlines()[-2:] == [
+        f"unsteady: soak: test_some.py::test_it[{name}] failed, and passed at its second try"
+        for name in ("a", "b@c")
+    ]
+
+
+def test_a_test_that_fails_twice_fails_its_suite(suite_of, capfd):
+    suite_of(FAILS_FIRST.format(names=["a"]).replace("assert there", "assert not mark"))
+    assert suites.main(["soak"]) == 1
+    said = capfd.readouterr().out
+    assert said.count("1 failed") == 2
+    assert "\nsoak                    FAILED" in said
+
+
+@pytest.mark.parametrize("why", ["too many", "ours alone", "at night"])
+def test_there_is_no_second_try(why, suite_of, monkeypatch, capfd):
+    count = suites.SECOND_TRIES_MAX + (why == "too many")
+    suite_of(FAILS_FIRST.format(names=list(range(count))), ours_alone=why == "ours alone")
+    monkeypatch.setattr(suites, "NIGHTLY", why == "at night")
+    assert suites.main(["soak"]) == 1
+    said = capfd.readouterr().out
+    assert f"{count} failed" in said
+    assert said.count("== soak") == 1
+    assert "unsteady" not in said

@@ -4,6 +4,7 @@ python samsa_member.py read ZOOKEEPER GROUP TOPIC       prints each payload, lea
 python samsa_member.py write ZOOKEEPER TOPIC PAYLOAD... to partitions by chance
 """
 
+import os
 import signal
 import sys
 
@@ -42,3 +43,6 @@ def main(action, address, *arguments):
 
 
 main(*sys.argv[1:])
+sys.stdout.flush()
+# A thread of samsa never ends, and Python 2.7 may crash when it takes the modules away from below it.
+os._exit(0)

@@ -135,6 +135,7 @@ def kafka(
         jvm=[*KAFKA_JVM, *(jvm or [])],
         prefix=pinned([], core),
         parent=work,
+        is_fast_to_start=False,
     )
     with broker:
         yield Running("kafka", broker.pid, broker.port, load, broker.directory / "broker.log")

@@ -132,7 +132,9 @@ def trios(run: Run) -> Iterator[tuple[Trio, Trio]]:
         controllers = Controllers(prefix=load, parent=folder)
         stack.enter_context(controllers)
         kafka = [
-            KafkaMember(controllers, node_id, SETTINGS, jvm=JVM, prefix=server, parent=folder)
+            KafkaMember(
+                controllers, node_id, SETTINGS, jvm=JVM, prefix=server, parent=folder, is_fast_to_start=False
+            )
             for node_id in KAFKA_IDS
         ]
         ours = [

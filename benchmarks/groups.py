@@ -401,6 +401,7 @@ def committed_offsets(run: Run, growth: Growth) -> tuple[list[Outcome], list[Fig
             jvm=brokers.KAFKA_JVM,
             prefix=brokers.pinned([], run.cores.server),
             parent=folder,
+            is_fast_to_start=False,
         )
         with kafka:
             theirs = load_times(run, kafka, lambda: running_kafka(run, kafka), counts)

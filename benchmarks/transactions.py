@@ -407,6 +407,7 @@ def idle_ids(run: Run, count: int) -> tuple[list[Outcome], list[Figure]]:
             jvm=brokers.KAFKA_JVM,
             prefix=brokers.pinned([], run.cores.server),
             parent=folder,
+            is_fast_to_start=False,
         )
         with kafka:
             running = lambda: brokers.Running("kafka", kafka.pid, kafka.port, run.load_program)  # noqa: E731

@@ -178,11 +178,19 @@ class KafkaMember(reference.Kafka):
         jvm: Sequence[str] = BROKER_JVM,
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
+        is_fast_to_start: bool = True,
     ) -> None:
         self._controllers = controllers
         self.node_id = node_id
         more = {**INTERNAL_TOPICS, **(properties or {})}
-        super().__init__(controllers.version, more, jvm=jvm, prefix=prefix, parent=parent)
+        super().__init__(
+            controllers.version,
+            more,
+            jvm=jvm,
+            prefix=prefix,
+            parent=parent,
+            is_fast_to_start=is_fast_to_start,
+        )
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(

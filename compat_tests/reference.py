@@ -7,6 +7,7 @@ processes that were started here are ever signalled.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from compat_tests.class_data import class_data
 from odradek.server.apache_kafka import TOOL_JVM, KafkaPrograms, format_directory
 from odradek.server.cluster_processes import ClusterStartError
 from odradek.server.free_port import free_port
@@ -66,7 +68,19 @@ def class_path(version: str = CURRENT) -> str:
 
 
 def programs(version: str = CURRENT) -> KafkaPrograms:
-    return KafkaPrograms("java", class_path(version))
+    return KafkaPrograms("java", class_path(version), fast_start(version))
+
+
+@functools.cache
+def fast_start(version: str) -> tuple[str, ...]:
+    """Options of the virtual machine. With them a broker starts in 2.1 s of processor time instead of 3.5, a
+    tool in 0.65 s instead of 1.0. None for the oldest versions."""
+
+    def run(options: tuple[str, ...]) -> None:
+        with Kafka(version, jvm=[*BROKER_JVM, *options], is_fast_to_start=False) as kafka:
+            kafka.stop()
+
+    return class_data(f"kafka-{version}", class_path(version), run) if version in (CURRENT, OLDER) else ()
 
 
 def client_class_path(version: str = CURRENT) -> str:
@@ -123,7 +137,8 @@ class Kafka:
 
     `properties` are added to its server.properties, `formatting` to the arguments with which its directory is
     formatted, `jvm` are the options of the virtual machine, `prefix` goes before the command (taskset),
-    `parent` is where its directory is made. Use as a context manager, or start() and stop().
+    `parent` is where its directory is made, `is_fast_to_start` whether it has the options of `fast_start`,
+    which nobody has by default. Use as a context manager, or start() and stop().
     """
 
     def __init__(
@@ -135,8 +150,10 @@ class Kafka:
         jvm: Sequence[str] = BROKER_JVM,
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
+        is_fast_to_start: bool = True,
     ) -> None:
         self.version = version
+        self._is_fast_to_start = is_fast_to_start
         self.port = free_port()
         self.controller_port = free_port()
         self._properties = dict(properties or {})
@@ -178,8 +195,8 @@ class Kafka:
         config = self.directory / "server.properties"
         if not config.exists():
             self._format(config)
-        command = [*self._prefix, "java", *self._jvm, *self._logging()]
-        command += ["-cp", class_path(self.version), "kafka.Kafka", str(config)]
+        jvm = (*self._jvm, *self._logging())
+        command = [*self._prefix, *self._programs().command("kafka.Kafka", str(config), jvm=jvm)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -206,6 +223,13 @@ class Kafka:
         if process is not None:
             end_process(process, how)
 
+    def _programs(self) -> KafkaPrograms:
+        return (
+            programs(self.version)
+            if self._is_fast_to_start
+            else KafkaPrograms("java", class_path(self.version))
+        )
+
     def _logging(self) -> list[str]:
         if self.version == CURRENT:
             return ["-Dlog4j2.level=WARN"]
@@ -227,9 +251,7 @@ class Kafka:
         config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
         standalone = ["--standalone"] if current else []
         try:
-            format_directory(
-                programs(self.version), new_id(os.urandom), config, *standalone, *self._formatting
-            )
+            format_directory(self._programs(), new_id(os.urandom), config, *standalone, *self._formatting)
         except ClusterStartError:
             config.unlink()
             raise

@@ -48,10 +48,12 @@ class KafkaPrograms(NamedTuple):
 
     java: str
     class_path: str
+    options: tuple[str, ...] = ()
+    """Of the virtual machine of each program."""
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = TOOL_JVM) -> list[str]:
         """To run one of Kafka's programs."""
-        return [self.java, *jvm, "-cp", self.class_path, main_class, *arguments]
+        return [self.java, *jvm, *self.options, "-cp", self.class_path, main_class, *arguments]
 
 
 def find_kafka() -> KafkaPrograms:

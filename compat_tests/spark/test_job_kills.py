@@ -44,7 +44,12 @@ class Command:
     """`odradek spark ...` with a driver of its own, which can be killed with its JVM."""
 
     def __init__(self, log: pathlib.Path, *arguments: str, more: Mapping[str, str] | None = None) -> None:
-        settings = {"spark.driver.memory": "1g", "spark.local.dir": str(log.parent / "local"), **(more or {})}
+        settings = {
+            "spark.driver.memory": "1g",
+            "spark.local.dir": str(log.parent / "local"),
+            sessions.JAVA_OPTIONS: " ".join((sessions.QUICK_COMPILER, *sessions.fast_start())),
+            **(more or {}),
+        }
         confs = [f"--conf={name}={value}" for name, value in settings.items()]
         self._log = log.open("w")
         self.process = subprocess.Popen(

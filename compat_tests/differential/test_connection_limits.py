@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,19 +84,20 @@ def test_clients_beyond_the_connections_of_a_listener_wait_for_a_place(
 def test_connections_beyond_the_rate_of_their_address_are_closed(
     sides: Sides, clients: contextlib.ExitStack
 ) -> None:
-    served = []
     for side in sides:
         quota = alter_quotas(quota_entry([("ip", "127.0.0.1")], (CONNECTED, float(RATE))))
         assert [one.error_code for one in side.ask(quota, 1).entries] == [0]
         wait_until(lambda: len(found(side)) == 1, f"{side.name} has the quota")  # noqa: B023
         side.close()
-        connections = [connect(side, clients) for _ in range(2 * RATE)]
+        began = time.monotonic()
+        connections = [connect(side, clients) for _ in range(4 * RATE)]
         # Those that are let in have to go, so that the others find a place.
         with ThreadPoolExecutor(len(connections)) as threads:
             answers = list(threads.map(served_and_closed, connections))
-        served.append(answers.count(True))
-    # The connection that has set the quota came before it.
-    assert served == [RATE, RATE]
+        # The connection that has set the quota came before it. Where the last ones come a second later, the
+        # rate allows more of them.
+        allowed = RATE * (1 + int(time.monotonic() - began))
+        assert RATE <= answers.count(True) <= allowed, side.name
 
 
 def served_and_closed(connection: socket.socket) -> bool:

@@ -38,6 +38,7 @@ from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, digest_of, keys_o
 DELAY_S = 0.08
 """A bit less than the delay: timers of both have a resolution of a millisecond."""
 SECONDS = 20.0
+ATTEMPTS = 3
 OPEN_S = 0.3
 """After that time without a sign a connection counts as open."""
 REAUTH_MS = "3000"
@@ -206,6 +207,15 @@ def ports_of_sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Port
         yield Ports(kafka.port, ours.port)
 
 
+def assert_alike(ports: Ports, steps: Sequence[Step]) -> None:
+    """A busy machine may be late with what is done at once, so what differs is tried again."""
+    for _ in range(ATTEMPTS):
+        ours, theirs = transcript(ports.odradek, steps), transcript(ports.kafka, steps)
+        if ours == theirs:
+            break
+    assert ours == theirs
+
+
 def transcript(port: int, steps: Sequence[Step]) -> list[Any]:
     """What the broker does at each step, up to the end of the connection."""
     seen: list[Any] = []
@@ -276,14 +286,12 @@ def _shown(step: Step, answer: bytes) -> Any:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_of_the_table_is_alike(ports: Ports, row: str) -> None:
-    steps = ROWS[row]
-    assert transcript(ports.odradek, steps) == transcript(ports.kafka, steps)
+    assert_alike(ports, ROWS[row])
 
 
 @pytest.mark.parametrize("row", SESSION_ROWS)
 def test_a_row_of_sessions_that_end_is_alike(ports_of_sessions: Ports, row: str) -> None:
-    steps = SESSION_ROWS[row]
-    assert transcript(ports_of_sessions.odradek, steps) == transcript(ports_of_sessions.kafka, steps)
+    assert_alike(ports_of_sessions, SESSION_ROWS[row])
 
 
 def scram_codes(

@@ -175,9 +175,9 @@ SUITES = {
         [pytest("compat_tests/commands", "--broker=kafka", "--kafka-version=3.9.2")], jars=CLIENT_JARS
     ),
     "reference": Suite(
-        # Three processes: half of the time is waiting, and each pair of brokers is started once. Four of them
-        # wait for the disk, and are slower.
-        [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/differential")],
+        # Three processes: half of the time is waiting. Four wait for the disk, and are slower. The tests of a
+        # file share brokers.
+        [pytest("-n", "3", "--dist", "loadfile", "compat_tests/differential")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
@@ -322,14 +322,8 @@ def second_tries(suite: Suite, command: list[str]) -> list[str]:
     """The tests of the command that just failed, if they get a second try."""
     if suite.ours_alone or NIGHTLY or "pytest" not in command or not LAST_FAILED.exists():
         return []
-    tests = sorted(without_group(test) for test in json.loads(LAST_FAILED.read_text()))
+    tests = sorted(json.loads(LAST_FAILED.read_text()))
     return tests if len(tests) <= SECOND_TRIES_MAX else []
-
-
-def without_group(test: str) -> str:
-    """Where tests are spread by groups, a name ends with "@" and the group. Parameters may have "@" too."""
-    name, _, group = test.rpartition("@")
-    return name if name and "]" not in group else test
 
 
 def failures(name: str) -> list[str]:

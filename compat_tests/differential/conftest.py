@@ -33,13 +33,6 @@ SETTINGS = {
 collect_ignore = [] if NIGHTLY else ["test_gssapi.py"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is spread over processes: each pair of brokers that several tests share is started once."""
-    for item in items:
-        version = getattr(item, "callspec", None) and item.callspec.params.get("pair")
-        item.add_marker(pytest.mark.xdist_group(version or item.path.stem))
-
-
 @pytest.fixture(scope="session", params=rest_at_night(reference.CURRENT, reference.OLDER))
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with pair_of(request.param, SETTINGS) as pair:

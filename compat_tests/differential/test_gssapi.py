@@ -21,8 +21,6 @@ from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.raw_client import RawClient
 
-pytestmark = pytest.mark.xdist_group("gssapi")
-
 SERVICE = "kafka/localhost"
 NO_LAYER = b"\1\0\0\0"
 SKEW_SECONDS = 2

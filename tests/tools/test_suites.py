@@ -57,7 +57,7 @@ def test_it(name, request):
 
 @pytest.fixture
 def suite_of(monkeypatch, tmp_path):
-    """Makes the suite `soak` one of a single file, which pytest runs in two processes, by groups."""
+    """Makes the suite `soak` one of a single file, which pytest runs in two processes."""
     monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
     monkeypatch.setattr(environment, "venv", lambda _: pathlib.Path(sys.prefix))
     monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / ".pytest_cache/v/cache/lastfailed")
@@ -65,15 +65,14 @@ def suite_of(monkeypatch, tmp_path):
 
     def suite(content, **options):
         (tmp_path / "test_some.py").write_text(content)
-        spread = suites.pytest("-n", "2", "--dist", "loadgroup", "test_some.py")
+        spread = suites.pytest("-n", "2", "--dist", "loadfile", "test_some.py")
         monkeypatch.setitem(suites.SUITES, "soak", Suite([spread], **options))
 
     return suite
 
 
 def test_a_test_that_fails_by_chance_gets_a_second_try_and_is_told(suite_of, capfd):
-    grouped = FAILS_FIRST.replace("@pytest", '@pytest.mark.xdist_group("g")\n@pytest', 1)
-    suite_of(grouped.format(names=["a", "b@c"]) + "\ndef test_steady():\n    pass\n")
+    suite_of(FAILS_FIRST.format(names=["a", "b c"]) + "\ndef test_steady():\n    pass\n")
     assert suites.main(["soak"]) == 0
     said = capfd.readouterr().out
     assert "2 failed, 1 passed" in said
@@ -83,7 +82,7 @@ def test_a_test_that_fails_by_chance_gets_a_second_try_and_is_told(suite_of, cap
     assert "\nsoak                    unsteady" in said
     assert said.splitlines()[-2:] == [
         f"unsteady: soak: test_some.py::test_it[{name}] failed, and passed at its second try"
-        for name in ("a", "b@c")
+        for name in ("a", "b c")
     ]
 
 

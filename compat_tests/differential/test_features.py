@@ -112,13 +112,14 @@ def described(pair: Pair, topic: str, note: str) -> None:
         for kind, name in ((TOPIC, topic), (BROKER, "1"), (BROKER, ""))
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
-    seen: dict[str, Any] = {}
+
+    def values(answer: Any) -> list[Any]:
+        found = [config for result in answer.results for config in result.configs]
+        return [(one.value, [synonym.value for synonym in one.synonyms]) for one in found]
 
     def is_settled(answer: Any) -> bool:
         # Kafka's broker hears of it a moment after the controller has answered.
-        texts = repr(answer)
-        settled, seen["last"] = seen.get("last") == texts, texts
-        return settled
+        return values(answer) == values(pair.odradek.ask(request, version))
 
     for version in pair.versions(DescribeConfigsRequest):
         pair.ask(lambda _: request, version, note, settle=is_settled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import socket
+import threading
 from collections.abc import Iterator
 
 __all__ = ["free_port"]
@@ -25,7 +26,9 @@ def free_port() -> int:
     given again, and other processes that ask get other ports, until this one ends.
     """
     error: OSError | None = None
-    for port in itertools.islice(_ports, ATTEMPTS):
+    for _ in range(ATTEMPTS):
+        with _one_at_a_time:
+            port = next(_ports)
         try:
             _bind(port).close()
         except OSError as failure:
@@ -49,6 +52,7 @@ def _given() -> Iterator[int]:
 
 
 _ports = _given()
+_one_at_a_time = threading.Lock()
 
 
 def _bind(port: int) -> socket.socket:

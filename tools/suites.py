@@ -44,6 +44,8 @@ class Suite:
     beside: list[list[str]] = field(default_factory=list)
     """Commands that run while the others do; what they print comes at the end."""
     jars: list[str] = field(default_factory=list)
+    before: list[list[str]] = field(default_factory=list)
+    """Commands that make more of it."""
     source: str | None = None
     python: str = "test"
     """The virtual environment whose python replaces the word `python` at the head of a command."""
@@ -138,6 +140,9 @@ SPARK_JOBS = sorted(
     if path.name not in ("test_job_kills.py", "test_job_files.py")
 )
 """The tests of our jobs for Spark, which work with any broker."""
+
+SPARK_STARTS_FAST = ["python", "-m", "compat_tests.spark.sessions"]
+"""Takes a minute, once for each version: less than the sessions of the tests save."""
 
 SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
 """Those of the session of the tests."""
@@ -254,12 +259,14 @@ SUITES = {
         # A file's tests share what was made for it; two sessions at once, as much of the time is waiting.
         [pytest("-n", "2", "--dist", "loadfile", "compat_tests/spark")],
         jars=[*SPARK_JARS, "kafka-4.3.1"],
+        before=[SPARK_STARTS_FAST],
         python="spark",
     ),
-    "spark-newest": Suite([pytest(*ODRADEK_FORMATS)], python="spark-newest"),
+    "spark-newest": Suite([pytest(*ODRADEK_FORMATS)], before=[SPARK_STARTS_FAST], python="spark-newest"),
     "spark-3.5": Suite(
         [pytest(*SPARK_CONNECTOR)],
         jars=["spark-3.5.7"],
+        before=[SPARK_STARTS_FAST],
         python="spark-3.5",
     ),
     "spark-on-kafka": Suite(
@@ -268,6 +275,7 @@ SUITES = {
             for paths in (SPARK_CONNECTOR, [*ODRADEK_ON_KAFKA, *SPARK_JOBS])
         ],
         jars=[*SPARK_JARS, "kafka-4.3.1"],
+        before=[SPARK_STARTS_FAST],
         python="spark",
     ),
 }
@@ -281,11 +289,13 @@ def run(name: str) -> Outcome:
         environment.jars(jars)
     if suite.source:
         environment.source(suite.source)
-    ready = time.monotonic()
-    outcome = Outcome(passed=True, set_up=ready - start)
     # Every broker and every worker of pytest would compile all of it anew.
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     where = {"cwd": environment.CHECKOUT, "env": variables}
+    for command in suite.before:
+        subprocess.run([str(python), *command[1:]], check=True, **where)
+    ready = time.monotonic()
+    outcome = Outcome(passed=True, set_up=ready - start)
     beside = [
         subprocess.Popen(
             [str(python), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where

@@ -1,4 +1,7 @@
-"""How every Spark session of these tests is made: the one in the test process, and drivers of their own."""
+"""How every Spark session of these tests is made: the one in the test process, and drivers of their own.
+
+python -m compat_tests.spark.sessions       makes what lets them start fast, if it is not there yet
+"""
 
 from __future__ import annotations
 
@@ -107,4 +110,7 @@ def _use_all(work: pathlib.Path, java_options: str) -> None:
 
 
 if __name__ == "__main__":
-    _use_all(pathlib.Path(sys.argv[1]), sys.argv[2])
+    if sys.argv[1:]:
+        _use_all(pathlib.Path(sys.argv[1]), sys.argv[2])
+    else:
+        fast_start()

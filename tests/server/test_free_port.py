@@ -1,9 +1,11 @@
 """Ports for processes that are started in a moment."""
 
+import itertools
 import json
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,7 +18,8 @@ if socket.has_dualstack_ipv6():
 
 
 def test_no_port_is_given_twice():
-    given = [free_port() for _ in range(2_000)]
+    with ThreadPoolExecutor(4) as threads:
+        given = list(threads.map(lambda _: free_port(), range(2_000)))
     assert len(set(given)) == len(given)
     assert set(given) <= set(module.PORTS)
 
@@ -50,6 +53,6 @@ def test_a_port_that_one_address_has_is_passed_over(family, host, monkeypatch):
         taken, free = server.getsockname()[1], free_port()
         monkeypatch.setattr(module, "_ports", iter([taken, free]))
         assert free_port() == free
-        monkeypatch.setattr(module, "_ports", iter([taken]))
+        monkeypatch.setattr(module, "_ports", itertools.repeat(taken))
         with pytest.raises(OSError, match=r"no port from 20000 to 31999 is free: .*in use"):
             free_port()

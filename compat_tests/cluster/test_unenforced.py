@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS
-from compat_tests.differential.harness import Side
+from compat_tests.differential.harness import CLOSED, Side
 from compat_tests.quorum import Controllers, OdradekMember
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
@@ -37,7 +37,8 @@ def create_acl(node: OdradekMember) -> None:
         permission_type=ALLOW,
     )
     answer = side.ask(CreateAclsRequest(creations=[creation]), 3)
-    assert [one.error_code for one in answer.results] == [0]
+    # The node that is asked may end at just this one, before it can answer.
+    assert answer == CLOSED or [one.error_code for one in answer.results] == [0]
     side.close()
 
 

@@ -25,7 +25,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.tiers import NIGHTLY
 
 KINDS = {
     "creating": {},
@@ -34,8 +33,6 @@ KINDS = {
     "too many partitions": {"num.partitions": "10001"},
 }
 FIRST_VERSION_WITH_FLAG = 4
-VERSIONS_BY_DAY = (0, 3, 4, 9, 10, 13)
-"""The oldest, the last ones before and the first ones with the flag and with ids, the newest."""
 LAST_VERSION_OF_DELETION_BY_NAME = 5
 
 UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,8 +82,6 @@ def finished(*names: str) -> Callable[[Any], bool]:
 def cases(pair: Pair) -> Iterator[tuple[int, bool]]:
     """Version, and whether the request lets topics be created."""
     for version in pair.versions(MetadataRequest):
-        if version not in VERSIONS_BY_DAY and not NIGHTLY:
-            continue
         yield version, True
         if version >= FIRST_VERSION_WITH_FLAG:
             yield version, False

@@ -1,7 +1,8 @@
-"""Files from which a virtual machine of Java maps classes, where it would load and verify them from jars.
+"""Archives for class data sharing, as Java calls it: a virtual machine maps classes from such a file, instead
+of loading and verifying them from jars.
 
-Half of the processor time of a short-lived program of Java goes into that. A machine of another version, or
-one whose class path does not begin with the one of the file, does without it and says nothing.
+Up to half of the processor time of a short program goes into that. A virtual machine of another version, or
+with a class path that does not begin with the one of the archive, works without it and says nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def class_data(name: str, class_path: str, run: Callable[[tuple[str, ...]], None]) -> tuple[str, ...]:
-    """Options for the virtual machine. The file is made once for each version of Java and each class path: by
-    `run`, which runs a program with the options that it gets, to its end."""
+    """Options for the virtual machine. The archive is made once for each version of Java and each class path.
+    `run` makes it: it runs a program with the options that it is given, and returns at the program's end."""
     folder = cache() / "class-data"
     folder.mkdir(exist_ok=True)
     target = folder / f"{name}-{digest(class_path.encode(), _java())}"

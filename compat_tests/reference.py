@@ -67,8 +67,8 @@ def class_path(version: str = CURRENT) -> str:
     return f"{environment.jars(f'kafka-{version}')}/*"
 
 
-def programs(version: str = CURRENT) -> KafkaPrograms:
-    return KafkaPrograms("java", class_path(version), fast_start(version))
+def programs(version: str = CURRENT, *, is_fast_to_start: bool = True) -> KafkaPrograms:
+    return KafkaPrograms("java", class_path(version), fast_start(version) if is_fast_to_start else ())
 
 
 @functools.cache
@@ -196,7 +196,8 @@ class Kafka:
         if not config.exists():
             self._format(config)
         jvm = (*self._jvm, *self._logging())
-        command = [*self._prefix, *self._programs().command("kafka.Kafka", str(config), jvm=jvm)]
+        kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
+        command = [*self._prefix, *kafka.command("kafka.Kafka", str(config), jvm=jvm)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -223,13 +224,6 @@ class Kafka:
         if process is not None:
             end_process(process, how)
 
-    def _programs(self) -> KafkaPrograms:
-        return (
-            programs(self.version)
-            if self._is_fast_to_start
-            else KafkaPrograms("java", class_path(self.version))
-        )
-
     def _logging(self) -> list[str]:
         if self.version == CURRENT:
             return ["-Dlog4j2.level=WARN"]
@@ -251,7 +245,8 @@ class Kafka:
         config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
         standalone = ["--standalone"] if current else []
         try:
-            format_directory(self._programs(), new_id(os.urandom), config, *standalone, *self._formatting)
+            kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
+            format_directory(kafka, new_id(os.urandom), config, *standalone, *self._formatting)
         except ClusterStartError:
             config.unlink()
             raise

@@ -13,8 +13,8 @@ __all__ = ["free_port"]
 PORTS = range(20_000, 32_000)
 """Kernels take the ports of outgoing connections from above: one of those may be gone when its process wants
 it again. A client that asks for its dead broker may even be given just that port, and talks to itself."""
-SHARE_PORTS = 200
-"""Of a process that asks. The first one of a share is never given: who has bound it has the share."""
+BLOCK_PORTS = 200
+"""A process takes whole blocks. It binds the first port of each, which nobody is given."""
 ATTEMPTS = 200
 
 
@@ -39,16 +39,18 @@ def free_port() -> int:
 
 
 def _given() -> Iterator[int]:
-    """The ports of one share after the other, as far as other processes leave any; then all, again and
+    """The ports of each block that no other process has. After the last one, those of all blocks, again and
     again."""
-    held = []
-    for first in random.sample(PORTS[::SHARE_PORTS], len(PORTS) // SHARE_PORTS):
+    bound, all_ports = [], []
+    for first in random.sample(PORTS[::BLOCK_PORTS], len(PORTS) // BLOCK_PORTS):
+        block = random.sample(range(first + 1, first + BLOCK_PORTS), BLOCK_PORTS - 1)
+        all_ports += block
         try:
-            held.append(_bind(first))
+            bound.append(_bind(first))
         except OSError:
             continue
-        yield from random.sample(range(first + 1, first + SHARE_PORTS), SHARE_PORTS - 1)
-    yield from itertools.cycle(random.sample(PORTS, len(PORTS)))
+        yield from block
+    yield from itertools.cycle(all_ports)
 
 
 _ports = _given()

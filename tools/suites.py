@@ -45,14 +45,14 @@ class Suite:
     """Commands that run while the others do; what they print comes at the end."""
     jars: list[str] = field(default_factory=list)
     before: list[list[str]] = field(default_factory=list)
-    """Commands that make more of it."""
+    """Commands of the set-up, after the environment and the jars are there."""
     source: str | None = None
     python: str = "test"
     """The virtual environment whose python replaces the word `python` at the head of a command."""
     seconds_max: float | None = None
     """What its tests may take. More is told and fails nothing: a slow machine is no fault of theirs."""
     ours_alone: bool = False
-    """Whether no program of others runs in it: nothing in it has a reason to fail by chance."""
+    """Whether it is about our code alone: nothing in it has a reason to fail by chance."""
 
 
 @dataclass

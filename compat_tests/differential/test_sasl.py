@@ -208,7 +208,8 @@ def ports_of_sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Port
 
 
 def assert_alike(ports: Ports, told: Callable[[int], Any]) -> None:
-    """By a port. A busy machine may be late with what is done at once, so what differs is tried again."""
+    """What is told at the port of each. A busy machine may be late with what is done at once, so a difference
+    is tried again."""
     for _ in range(ATTEMPTS):
         ours, theirs = told(ports.odradek), told(ports.kafka)
         if ours == theirs:

@@ -451,7 +451,7 @@ def test_renewals_are_alike(pair: Pair) -> None:
 
 
 def look_up_a_lag(pair: Pair) -> None:
-    """Kafka takes a second or two for the first one, and for one after long: more than a lock lasts."""
+    """Kafka needs up to two seconds for its first lag, and for one after a long pause."""
     topic = new_topic(pair, "done")
     fill(pair, topic, 1)
     group, place = readers(pair, topic), (topic, 0)
@@ -465,7 +465,7 @@ def look_up_a_lag(pair: Pair) -> None:
 def test_locks_run_out_alike(pair: Pair) -> None:
     """Not compared: the start that is told right after the locks have run out. Kafka stores that a record is
     archived then, and the start that follows from it with the next change; we store both."""
-    look_up_a_lag(pair)
+    look_up_a_lag(pair)  # Else it may take longer than a lock lasts.
     topic = new_topic(pair, "shared", 2)
     fill(pair, topic, 2, 2)
     settings = {"record_lock_duration_ms": str(LOCK_MS), "delivery_count_limit": "2"}

@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check coverage check-transactions test-reference nightly bench bench-spark completions monitoring dist clean links tools-present
+.PHONY: help serve test check ci coverage check-transactions test-reference nightly bench bench-spark completions monitoring dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -19,11 +19,18 @@ serve: ## a broker on 127.0.0.1:9092 with its data in ./data (LISTEN=host:port f
 tools-present:
 	@$(ENVIRONMENT) check
 
-test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log dist compat reference kafka-python transactions groups share cluster security zookeeper soak spark
+test: links ## what a stranger runs: the linters, our own tests, stories of clients, of Kafka and of Spark (5 minutes)
+	@$(SUITES) --tier test
 
-check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
-	@$(SUITES) check
+check: links ## what a developer runs before each commit: the linters and the tests of the pure layers (90 s)
+	@$(SUITES) --tier check
+
+ci: tools-present links ## all other suites of the day, which CI runs after `make test` (35 minutes)
+	@$(SUITES) --tier ci
+
+nightly: export ODRADEK_NIGHTLY = 1
+nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
+	@$(SUITES) --tier nightly
 
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
 	@$(SUITES) reference
@@ -33,12 +40,6 @@ coverage: links ## per cent of lines and branches that tests/ runs in its own pr
 
 check-transactions: tools-present links ## histories of clients under crashes, judged; bugs that are planted have to be found
 	@$(SUITES) check-transactions
-
-nightly: export ODRADEK_NIGHTLY = 1
-nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@$(SUITES) check coverage log dist compat compat-on-kafka commands-on-kafka-3.9 reference kafka-python \
-		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka share share-on-kafka polyglot streams \
-		cluster security zookeeper monitoring benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \

@@ -12,6 +12,8 @@ from compat_tests.clients import Client, wait_until
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.stories import ClientStories, topic_name
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.fixture(scope="module")
 def client(bootstrap: str) -> Iterator[Client]:

@@ -11,8 +11,10 @@ from compat_tests.clients import Client
 from compat_tests.clients.java import JavaClient
 from compat_tests.stories import ClientStories
 
+CURRENT = pytest.param(reference.CURRENT, marks=pytest.mark.smoke)
 
-@pytest.fixture(scope="module", params=[reference.CURRENT, reference.OLDER])
+
+@pytest.fixture(scope="module", params=[CURRENT, reference.OLDER])
 def client(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Client]:
     client = JavaClient(bootstrap, request.param)
     yield client

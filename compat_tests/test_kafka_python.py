@@ -10,6 +10,8 @@ from compat_tests.clients import Client
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.stories import ClientStories
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.fixture(scope="module")
 def client(bootstrap: str) -> Iterator[Client]:

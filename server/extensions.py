@@ -1,6 +1,6 @@
 """Definitions that a program adds to those of Kafka: APIs, types of groups, options.
 
-CONTRIBUTING.md shows how to write one of each; `tests/test_extension.py` uses them over the wire.
+CONTRIBUTING.md shows how to write one of each; `tests/server/test_extension.py` uses them over the wire.
 """
 
 from __future__ import annotations

@@ -1,17 +1,57 @@
-"""How hypothesis runs: the same examples every time in the fast tier, new ones every night. And each test
-finds the log as it was: a test that calls `serve` redirects it."""
+"""How every test runs: with the same examples of hypothesis by day and new ones every night, and with the log
+as it was, since a test that calls `serve` redirects it. The tests of the pure layers open no socket and start
+no process: that is what keeps `make check` short.
+"""
 
 import logging
+import pathlib
+import signal
+import sys
 
 import pytest
 from hypothesis import settings
 
-from tests.tiers import NIGHTLY
+from tests.tiers import NIGHTLY, PURE
 
 # No deadline for an example: a busy machine is not a failure.
 settings.register_profile("fast", deadline=None, derandomize=True)
 settings.register_profile("nightly", deadline=None, print_blob=True)
 settings.load_profile("nightly" if NIGHTLY else "fast")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in what a script starts in its background; children would ignore the key that ends a command, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+IMPURE = ("socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
+"""What is forbidden to the tests of the pure layers, as audit events of Python."""
+FOLDER = pathlib.Path(__file__).parent
+
+_pure_test = ""
+
+
+def _refuse_impure(event, _arguments):
+    if _pure_test and event in IMPURE:
+        raise AssertionError(f"{event} in {_pure_test}: such a test belongs into tests/server, or beside it")
+
+
+sys.addaudithook(_refuse_impure)
+
+
+def is_pure(path):
+    """Whether a file of tests belongs to the suite `check`."""
+    parts = path.relative_to(FOLDER).parts if path.is_relative_to(FOLDER) else ()
+    return len(parts) == 1 or (len(parts) > 1 and parts[0] in PURE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Around set-up, test and teardown: fixtures are watched as well."""
+    global _pure_test
+    _pure_test = item.nodeid if is_pure(item.path) else ""
+    try:
+        return (yield)
+    finally:
+        _pure_test = ""
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,18 @@
-"""The fast tier and the nightly one: how much of a test that could go on for ever each of them runs."""
+"""The tiers of the tests: which folders `make check` runs, and how much of a test that could go on for ever
+each tier runs.
+"""
 
 import os
 
 import pytest
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+
+PURE = (
+    *("apis", "config", "coordinator", "kit", "offline"),
+    *("replication", "security", "share_partitions", "storage", "wire"),
+)
+"""The folders of tests/ without a socket and without a process; the files beside them are as pure."""
 
 
 def examples(count: int) -> int:

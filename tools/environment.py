@@ -428,6 +428,12 @@ def missing_tools() -> list[tuple[str, str]]:
     return missing
 
 
+def missing_for_java() -> list[str]:
+    """The missing tools without which no program in Java can be had."""
+    java = {package for program, _, package in SYSTEM_TOOLS if program in ("javac", "mvn")}
+    return [what for what, package in missing_tools() if package in java]
+
+
 def check() -> int:
     """Prints what is missing, a line each; the exit status."""
     missing = missing_tools()

@@ -1,8 +1,11 @@
 """Runs suites one after the other, prints the seconds of each, and fails if one failed.
 
-    python -m tools.suites check compat ...
+    python -m tools.suites compat reference ...
+    python -m tools.suites --tier test
 
-Runs inside the test environment. A suite that fails does not keep the next ones from running.
+Runs inside the test environment. A suite that fails does not keep the next ones from running. A tier is a
+list of suites with a budget. A tier that takes half as long again fails: otherwise the wait grows until
+nobody waits.
 
 By day, a few failed tests of a suite that runs programs of others get a second try, as the tests of Apache
 Kafka get it in its own build: one that fails by chance in an hour of such programs would fail each second run
@@ -11,16 +14,19 @@ of CI. Nothing is hidden: what failed first is told in full, and its suite is ca
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
+from tests.tiers import NIGHTLY, PURE
 from tools import environment
 
 REPORTS = environment.CHECKOUT / "build" / "reports"
@@ -30,6 +36,8 @@ FILES_SHOWN = 12
 """Of the files of a suite, the slowest ones."""
 LAST_FAILED = environment.CHECKOUT / ".pytest_cache" / "v" / "cache" / "lastfailed"
 """Where pytest keeps which tests failed: an object whose keys are their names."""
+ERROR_FROM = 1.5
+"""How far a tier may exceed its budget, as a factor, before that is an error: machines differ."""
 SECOND_TRIES_MAX = 3
 """Of the tests of one command. Where more fail, the reason is not chance."""
 SOME_FAILED = 1
@@ -49,15 +57,28 @@ class Suite:
     source: str | None = None
     python: str = "test"
     """The virtual environment whose python replaces the word `python` at the head of a command."""
-    seconds_max: float | None = None
-    """What its tests may take. More is told and fails nothing: a slow machine is no fault of theirs."""
+    starts_java: bool = False
+    """Whether it needs a JDK and Maven. It is left out where they are missing, but never by CI."""
     ours_alone: bool = False
     """Whether it is about our code alone: nothing in it has a reason to fail by chance."""
 
 
 @dataclass
+class Tier:
+    """Suites that a person runs together, and the seconds that they may take on two quiet cores."""
+
+    suites: list[str]
+    seconds_max: float = math.inf
+    """For the tests."""
+    set_up_seconds_max: float = math.inf
+    """For environments, jars and archives, which are made once."""
+    after: str = ""
+    """The tier that has run before: its tests of programs of others are not run again."""
+
+
+@dataclass
 class Outcome:
-    """Of a suite that was run."""
+    """The result of a suite."""
 
     passed: bool
     set_up: float = 0.0
@@ -67,10 +88,14 @@ class Outcome:
     unsteady: list[str] = field(default_factory=list)
     """The tests that failed first and passed at their second try."""
 
+    skipped: bool = False
+
     @property
     def word(self) -> str:
         if not self.passed:
             return "FAILED"
+        if self.skipped:
+            return "skipped"
         return "unsteady" if self.unsteady else "passed"
 
 
@@ -95,8 +120,6 @@ CLIENTS = [
 CLIENT_JARS = [
     f"kafka-{version}" for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 ]
-
-NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
 SHARE_CLIENTS = [f"kafka-clients-{version}" for version in ("4.1.2", *(["4.2.1", "4.4.0"] * NIGHTLY))]
 """The clients with share consumers, beside that of the broker's own version."""
@@ -147,19 +170,57 @@ SPARK_STARTS_FAST = ["python", "-m", "compat_tests.spark.sessions"]
 SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
 """Those of the session of the tests."""
 
+TESTS = environment.CHECKOUT / "tests"
+
+
+def folders(*, pure: bool) -> list[str]:
+    """The folders of tests/ that are of the pure layers, with the files beside them, or all others."""
+    names = sorted(path.parent.name for path in TESTS.glob("*/test_*.py"))
+    found = [f"tests/{name}" for name in dict.fromkeys(names) if (name in PURE) == pure]
+    return [*found, *(f"tests/{path.name}" for path in sorted(TESTS.glob("test_*.py")) if pure)]
+
+
+SMOKE = "pytest.mark.smoke"
+CLIENTS_IN_PYTHON = [f"compat_tests/test_{name}.py" for name in ("aiokafka", "confluent", "kafka_python")]
+
+
+def smoke(*, of_spark: bool) -> list[str]:
+    """The files with tests of the smoke suites that start programs in Java: with Spark, or all others."""
+    root = environment.CHECKOUT
+    files = [
+        str(path.relative_to(root))
+        for path in sorted((root / "compat_tests").rglob("test_*.py"))
+        if SMOKE in path.read_text() and ("spark" in path.relative_to(root).parts) == of_spark
+    ]
+    return [file for file in files if file not in CLIENTS_IN_PYTHON]
+
+
 LINTERS = [
     ["python", "-m", "ruff", "check", "."],
     ["python", "-m", "ruff", "format", "--check", "."],
 ]
-TYPES = ["python", "-m", "mypy"]
+TYPES = ["python", "-m", "mypy.dmypy", "--status-file", "build/dmypy.json", "run", "--timeout", "3600"]
+"""The daemon answers in a second where little has changed; it ends by itself after an hour."""
 
 SUITES = {
     # What somebody waits for before each commit.
     "check": Suite(
-        [*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")],
+        [*LINTERS, pytest(*SPREAD, "-m", "not deep", *folders(pure=True))],
         beside=[TYPES],
-        seconds_max=120,
         ours_alone=True,
+    ),
+    "node": Suite([pytest(*SPREAD, "-m", "not deep", *folders(pure=False))], ours_alone=True),
+    "smoke": Suite([pytest("-n", "2", "--dist", "loadfile", *CLIENTS_IN_PYTHON)]),
+    "smoke-kafka": Suite(
+        [pytest("-n", "2", "--dist", "loadfile", "-m", "smoke", *smoke(of_spark=False))],
+        jars=["kafka-4.3.1"],
+        starts_java=True,
+    ),
+    "smoke-spark": Suite(
+        [pytest("-m", "smoke", *smoke(of_spark=True))],
+        jars=["spark-4.0.0"],
+        python="spark",
+        starts_java=True,
     ),
     # Not in `check`: tracing more than doubles the processor time of the tests.
     "coverage": Suite(
@@ -209,7 +270,6 @@ SUITES = {
     "share": Suite(
         [pytest("-n", "3", "--dist", "loadfile", "compat_tests/share_groups")],
         jars=["kafka-4.3.1", *SHARE_CLIENTS, *(["kafka-4.3.1-tests"] * NIGHTLY)],
-        seconds_max=120,
     ),
     "share-on-kafka": Suite(
         [
@@ -280,9 +340,30 @@ SUITES = {
     ),
 }
 
+DAY = [
+    *("log", "dist", "compat", "reference", "kafka-python", "transactions", "groups", "share"),
+    *("cluster", "security", "zookeeper", "soak", "spark"),
+]
+TIERS = {
+    "check": Tier(["check"], seconds_max=90),
+    "test": Tier(
+        ["check", "node", "smoke", "smoke-kafka", "smoke-spark"], seconds_max=300, set_up_seconds_max=180
+    ),
+    # With `test`, which CI runs before it, 40 minutes.
+    "ci": Tier(DAY, seconds_max=2100, after="test"),
+    "nightly": Tier(
+        [
+            *("check", "node", "coverage", *DAY),
+            *("compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka", "transactions-on-kafka"),
+            *("groups-on-kafka", "share-on-kafka", "polyglot", "streams", "monitoring", "benchmarks"),
+            *("long-soak", "spark-3.5", "spark-newest", "spark-on-kafka"),
+        ]
+    ),
+}
 
-def run(name: str) -> Outcome:
-    suite = SUITES[name]
+
+def run(suite: Suite, name: str) -> Outcome:
+    """Runs the commands of a suite; their reports get this name."""
     start = time.monotonic()
     python = environment.venv(suite.python) / "bin" / "python"
     for jars in suite.jars:
@@ -359,27 +440,54 @@ def slowest(name: str) -> str:
     )
 
 
-def overdue(seconds: Mapping[str, float]) -> list[str]:
-    """A line for each suite whose tests took longer than they may, by the seconds that they took."""
-    return [
-        f"warning: the tests of {name} took {took:.0f} s, {limit:g} s are allowed"
-        for name, took in seconds.items()
-        if (limit := SUITES[name].seconds_max) is not None and took > limit
-    ]
+def over_budget(tier: Tier, outcomes: Mapping[str, Outcome]) -> tuple[list[str], bool]:
+    """A line for each budget of the tier that its suites did not keep, and whether that is an error."""
+    lines, is_error = [], False
+    for what, took, limit in (
+        ("tests", sum(one.tests for one in outcomes.values()), tier.seconds_max),
+        ("set-up", sum(one.set_up for one in outcomes.values()), tier.set_up_seconds_max),
+    ):
+        if took > limit:
+            is_too_long = took > limit * ERROR_FROM
+            is_error = is_error or is_too_long
+            word = "error" if is_too_long else "warning"
+            lines.append(f"{word}: the {what} of this tier took {took:.0f} s, {limit:g} s are allowed")
+    return lines, is_error
 
 
-def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in SUITES]
-    if unknown or not names:
-        print(
-            f"no such suite: {', '.join(unknown) or '(none named)'}; there are {', '.join(SUITES)}",
-            file=sys.stderr,
-        )
-        return 2
+def without_smoke(suite: Suite) -> Suite:
+    """The suite without the tests that `smoke` has."""
+    if suite.ours_alone:
+        return suite
+    is_of_pytest = [command[1:3] == ["-m", "pytest"] for command in suite.commands]
+    return replace(
+        suite,
+        commands=[
+            [*command, "-m", "not smoke"] if of_pytest else command
+            for command, of_pytest in zip(suite.commands, is_of_pytest, strict=True)
+        ],
+    )
+
+
+def skipped_for(suite: Suite) -> list[str]:
+    """The missing tools without which the suite is left out; CI has all or fails."""
+    if os.environ.get("CI") or not (suite.starts_java or suite.jars):
+        return []
+    return environment.missing_for_java()
+
+
+def run_all(names: Sequence[str], tier: Tier) -> int:
+    """Runs the suites with these names and tells what came of them; the exit status."""
     outcomes = {}
+    skips: dict[str, list[str]] = {}
     for name in names:
+        suite = without_smoke(SUITES[name]) if tier.after else SUITES[name]
+        if missing := skipped_for(suite):
+            skips[name] = missing
+            outcomes[name] = Outcome(passed=True, skipped=True)
+            continue
         try:
-            outcomes[name] = run(name)
+            outcomes[name] = run(suite, name)
         except subprocess.SubprocessError as failure:
             print(f"set-up of {name} failed: {failure}", file=sys.stderr)
             outcomes[name] = Outcome(passed=False)
@@ -393,12 +501,30 @@ def main(names: list[str]) -> int:
     for name in names:
         if files := slowest(name):
             print(f"seconds of {name}: {files}")
-    for line in overdue({name: outcome.tests for name, outcome in outcomes.items()}):
+    lines, is_too_long = over_budget(tier, outcomes)
+    for line in lines:
         print(line)
+    if skips:
+        missing = sorted({what for tools in skips.values() for what in tools})
+        print(f"not run, because {' and '.join(missing)} is missing: {', '.join(skips)}")
     for name, outcome in outcomes.items():
         for test in outcome.unsteady:
             print(f"unsteady: {name}: {test} failed, and passed at its second try")
-    return 0 if all(outcome.passed for outcome in outcomes.values()) else 1
+    return 0 if all(outcome.passed for outcome in outcomes.values()) and not is_too_long else 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.suites", description="Run suites of tests.")
+    parser.add_argument("--tier", choices=TIERS, help="all suites of this tier, and its budget")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.suites if name not in SUITES]
+    if unknown or bool(given.suites) == bool(given.tier):
+        named = f"no such suite: {', '.join(unknown)}" if unknown else "name suites, or one tier"
+        print(f"{named}; there are {', '.join(SUITES)}", file=sys.stderr)
+        return 2
+    tier = TIERS[given.tier] if given.tier else Tier(given.suites)
+    return run_all(tier.suites, tier)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 import json
 import logging
-import subprocess
-import sys
 import traceback
 
 import pytest
 
-from odradek.config import listener_security
 from odradek.config.broker_config import ConfigError, load
 from odradek.config.listener_security import check_names, resolve, settings_without_use
 from odradek.config.options import BROKER_OPTIONS, REFUSED, BrokerLayers, describe_broker, hidden
@@ -195,14 +192,6 @@ def test_what_a_listener_sees_prints_no_password():
         protocol="SASL_SSL",
     )
     assert PASSWORD not in f"{security!r} {security.values} {security.of_mechanisms}"
-
-
-def test_a_start_without_a_word_about_security_reads_no_module_of_it():
-    program = (
-        "import sys; from odradek.config.broker_config import load; load();"
-        f"assert {listener_security.__name__!r} not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_secret_of_a_secret_is_the_same_secret():

@@ -2,10 +2,7 @@
 rules, also with the oracle in the place of the compiled part.
 """
 
-import os
 import random
-import subprocess
-import sys
 
 import pytest
 from cleaning_logs import (
@@ -25,7 +22,6 @@ from cleaning_logs import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from odradek.server.child_python import let_find_package
 from odradek.storage.compaction import _cleaning
 from odradek.storage.compaction.run import CleaningJob, JobSegment, cleaning_round, group_segments
 from odradek.storage.log.indexes import OffsetIndex, TimeIndex
@@ -413,30 +409,6 @@ def test_an_offset_map_is_a_dictionary_with_a_bound(module):
         model[key] = offset
     assert len(held) == len(model) == 1000
     assert all(held.get(key) == offset for key, offset in model.items())
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what is taken")
-def test_a_full_map_stays_within_its_memory():
-    memory_bytes = 24 << 20
-    # In a process that has freed nothing yet.
-    program = (
-        "import os\n"
-        "from odradek.storage.compaction._cleaning import SLOT_BYTES, OffsetMap\n"
-        "def taken(): return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
-        f"slots = {memory_bytes} // SLOT_BYTES\n"
-        "before = taken()\n"
-        f"held = OffsetMap(slots, {SEED!r})\n"
-        "for number in range(slots): held.put(b'%016d' % number, 2**40 + number)\n"
-        "print(len(held), taken() - before)\n"
-    )
-    variables = {**os.environ}
-    let_find_package(variables)
-    told = subprocess.run(
-        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True
-    )
-    count, taken_bytes = map(int, told.stdout.split())
-    assert count == 1 << 20
-    assert memory_bytes * 0.9 < taken_bytes < memory_bytes * 1.05
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -21,26 +21,75 @@ def reports(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_the_slowest_files_of_a_suite_are_told(monkeypatch, capsys, reports):
+@pytest.fixture
+def seconds(monkeypatch):
+    """Suite -> the seconds of its set-up and of its tests; nothing is run."""
+    took = {}
+    monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True, *took.get(name, (0.0, 0.0))))
+    monkeypatch.setattr(suites, "skipped_for", lambda suite: [])
+    return took
+
+
+def test_the_slowest_files_of_a_suite_are_told(seconds, capsys, reports):
     (reports / "log-0.xml").write_text(REPORT)
-    monkeypatch.setattr(suites, "run", lambda name: Outcome(True, 0.0, 33.0))
     assert suites.main(["log"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "seconds of log: slow 32, fast 0"
 
 
-def test_a_suite_that_takes_longer_than_it_may_is_told_with_its_seconds_and_passes(monkeypatch, capsys):
-    took = {"check": 131.4, "log": 500.0}
-    monkeypatch.setattr(suites, "run", lambda name: Outcome(True, 40.0, took[name]))
-    assert suites.main(["check", "log"]) == 0
-    said = capsys.readouterr().out
-    assert said.splitlines()[-1] == "warning: the tests of check took 131 s, 120 s are allowed"
-    assert said.count("warning") == 1
+def test_a_tier_that_takes_longer_than_it_may_is_told_with_its_seconds_and_passes(seconds, capsys):
+    seconds |= {"check": (0.0, 91.0), "node": (0.0, 110.0), "smoke": (0.0, 110.4)}
+    assert suites.main(["--tier", "test"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "warning: the tests of this tier took 311 s, 300 s are allowed"
+    )
 
 
-def test_the_set_up_of_a_suite_does_not_count(monkeypatch, capsys):
-    monkeypatch.setattr(suites, "run", lambda name: Outcome(True, 600.0, 119.0))
+@pytest.mark.parametrize(
+    ("took", "what"), [((0.0, 500.0), "tests"), ((300.0, 0.0), "set-up")], ids=["tests", "set-up"]
+)
+def test_a_tier_that_takes_half_as_long_again_has_failed(took, what, seconds, capsys):
+    seconds["node"] = took
+    assert suites.main(["--tier", "test"]) == 1
+    assert f"error: the {what} of this tier took" in capsys.readouterr().out
+
+
+def test_suites_by_their_names_have_no_budget(seconds, capsys):
+    seconds["check"] = (0.0, 5000.0)
     assert suites.main(["check"]) == 0
-    assert "warning" not in capsys.readouterr().out
+    assert "allowed" not in capsys.readouterr().out
+
+
+def test_each_suite_is_in_a_tier_that_somebody_runs():
+    in_tiers = {name for tier in suites.TIERS.values() for name in tier.suites}
+    assert set(suites.SUITES) - in_tiers == {"check-transactions"}
+    assert not set(suites.TIERS["test"].suites) & set(suites.TIERS["ci"].suites)
+
+
+def test_both_smoke_suites_with_java_have_tests():
+    for of_spark in (False, True):
+        assert suites.smoke(of_spark=of_spark)
+
+
+def test_no_test_of_smoke_is_run_by_the_tier_after_it():
+    assert suites.without_smoke(suites.SUITES["groups"]).commands[0][-2:] == ["-m", "not smoke"]
+    assert suites.without_smoke(suites.SUITES["log"]) == suites.SUITES["log"]
+
+
+def test_suites_with_programs_in_java_are_left_out_where_there_is_no_java(monkeypatch, capsys):
+    monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True))
+    monkeypatch.setattr(environment, "missing_for_java", lambda: ["Maven"])
+    monkeypatch.delenv("CI", raising=False)
+    assert suites.main(["check", "smoke", "smoke-kafka", "spark"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "not run, because Maven is missing: smoke-kafka, spark"
+
+
+def test_ci_leaves_nothing_out(monkeypatch, capsys):
+    monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True))
+    monkeypatch.setattr(environment, "missing_for_java", lambda: ["Maven"])
+    monkeypatch.setenv("CI", "true")
+    assert suites.main(["smoke-kafka"]) == 0
+    assert "not run" not in capsys.readouterr().out
 
 
 FAILS_FIRST = """

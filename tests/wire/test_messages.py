@@ -1,7 +1,6 @@
 """Every message comes back from the wire as it went, in every version; and `find` knows them all."""
 
 import inspect
-import subprocess
 import sys
 
 import pytest
@@ -113,15 +112,6 @@ def test_an_api_that_is_not_declared_is_a_key_error():
     with pytest.raises(KeyError):
         messages.find(4)
     assert messages.flexible_since(4) is None
-
-
-def test_nothing_is_imported_before_it_is_asked_for():
-    code = (
-        "import sys, odradek.wire.frames\n"
-        "print(*sorted(name for name in sys.modules if name.startswith('odradek.wire.messages.')))"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert printed.stdout.split() == []
 
 
 def test_a_message_has_one_line_about_every_field():

@@ -1,8 +1,5 @@
 """Record batches v2: what is built is read back, by us and by the clients' readers, and damage is found."""
 
-import subprocess
-import sys
-
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
@@ -334,18 +331,6 @@ def test_a_size_below_the_header_is_refused(length):
     batch = build_batch(consecutive(1))
     batch[8:12] = length.to_bytes(4, "big", signed=True)
     assert refusal(read_batch_header, batch) == ErrorCode.CORRUPT_MESSAGE
-
-
-def test_importing_records_loads_no_codec_library():
-    program = (
-        "import sys, odradek.wire.records, odradek.wire.legacy_records, odradek.wire.batch_validation\n"
-        "print(sorted({'lz4', 'zstandard', 'snappy', 'cramjam'} & set(sys.modules)))"
-    )
-    environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout == "[]\n"
 
 
 def test_records_may_be_plain_tuples_from_a_generator():

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-PLANTED = pathlib.Path(__file__).parents[1] / "compat_tests" / "transactions" / "planted"
+PLANTED = pathlib.Path(__file__).parents[2] / "compat_tests" / "transactions" / "planted"
 BUGS = runpy.run_path(str(PLANTED / "sitecustomize.py"))["BUGS"]
 
 

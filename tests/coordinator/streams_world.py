@@ -24,7 +24,7 @@ from tests.coordinator.group_world import (
     Place,
     World,
 )
-from tests.coordinator.streams_transcript import subtopology
+from tests.coordinator.stages.streams_stage import subtopology
 
 TOPOLOGIES = {
     # Of topics with which anything happens.

@@ -34,13 +34,12 @@ from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataKey
-from tests.coordinator import (
-    migration_transcript,
-    streams_transcript,
-    test_group_migration,
-    test_streams_transcripts,
-)
-from tests.coordinator.transcript import replay_all, rewrite, subscription
+from tests.coordinator.stages.group_stage import subscription
+from tests.coordinator.stages.migration_stage import MigrationStage
+from tests.coordinator.stages.streams_stage import StreamsStage
+from tests.coordinator.stages.streams_stage import durable_state as state_of_streams
+from tests.kit.machine import replay_all
+from tests.kit.transcript import rewrite
 
 TOPICS = {"t": 4, "u": 3}
 STEPS = 100
@@ -276,21 +275,21 @@ def without_empty(offsets):
     return {group_id: topics for group_id, topics in offsets.items() if topics}
 
 
-@pytest.mark.parametrize("path", test_streams_transcripts.TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", StreamsStage.transcripts(), ids=lambda path: path.stem)
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
 def test_a_compacted_log_says_of_streams_groups_what_the_whole_one_said(path, keeps_tombstones):
-    stage = streams_transcript.StreamsStage()
+    stage = StreamsStage()
     rewrite(path, stage)
-    groups, offsets = streams_transcript.durable_state(stage.machine)
+    groups, offsets = state_of_streams(stage.machine)
     for end in range(len(stage.log) + 1):
-        found = streams_transcript.durable_state(replayed(stage, end, keeps_tombstones))
+        found = state_of_streams(replayed(stage, end, keeps_tombstones))
         assert (found[0], without_empty(found[1])) == (groups, without_empty(offsets)), end
 
 
-@pytest.mark.parametrize("path", test_group_migration.TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MigrationStage.transcripts(), ids=lambda path: path.stem)
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
 def test_a_compacted_log_says_of_groups_that_migrate_what_the_whole_one_said(path, keeps_tombstones):
-    stage = migration_transcript.Stage()
+    stage = MigrationStage()
     rewrite(path, stage)
     expected = of_consumer_groups(stage.machine)
     for end in range(len(stage.log) + 1):

@@ -17,7 +17,7 @@ from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, Topi
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
-from tests.coordinator.consumer_transcript import durable_state_of, view_of_topics
+from tests.coordinator.stages.group_stage import durable_state_of, view_of_topics
 
 HEARTBEAT_MS = 5_000
 LOST = 0.05

@@ -43,7 +43,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
 from tests.coordinator.share_persister import FakePersister
-from tests.coordinator.transcript import subscription
+from tests.coordinator.stages.group_stage import subscription
 
 NONE = ErrorCode.NONE
 COMMIT = EndMarker(9, 2, 0, True)

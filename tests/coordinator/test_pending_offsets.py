@@ -18,7 +18,7 @@ from odradek.coordinator.groups.record_codec import (
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.executed_lines import lines_run
-from tests.coordinator.transcript import replay_all
+from tests.kit.machine import replay_all
 
 places = st.tuples(st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1))
 producers = st.integers(1, 3)

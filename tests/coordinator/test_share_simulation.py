@@ -24,7 +24,7 @@ from odradek.coordinator.share_groups.commands import (
 from odradek.coordinator.share_groups.group import ShareGroup
 from odradek.coordinator.share_state.persister import Refusal
 from odradek.wire.errors import ErrorCode
-from tests.coordinator.share_transcript import durable_state, keys_of, view_of
+from tests.coordinator.stages.share_stage import durable_state, keys_of, view_of
 
 NONE = ErrorCode.NONE
 NAMES = ("a", "b", "c")
@@ -213,7 +213,7 @@ class World:
             subscribed = member.metadata.subscribed_topic_names
             for topic_id in member.current.partitions:
                 # The id has the topic's name in it.
-                assert topic_id.lstrip(b"\0").decode().partition("#")[0] in subscribed
+                assert topic_id.rstrip(b"\0").decode().partition("#")[0] in subscribed
         for one in group.members.values():
             if group.group_epoch == group.assignment_epoch == one.current.member_epoch:
                 for topic_id, partitions in one.current.partitions.items():

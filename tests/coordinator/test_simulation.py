@@ -42,7 +42,8 @@ from odradek.coordinator.groups.commands import (
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
-from tests.coordinator.transcript import durable_state, logged, replay_all, subscription
+from tests.coordinator.stages.group_stage import durable_state, subscription
+from tests.kit.machine import logged, replay_all
 
 GROUP = "g"
 PARTITIONS = 16

@@ -15,7 +15,8 @@ from odradek.coordinator.streams.assignor import TaskAssignment
 from odradek.coordinator.streams.commands import StreamsHeartbeat, StreamsHeartbeatReply
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.errors import ErrorCode
-from tests.coordinator.streams_transcript import durable_state, topology_of, view_of
+from tests.coordinator.stages.share_stage import view_of
+from tests.coordinator.stages.streams_stage import durable_state, topology_of
 
 STEPS = 250
 ROUNDS_TO_REST = 12

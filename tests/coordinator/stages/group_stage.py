@@ -1,0 +1,538 @@
+"""The machine of groups in transcripts: classic groups, and those of KIP-848.
+
+    topics t=2 u=1
+    0 beat a member=m1 epoch=0 names=t+u
+    1 beat b member=m1 epoch=2 owned=t:0+1,u:0
+    2 matched c REGEX=t+u
+
+The group is `g` and the client id `c` unless said otherwise; member ids are numbered. `state` shows a group.
+`write` is a commit of offsets in the transaction of `producer=ID` (its epoch is 0 unless said otherwise),
+`end` its marker, which commits unless it says `abort`. `topics` says which topics there are and with how many
+partitions (`t=2#2` is another topic of that name). A field of a heartbeat that is not given is null;
+`epoch=0` alone brings names (none), a time-out and an empty list of partitions along, `full` a time-out.
+Partitions are `t:0+1`, and `t:0@2` where it matters from which epoch on they are held. `matched` is what a
+search for topics has found."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from odradek.coordinator.cluster.view import ClusterView, PartitionView, TopicView
+from odradek.coordinator.effects import LoggedRecord, MarkerRecord, MatchTopics, Reply, TransactionalRecord
+from odradek.coordinator.group_coordinator import changed_topics
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups import commands, record_codec
+from odradek.coordinator.groups.classic_group import GroupState
+from odradek.coordinator.groups.commands import OfferedProtocol, OffsetToCommit
+from odradek.coordinator.groups.consumer_commands import (
+    ConsumerGroupDescription,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    DescribeConsumerGroup,
+    Noted,
+    TopicsChanged,
+    TopicsMatched,
+)
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.pending_offsets import Written
+from odradek.coordinator.groups.record_codec import CommittedOffset, Kind
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import consumer_protocol, group_records
+from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from tests.kit.transcript import Line, Stage, milliseconds, partition_of, refusal, seconds, split_at
+
+NAMES = {
+    group_records.ConsumerGroupMetadataKey: "epoch",
+    group_records.ConsumerGroupPartitionMetadataKey: "partition-metadata",
+    group_records.ConsumerGroupMemberMetadataKey: "member",
+    group_records.ConsumerGroupTargetAssignmentMetadataKey: "target-epoch",
+    group_records.ConsumerGroupTargetAssignmentMemberKey: "target",
+    group_records.ConsumerGroupCurrentMemberAssignmentKey: "current",
+    group_records.ConsumerGroupRegularExpressionKey: "pattern",
+}
+STATES = {0: "stable", 1: "unrevoked", 2: "unreleased", 127: "unknown"}
+OF_THIS_PROCESS = (
+    "_topics",
+    "_shared_names",
+    "is_to_look",
+    "has_new_topics",
+    "matching_since_ms",
+    "match_failed_at_ms",
+)
+
+
+class GroupStage(Stage):
+    """A machine whose cluster has topics."""
+
+    folder = "transcripts"
+    background = (("expire_offsets",),)
+    new_settings = GroupSettings
+
+    def __init__(self) -> None:
+        self.member_count = 0
+        self.view = ClusterView()
+        super().__init__()
+
+    def new_machine(self) -> GroupMachine:
+        return GroupMachine(self.settings, self.new_suffix, lambda: self.view)
+
+    def new_suffix(self) -> str:
+        self.member_count += 1
+        return str(self.member_count)
+
+    def prepare(self, verb: str, words: list[str]) -> list[str]:
+        if verb == "topics":
+            return self.see(view_of_topics(dict(word.split("=") for word in words), self.view.version + 1))
+        return super().prepare(verb, words)
+
+    def see(self, view: ClusterView) -> list[str]:
+        """Tell the machine which topics there are."""
+        before, self.view = self.view, view
+        return self.submit(TopicsChanged("topics", changed_topics(before, self.view)))
+
+    def text_of(self, effect) -> list[str]:
+        match effect:
+            case MatchTopics():
+                return [f"match {effect.group_id} {' '.join(sorted(effect.patterns))}"]
+            case Reply(_, Noted()):
+                return []
+        return super().text_of(effect)
+
+    def durable_state(self):
+        return durable_state(self.machine)
+
+    def compare(self, before, after) -> None:
+        settled = {group_id for group_id, state in before[0].items() if state is not None}
+        assert {name: after[0].get(name) for name in settled} == {name: before[0][name] for name in settled}
+        assert after[1:] == before[1:]
+
+    def check_end(self) -> None:
+        assert not left_over(self.machine, self.log)
+
+    def describe_state(self, words: list[str]) -> list[str]:
+        group_id = words[0] if words else "g"
+        group = self.machine.groups.get(group_id)
+        return [f"{group_id} {GroupState.DEAD.value if group is None else self.state_text(group)}"]
+
+    def state_text(self, group) -> str:
+        members = " ".join(group.members)
+        if isinstance(group, ConsumerGroup):
+            return f"{group.state_name} epoch={group.group_epoch} members=[{members}]"
+        return f"{group.state.value} generation={group.generation} members=[{members}]"
+
+    steps = {"state": describe_state}
+
+    def record_text(self, key: bytes, value: bytes | None) -> str:
+        kind, subject = record_codec.decode_key(key)
+        if kind is Kind.OFFSET:
+            return offset_text(subject, value)
+        return self.group_text(
+            subject, None if value is None else record_codec.decode_group_value(subject, value)
+        )
+
+    def group_text(self, key, value) -> str:
+        """`key` and `value` are messages; None is a tombstone."""
+        if isinstance(key, group_records.GroupMetadataKey):
+            return f"group {key.group} {'tombstone' if value is None else classic_text(value)}"
+        subject = getattr(key, "member_id", None) or getattr(key, "regular_expression", None)
+        text = f"{NAMES[type(key)]} {key.group_id}" + (f"/{subject}" if subject else "")
+        return f"{text} {'tombstone' if value is None else value_text(value)}"
+
+    def answer_text(self, answer) -> str:
+        return answer_text(answer)
+
+
+# State
+
+
+def left_over(machine: GroupMachine, log: list[LoggedRecord]) -> list[bytes]:
+    """The keys of what a log still says of groups that no deletion of a group would take back."""
+    last: dict[bytes, bytes | None] = {}
+    for record in log:
+        match record:
+            case MarkerRecord() | TransactionalRecord():
+                pass
+            case key, value, _ if record_codec.decode_key(key)[0] is Kind.GROUP:
+                last[key] = value
+    known = {
+        record_codec.encode_group_record(key, None)[0]
+        for group in machine.groups.values()
+        for key in list(group.keys())
+    }
+    return [key for key, value in last.items() if value is not None and key not in known]
+
+
+def durable_state(machine: GroupMachine):
+    """What a log must bring back: settled groups (None for those in a rebalance), all offsets, and those that
+    are pending, in the order in which they were written."""
+    groups = {}
+    for group_id, group in machine.groups.items():
+        if isinstance(group, ConsumerGroup):
+            groups[group_id] = durable_state_of(group)
+            continue
+        is_settled = group.state in (GroupState.EMPTY, GroupState.STABLE)
+        groups[group_id] = (group.state, group.record(group.state_timestamp_ms or -1)) if is_settled else None
+    offsets = {group_id: machine.offsets.of_group(group_id) for group_id in groups}
+    pending = {
+        group_id: {place: in_order(written) for place, written in places.items()}
+        for group_id, places in machine.pending.by_group.items()
+    }
+    return groups, {group_id: topics for group_id, topics in offsets.items() if topics}, pending
+
+
+def durable_state_of(group: ConsumerGroup):
+    """All of a group that a log must bring back, and what is counted from it."""
+    return {name: value for name, value in vars(group).items() if name not in OF_THIS_PROCESS}
+
+
+def in_order(written: Written) -> list[tuple[int, CommittedOffset | None]]:
+    """Producer ids with their pending offsets; None for what has been overtaken."""
+    ordered = sorted(written.by_producer.items(), key=lambda one: one[1][0])
+    return [
+        (producer_id, offset if moment > written.decided_at else None)
+        for producer_id, (moment, offset) in ordered
+    ]
+
+
+# The cluster
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b"\0")
+
+
+def topic_name(identity: bytes) -> str:
+    """`t`, or `t2` for another topic of that name."""
+    return identity.rstrip(b"\0").decode()
+
+
+def view_of_topics(shapes: dict[str, str], version: int = 0, mark: str = "") -> ClusterView:
+    """`shapes` says of each topic how many partitions it has; `3#2` is another topic of that name, with `2`
+    after the mark in its id."""
+    topics = {}
+    for name, shape in shapes.items():
+        count, _, number = shape.partition("#")
+        partitions = tuple(PartitionView(index, 1, 0, (1,), (1,)) for index in range(int(count)))
+        identity = topic_id(name + mark * bool(number) + number)
+        topics[name] = TopicView(name, identity, partitions)
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    return ClusterView(version=version, topics=topics, topic_names=names)
+
+
+# Commands
+
+
+def subscription(topics: str, owned: str = "", rack: str | None = None, version: int = 3) -> bytes:
+    """`t1+t2` as the metadata of a consumer; `!text` as bytes that are none."""
+    if topics.startswith("!"):
+        return topics[1:].encode()
+    partitions = [
+        consumer_protocol.TopicPartition(topic=topic_name(identity), partitions=indexes)
+        for identity, indexes in partitions_of(owned or "-")
+    ]
+    said = ConsumerProtocolSubscription(
+        topics=split_at(topics, "+"), owned_partitions=partitions, rack_id=rack
+    )
+    return consumer_protocol.encode(said, version)
+
+
+def partitions_of(text: str) -> list[tuple[bytes, list[int]]]:
+    """`t:0+1,u:2`; `-` for none."""
+    topics = [] if text == "-" else [word.partition(":")[::2] for word in text.split(",")]
+    return [(topic_id(name), [int(index) for index in indexes.split("+")]) for name, indexes in topics]
+
+
+def join(line: Line):
+    protocols = []
+    for offered in split_at(line.get("protocols", "range"), ","):
+        name, _, topics = offered.partition(":")
+        told = subscription(
+            topics or line.get("topics", "t"),
+            line.get("owned", ""),
+            line.get("rack"),
+            line.number("metadata", 3),
+        )
+        protocols.append(OfferedProtocol(name, told))
+    return commands.Join(
+        line.ticket,
+        line.group,
+        line.get("member", ""),
+        line.get("type", "consumer"),
+        protocols,
+        line.time_ms("session", 10_000),
+        line.time_ms("rebalance"),
+        line.get("instance"),
+        line.get("client", "c"),
+        "/127.0.0.1",
+        line.number("version", 9),
+    )
+
+
+def sync(line: Line, separators: str = ",:", encoded=str.encode):
+    between, within = separators
+    assignments = (pair.split(within, 1) for pair in line.names("assign", between))
+    return commands.Sync(
+        line.ticket,
+        line.group,
+        line.number("generation"),
+        line["member"],
+        line.get("instance"),
+        line.get("type"),
+        line.get("protocol"),
+        {member_id: encoded(assignment) for member_id, assignment in assignments},
+    )
+
+
+def leave(line: Line):
+    members = []
+    for word in line.rest:
+        member_id, at, instance_id = word.partition("@")
+        members.append(commands.LeavingMember(member_id, instance_id if at else None))
+    return commands.Leave(line.ticket, line.group, members)
+
+
+def offsets_of(line: Line) -> list[OffsetToCommit]:
+    """`t-0=OFFSET:EPOCH:METADATA:TIMESTAMP`."""
+    found = []
+    for name, value in line.pairs:
+        offset, *more = value.split(":")
+        epoch, metadata, timestamp = [*more, "", "", ""][:3]
+        found.append(
+            OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
+        )
+    return found
+
+
+def commit(line: Line):
+    return commands.CommitOffsets(
+        line.ticket,
+        line.group,
+        line.number("generation"),
+        line.get("member", ""),
+        offsets_of(line),
+        line.get("instance"),
+        line.time_ms("retention"),
+        line.number("version", 9),
+    )
+
+
+def write(line: Line):
+    return commands.CommitTransactionalOffsets(
+        line.ticket,
+        line.group,
+        line.number("producer"),
+        line.number("epoch", 0),
+        line.get("member", ""),
+        line.number("generation"),
+        line.get("instance"),
+        offsets_of(line),
+    )
+
+
+def end(line: Line):
+    marker = EndMarker(line.number("producer"), line.number("epoch", 0), 0, line.rest != ["abort"])
+    return commands.EndOffsets(line.ticket, 0, marker)
+
+
+def fetch(line: Line):
+    return commands.FetchOffsets(
+        line.ticket,
+        line.group,
+        line.partitions or None,
+        line.get("member"),
+        line.number("generation"),
+        "stable" in line,
+    )
+
+
+def beat(line: Line):
+    epoch = line.number("epoch")
+    timeout = line.get("rebalance", "30" if epoch == 0 or "full" in line.rest else "-0.001")
+    names = line.get("names", "" if epoch == 0 and "regex" not in line else "null")
+    owned = line.get("owned", "-" if epoch == 0 else "null")
+    return ConsumerHeartbeat(
+        line.ticket,
+        line.group,
+        line.get("member", ""),
+        epoch,
+        line.get("instance"),
+        line.get("rack"),
+        milliseconds(timeout),
+        None if names == "null" else split_at(names, "+"),
+        line.get("regex"),
+        line.get("assignor"),
+        None if owned == "null" else partitions_of(owned),
+        line.get("client", "c"),
+        line.get("host", "/127.0.0.1"),
+        line.number("version", 1),
+    )
+
+
+def matched(line: Line):
+    topics = {pattern: frozenset(line.names(pattern, "+")) for pattern in line.options}
+    return TopicsMatched(line.ticket, line.group, 1, None if "failed" in line.rest else topics)
+
+
+GroupStage.commands = {
+    "beat": beat,
+    "matched": matched,
+    "join": join,
+    "sync": sync,
+    "leave": leave,
+    "commit": commit,
+    "write": write,
+    "end": end,
+    "fetch": fetch,
+    "heartbeat": lambda line: commands.Heartbeat(
+        line.ticket, line.group, line.number("generation"), line["member"], line.get("instance")
+    ),
+    "describe": lambda line: commands.DescribeGroup(line.ticket, line.group),
+    "describe-consumers": lambda line: DescribeConsumerGroup(line.ticket, line.group),
+    "delete": lambda line: commands.DeleteGroup(line.ticket, line.group),
+    "delete-offsets": lambda line: commands.DeleteOffsets(line.ticket, line.group, line.partitions),
+    "remove-topics": lambda line: commands.RemoveTopics(line.ticket, dict.fromkeys(line.rest)),
+    "list": lambda line: commands.ListGroups(
+        line.ticket, frozenset(line.names("states")), frozenset(line.names("types"))
+    ),
+}
+
+
+# Records as text
+
+
+def offset_text(subject, value: bytes | None) -> str:
+    group_id, topic, partition = subject
+    name = f"offset {group_id} {topic}-{partition}"
+    if value is None:
+        return f"{name} tombstone"
+    offset = record_codec.decode_offset(value)
+    epoch = "" if offset.leader_epoch == -1 else f" epoch={offset.leader_epoch}"
+    expires = "" if offset.expire_timestamp_ms == -1 else f" expires={seconds(offset.expire_timestamp_ms)}"
+    metadata = f" metadata={offset.metadata}" if offset.metadata else ""
+    return f"{name} {offset.offset}{epoch}{metadata} at={seconds(offset.commit_timestamp_ms)}{expires}"
+
+
+def held_text(members) -> str:
+    return " ".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in members)
+
+
+def classic_text(group) -> str:
+    return (
+        f"generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
+        f" leader={group.leader} at={seconds(group.current_state_timestamp)}"
+        f" members=[{held_text(group.members)}]"
+    )
+
+
+def value_text(said) -> str:
+    match said:
+        case group_records.ConsumerGroupMetadataValue():
+            return f"{said.epoch}" + ("" if said.metadata_hash else " without topics")
+        case group_records.ConsumerGroupMemberMetadataValue():
+            return member_text(said)
+        case group_records.ConsumerGroupTargetAssignmentMetadataValue():
+            return f"{said.assignment_epoch} at={seconds(said.assignment_timestamp)}"
+        case group_records.ConsumerGroupTargetAssignmentMemberValue():
+            return parts_text(said.topic_partitions)
+        case group_records.ConsumerGroupCurrentMemberAssignmentValue():
+            held, revoking = map(epochs_text, (said.assigned_partitions, said.partitions_pending_revocation))
+            epochs = f"{said.previous_member_epoch}>{said.member_epoch}"
+            given_up = "" if revoking == "-" else f" gives up {revoking}"
+            return f"{STATES[said.state]} {epochs} {held}{given_up}"
+        case group_records.ConsumerGroupRegularExpressionValue():
+            return f"{'+'.join(said.topics) or '-'} at={seconds(said.timestamp)}"
+    raise AssertionError(said)
+
+
+def member_text(said) -> str:
+    told = {
+        "names": "+".join(said.subscribed_topic_names) or "-",
+        "regex": said.subscribed_topic_regex,
+        "instance": said.instance_id,
+        "rack": said.rack_id,
+        "assignor": said.server_assignor,
+        "rebalance": seconds(said.rebalance_timeout_ms),
+        "client": f"{said.client_id}{said.client_host}",
+    }
+    return " ".join(f"{name}={one}" for name, one in told.items() if one)
+
+
+def listed(places: Iterable[tuple[str, Iterable]]) -> str:
+    """`t:0+1,u:0`, or `-`."""
+    return ",".join(f"{name}:{'+'.join(map(str, indexes))}" for name, indexes in places) or "-"
+
+
+def topics_text(topics) -> str:
+    """Partitions by topic id."""
+    return listed((topic_name(one), sorted(indexes)) for one, indexes in sorted(dict(topics).items()))
+
+
+def parts_text(records) -> str:
+    return topics_text({one.topic_id: one.partitions for one in records})
+
+
+def epochs_text(records) -> str:
+    return listed(
+        (topic_name(one.topic_id), map("{}@{}".format, one.partitions, one.assignment_epochs))
+        for one in sorted(records, key=lambda one: one.topic_id)
+    )
+
+
+# Answers as text
+
+
+def answer_text(answer) -> str:
+    code = answer.error_code if hasattr(answer, "error_code") else ErrorCode.NONE
+    match answer:
+        case commands.JoinReply():
+            text = f"{code.name} member={answer.member_id}"
+            return text if code else text + joined_text(answer)
+        case commands.SyncReply(ErrorCode.NONE):
+            assignment = bytes(answer.assignment).decode() or "-"
+            return f"NONE {answer.protocol_type}/{answer.protocol_name} {assignment}"
+        case commands.LeaveReply(_, members):
+            left = [f"{m.member_id}@{m.group_instance_id}:{m.error_code.name}" for m in members]
+            return " ".join([code.name, *left])
+        case commands.CommitOffsetsReply(errors):
+            return " ".join(code.name for code in errors)
+        case commands.DeleteOffsetsReply(_, errors):
+            return " ".join([code.name, *(each.name for each in errors)])
+        case commands.FetchOffsetsReply(_, offsets):
+            found = [
+                f"{o.topic}-{o.partition}="
+                + (o.error_code.name if o.error_code else f"{o.offset}:{o.leader_epoch}:{o.metadata}")
+                for o in offsets
+            ]
+            return " ".join([code.name, *found])
+        case commands.GroupDescription():
+            protocol = f"{answer.protocol_type or '-'}/{answer.protocol_name or '-'}"
+            return f"{code.name} {answer.state} {protocol} members=[{held_text(answer.members)}]"
+        case commands.ListGroupsReply(_, groups):
+            found = [f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups]
+            return " ".join([code.name, *found])
+        case ConsumerHeartbeatReply(ErrorCode.NONE):
+            told = "" if answer.assignment is None else f" {topics_text(answer.assignment)}"
+            every = (
+                "" if answer.heartbeat_interval_ms in (0, 5_000) else seconds(answer.heartbeat_interval_ms)
+            )
+            return f"NONE {answer.member_id} epoch={answer.member_epoch}{told}{every and f' every {every}'}"
+        case ConsumerGroupDescription(ErrorCode.NONE):
+            members = " ".join(
+                f"{m.member_id}@{m.member_epoch}({topics_text(m.assignment)}>{topics_text(m.target_assignment)})"
+                for m in answer.members
+            )
+            epochs = f"{answer.group_epoch}/{answer.assignment_epoch}"
+            return f"NONE {answer.state} {epochs} {answer.assignor_name} [{members}]"
+        case _ if code:
+            return refusal(answer)
+    assert list(asdict(answer)) == ["error_code"]
+    return code.name
+
+
+def joined_text(answer) -> str:
+    protocol = f"{answer.protocol_type}/{answer.protocol_name}"
+    text = f" generation={answer.generation} {protocol} leader={answer.leader}"
+    if answer.members:
+        text += f" members=[{' '.join(member.member_id for member in answer.members)}]"
+    return text + (" skip-assignment" if answer.skip_assignment else "")

@@ -1,0 +1,231 @@
+"""Share groups in transcripts.
+
+    set topics a:2 b:1
+    0 beat x member=m1 epoch=0 topics=a+b
+    1 initialized persister a-0=NOT_COORDINATOR
+    1 beat x member=m1 epoch=2
+    2 leave x member=m1
+    3 alter x a-0=5
+    3 forget x a
+    4 deleted persister
+
+`set topics` says which topics there are from now on, with their numbers of partitions, and tells the machine
+of it; `name:count#2` is a topic that was made anew. `initialized` and `deleted` bring the answer to the
+oldest question to the share coordinator that is still open, in which it does all but what is named."""
+
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.share_groups import commands
+from odradek.coordinator.share_groups.commands import DeleteStates, InitializeStates
+from odradek.coordinator.share_groups.group import ShareGroup
+from odradek.coordinator.share_state.persister import Refusal
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import group_records as records
+from tests.coordinator.stages.group_stage import (
+    GroupStage,
+    answer_text,
+    listed,
+    parts_text,
+    topic_name,
+    topics_text,
+    view_of_topics,
+)
+from tests.kit.transcript import Line, partition_of, seconds, split_at
+
+
+def view_of(topics: str) -> ClusterView:
+    """`name:count`, or `name:count#2` for a topic that was made anew."""
+    return view_of_topics(dict(word.split(":") for word in topics.split()), mark="#")
+
+
+class NamedRecordsStage(GroupStage):
+    """Groups whose records are shown by the names of their messages."""
+
+    prefix: str
+    group_class: type
+    value_text = staticmethod(str)
+
+    def prepare(self, verb: str, words: list[str]) -> list[str]:
+        if words[:1] != ["topics"]:
+            return super().prepare(verb, words)
+        return self.see(view_of(" ".join(words[1:])))
+
+    def group_text(self, key, value) -> str:
+        name = type(key).__name__
+        if not name.startswith(self.prefix):
+            return super().group_text(key, value)
+        place = " ".join(filter(None, (key.group_id, getattr(key, "member_id", None))))
+        name = name.removeprefix(self.prefix).removesuffix("Key")
+        return f"{name} {place} {'tombstone' if value is None else self.value_text(value)}"
+
+    def state_text(self, group) -> str:
+        if not isinstance(group, self.group_class):
+            return super().state_text(group)
+        members = " ".join(map(self.member_text, group.members.values()))
+        epochs = f"epoch={group.group_epoch} assigned={group.assignment_epoch}"
+        return f"{group.state_name} {epochs} members=[{members}]"
+
+    def member_text(self, member) -> str:
+        raise NotImplementedError
+
+    def compare(self, before, after) -> None:
+        assert after == before
+
+
+class ShareStage(NamedRecordsStage):
+    """A machine whose cluster has topics, and what it has asked the share coordinator."""
+
+    folder = "share_transcripts"
+    prefix, group_class = "ShareGroup", ShareGroup
+
+    def __init__(self) -> None:
+        self.asked: list[InitializeStates | DeleteStates] = []
+        super().__init__()
+
+    def text_of(self, effect) -> list[str]:
+        match effect:
+            case InitializeStates():
+                self.asked.append(effect)
+                states = (f"{place(s.partition)}@{s.state_epoch}={s.start_offset}" for s in effect.states)
+                return [f"initialize {effect.command.group_id} {' '.join(states)}"]
+            case DeleteStates():
+                self.asked.append(effect)
+                return [f"delete {effect.command.group_id} {' '.join(map(place, effect.partitions))}"]
+        return super().text_of(effect)
+
+    def answered(self, words: list[str], kind: type) -> list[str]:
+        effect = self.asked.pop(0)
+        assert isinstance(effect, kind)
+        refused = dict(word.split("=") for word in words[1:])
+        results = {}
+        for key in keys_of(effect):
+            code = ErrorCode[refused.get(place(key), refused.get("all", "NONE"))]
+            results[key] = Refusal(code, "refused" if code else None)
+        effect.command.results = results
+        return self.submit(effect.command)
+
+    steps = {
+        **GroupStage.steps,
+        "initialized": lambda stage, words: stage.answered(words, InitializeStates),
+        "deleted": lambda stage, words: stage.answered(words, DeleteStates),
+    }
+
+    def durable_state(self):
+        return durable_state(self.machine)
+
+    def member_text(self, member) -> str:
+        return f"{member.member_id}:{member.current.member_epoch}"
+
+    def value_text(self, value) -> str:
+        return value_text(value)
+
+    def answer_text(self, answer) -> str:
+        return share_answer_text(answer)
+
+
+def place(key) -> str:
+    return f"{topic_name(key.topic_id)}-{key.partition}"
+
+
+def keys_of(effect: InitializeStates | DeleteStates):
+    if isinstance(effect, DeleteStates):
+        return list(effect.partitions)
+    return [state.partition for state in effect.states]
+
+
+def durable_state(machine: GroupMachine):
+    """What a log must bring back."""
+    return {
+        group_id: (
+            group.group_epoch,
+            group.metadata_hash,
+            group.assignment_epoch,
+            group.assigned_at_ms,
+            group.members,
+            group.subscriptions,
+            group.recorded_states,
+        )
+        for group_id, group in machine.groups.items()
+        if isinstance(group, ShareGroup)
+    }
+
+
+def heartbeat(line: Line) -> commands.ShareHeartbeat:
+    return commands.ShareHeartbeat(
+        line.ticket,
+        line.group,
+        line["member"],
+        -1 if line.verb == "leave" else line.number("epoch"),
+        line.get("rack"),
+        split_at(line["topics"], "+") if "topics" in line else None,
+        line.get("client", "c"),
+        "/127.0.0.1",
+    )
+
+
+def alter(line: Line) -> commands.AlterShareOffsets:
+    offsets: dict[str, dict[int, int]] = {}
+    for name, offset in line.pairs:
+        topic, index = partition_of(name)
+        offsets.setdefault(topic, {})[index] = int(offset)
+    return commands.AlterShareOffsets(line.ticket, line.group, list(offsets.items()))
+
+
+ShareStage.commands = {
+    **GroupStage.commands,
+    "beat": heartbeat,
+    "leave": heartbeat,
+    "alter": alter,
+    "forget": lambda line: commands.DeleteShareOffsets(line.ticket, line.group, line.rest),
+    "describe-share": lambda line: commands.DescribeShareGroup(line.ticket, line.group),
+    "partitions": lambda line: commands.FindSharePartitions(line.ticket, line.group),
+}
+
+
+def value_text(value) -> str:
+    match value:
+        case records.ShareGroupMemberMetadataValue():
+            rack = "" if value.rack_id is None else f" rack={value.rack_id}"
+            return f"client={value.client_id} topics={'+'.join(value.subscribed_topic_names)}{rack}"
+        case records.ShareGroupMetadataValue():
+            return f"epoch={value.epoch}"
+        case records.ShareGroupTargetAssignmentMetadataValue():
+            return f"epoch={value.assignment_epoch} at={seconds(value.assignment_timestamp)}"
+        case records.ShareGroupTargetAssignmentMemberValue():
+            return parts_text(value.topic_partitions)
+        case records.ShareGroupCurrentMemberAssignmentValue():
+            places = parts_text(value.assigned_partitions)
+            return f"epoch={value.member_epoch} before={value.previous_member_epoch} {places}"
+        case records.ShareGroupStatePartitionMetadataValue():
+            initializing, initialized = map(parts_text, (value.initializing_topics, value.initialized_topics))
+            deleting = "+".join(one.topic_name for one in value.deleting_topics) or "-"
+            return f"initializing={initializing} initialized={initialized} deleting={deleting}"
+    raise AssertionError(value)
+
+
+def share_answer_text(answer) -> str:
+    match answer:
+        case commands.ShareHeartbeatReply(error_code=ErrorCode.NONE):
+            told = "" if answer.assignment is None else f" partitions={topics_text(answer.assignment)}"
+            return f"NONE epoch={answer.member_epoch}{told}"
+        case commands.ShareGroupDescription(error_code=ErrorCode.NONE):
+            members = " ".join(
+                f"{m.member_id}@{m.member_epoch}={listed((name, have) for _, name, have in m.assignment)}"
+                for m in answer.members
+            )
+            return (
+                f"NONE {answer.state} epoch={answer.group_epoch} assigned={answer.assignment_epoch} "
+                f"{answer.assignor_name} members=[{members}]"
+            )
+        case commands.SharePartitions(error_code=ErrorCode.NONE):
+            return f"NONE {topics_text(answer.partitions)}"
+        case commands.AlterShareOffsetsReply(error_code=ErrorCode.NONE):
+            shown = [
+                f"{topic.name}-{index}={refused.error_code.name}"
+                for topic in answer.topics
+                for index, refused in topic.partitions.items()
+            ]
+            return " ".join(["NONE", *shown])
+        case commands.DeleteShareOffsetsReply(error_code=ErrorCode.NONE):
+            return " ".join(["NONE", *(f"{one.name}={one.refusal.error_code.name}" for one in answer.topics)])
+    return answer_text(answer)

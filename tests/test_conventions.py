@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -43,11 +44,27 @@ PRIVATE_ATTRIBUTES = {
 handle or the wire; what is here waits for one. The number only goes down."""
 
 
-def private_attributes(path: pathlib.Path) -> Iterator[str]:
+REACHES_INSIDE = re.compile(r"(?<!\bself)(?<!\bcls)\._(?!_)\w")
+"""Where a private attribute may be: a file without one is not parsed."""
+IMPORT = re.compile(
+    r"^[ \t]*from ((?:tests|compat_tests|benchmarks|tools)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE
+)
+AT_THE_TOP = re.compile(r"^(?:(?:async )?def |class )?(\w+)(?=\(|:| = | *\[)", re.MULTILINE)
+"""A name that a file defines at its top, as most names are that others import."""
+
+
+@functools.cache
+def source(path: pathlib.Path) -> str:
+    return path.read_text()
+
+
+def private_attributes(text: str) -> Iterator[str]:
     """Each `one._attribute` of which the file itself does not define the attribute."""
-    tree = ast.parse(path.read_text())
-    own = set(_defined(tree))
-    for node in ast.walk(tree):
+    if not REACHES_INSIDE.search(text):
+        return
+    nodes = list(ast.walk(ast.parse(text)))
+    own = {name for node in nodes for name in _defined(node)}
+    for node in nodes:
         if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
             continue
         is_of_owner = isinstance(node.value, ast.Name) and node.value.id in OWNERS
@@ -55,11 +72,10 @@ def private_attributes(path: pathlib.Path) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        yield from _name_defined_by(node)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield from [node.attr] if ast.unparse(node.value) in OWNERS else []
+def _defined(node: ast.AST) -> Iterator[str]:
+    yield from _name_defined_by(node)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield from [node.attr] if ast.unparse(node.value) in OWNERS else []
 
 
 def _name_defined_by(node: ast.AST) -> Iterator[str]:
@@ -75,7 +91,7 @@ def test_no_more_tests_reach_into_private_attributes_than_are_listed() -> None:
     for folder in ("tests", "compat_tests"):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
             name = str(path.relative_to(CHECKOUT))
-            for place in private_attributes(path):
+            for place in private_attributes(source(path)):
                 found[name] += 1
                 places.append(f"{name}: {place}")
     assert dict(found) == PRIVATE_ATTRIBUTES, (
@@ -83,22 +99,33 @@ def test_no_more_tests_reach_into_private_attributes_than_are_listed() -> None:
     )
 
 
-def imports_of_our_tests(path: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """(file, name) of each name that a file takes from another file of the tests or of the tools."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            module = CHECKOUT.joinpath(*node.module.split("."))
-            if node.module.split(".")[0] in {"tests", "compat_tests", "benchmarks", "tools"}:
-                file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
-                yield from ((str(file.relative_to(CHECKOUT)), name.name) for name in node.names)
+def imports_of_our_tests(text: str) -> Iterator[tuple[str, str]]:
+    """(file, name) of each name that a source takes from another file of the tests or of the tools."""
+    for module, imported in IMPORT.findall(text):
+        path = CHECKOUT.joinpath(*module.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        for name in re.sub(r"#[^\n]*|[()]", "", imported).split(","):
+            if name.strip():
+                yield str(file.relative_to(CHECKOUT)), name.split()[0]
+
+
+def has_name(file: str, name: str) -> bool:
+    """Whether a file defines or imports a name, or is a package with a module of this name."""
+    path = CHECKOUT / file
+    if path.name == "__init__.py" and any(path.parent.glob(f"{name}*")):
+        return True
+    return path.exists() and (name in _names_at_the_top(path) or name in _all_names(path))
 
 
 @functools.cache
-def names_of(file: str) -> set[str]:
-    """All names that a file defines or imports, and the modules of its folder if it is a package."""
-    path = CHECKOUT / file
-    names = {module.stem for module in path.parent.glob("*")} if path.name == "__init__.py" else set()
-    for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
+def _names_at_the_top(path: pathlib.Path) -> set[str]:
+    return set(AT_THE_TOP.findall(source(path)))
+
+
+@functools.cache
+def _all_names(path: pathlib.Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source(path))):
         names.update(_name_defined_by(node))
         if isinstance(node, ast.Import | ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
@@ -110,7 +137,25 @@ def test_every_name_that_tests_take_from_each_other_exists() -> None:
     missing = []
     for folder in ("tests", "compat_tests", "benchmarks", "tools"):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
-            for file, name in imports_of_our_tests(path):
-                if name not in names_of(file):
+            for file, name in imports_of_our_tests(source(path)):
+                if not has_name(file, name):
                     missing.append(f"{path.relative_to(CHECKOUT)}: {name} of {file}")
     assert missing == []
+
+
+def test_a_name_that_is_not_there_would_be_found() -> None:
+    text = "from tests.kit.collecting import (\n    Failures,  # of cases\n    collected as one,\n)\n"
+    found = list(imports_of_our_tests(f"{text}def f():\n    from tests.kit import gone, collecting\n"))
+    names = ["Failures", "collected", "gone", "collecting"]
+    assert [name for _, name in found] == names
+    assert [has_name(*one) for one in found] == [True, True, False, True]
+    assert not has_name("tests/kit/collecting.py", "gone")
+    assert not has_name("tests/kit/gone.py", "Failures")
+
+
+def test_an_attribute_of_others_would_be_found() -> None:
+    text = (
+        "self._a = 1\ndef _b(): ...\none._b\none._a\none._c.d\nself._e\ncls._f\none.__g__\none._replace()\n"
+    )
+    assert list(private_attributes(text)) == ["one._c"]
+    assert list(private_attributes("self._a\nself.b[0]._c\n")) == ["self.b[0]._c"]

@@ -3,11 +3,9 @@
 import pathlib
 import re
 
-import pytest
+from tests.kit.collecting import collected
 
 ROOT = pathlib.Path(__file__).parent.parent
-HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *HOW_TO]
 LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|md|toml))`")
@@ -24,24 +22,36 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_each_link_to_a_file_leads_to_one(page):
-    targets = [match[1] for match in LINK.finditer(page.read_text()) if match[1]]
-    missing = [target for target in targets if not (page.parent / target).exists()]
-    assert not missing, f"{name(page)} links to {missing}"
+def how_to():
+    return sorted((ROOT / "docs" / "howto").glob("*.md"))
+
+
+def test_each_link_to_a_file_leads_to_one():
+    with collected() as failures:
+        for page in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *how_to()]:
+            with failures.of(name(page)):
+                targets = [match[1] for match in LINK.finditer(page.read_text()) if match[1]]
+                missing = [target for target in targets if not (page.parent / target).exists()]
+                assert not missing, f"it links to {missing}"
 
 
 def test_the_first_page_leads_to_each_how_to():
     text = (ROOT / "README.md").read_text()
-    assert len(HOW_TO) >= 5
-    assert not [name(page) for page in HOW_TO if f"]({name(page)})" not in text]
+    assert len(how_to()) >= 5
+    assert not [name(page) for page in how_to() if f"]({name(page)})" not in text]
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *HOW_TO], ids=name)
-def test_what_is_not_run_cannot_be(page):
+def test_what_is_not_run_cannot_be():
+    with collected() as failures:
+        for page in [ROOT / "README.md", *how_to()]:
+            with failures.of(name(page)):
+                check_what_is_not_run(page)
+
+
+def check_what_is_not_run(page):
     text = page.read_text()
     fences = FENCE.findall(text)
-    if page in HOW_TO:
+    if page.parent.name == "howto":
         assert {kind for kind, _ in fences} <= FENCES_OF_HOW_TO
         assert "console" in {kind for kind, _ in fences}
     commands = [line for kind, block in fences if kind == "sh" for line in joined(block)]
@@ -57,16 +67,20 @@ def joined(block):
     return [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize(("page", "lines_max"), LINES_MAX.items())
-def test_the_first_pages_stay_short(page, lines_max):
-    lines = (ROOT / page).read_text().splitlines()
-    assert len(lines) <= lines_max, "details belong into another page of docs/ or into docstrings"
+def test_the_first_pages_stay_short():
+    lines = {page: len((ROOT / page).read_text().splitlines()) for page in LINES_MAX}
+    long = {page: count for page, count in lines.items() if count > LINES_MAX[page]}
+    assert not long, "details belong into another page of docs/ or into docstrings"
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
-def test_each_file_that_a_page_for_developers_names_is_there(page):
-    missing = [path for path in NAMED_FILE.findall((ROOT / page).read_text()) if not (ROOT / path).exists()]
-    assert not missing, f"{page} names {missing}: write where that is now"
+def test_each_file_that_a_page_for_developers_names_is_there():
+    missing = [
+        f"{page} names {path}"
+        for page in ("docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md")
+        for path in NAMED_FILE.findall((ROOT / page).read_text())
+        if not (ROOT / path).exists()
+    ]
+    assert not missing, "write where that is now"
 
 
 def test_each_test_that_the_table_of_attacks_names_is_there():

@@ -1,11 +1,12 @@
 """The layers and their direction, read from the source: each failure says what to write instead."""
 
 import ast
+import functools
 import pathlib
 import re
 import tomllib
 
-import pytest
+from tests.kit.collecting import collected
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOLDERS = {
@@ -83,13 +84,16 @@ IMPORT = re.compile(
 """An import in Cython, to the end of its brackets or of its line."""
 
 
+@functools.cache
 def sources():
-    for layer, folder in FOLDERS.items():
-        for kind in ("*.py", "*.pyi", "*.pyx", "*.pxd"):
-            for path in sorted((ROOT / folder).rglob(kind)):
-                relative = path.relative_to(ROOT / folder)
-                if relative.parts[0] not in {"_root", "_formats"}:
-                    yield layer, path
+    """Every source of the product as (layer, path)."""
+    return [
+        (layer, path)
+        for layer, folder in FOLDERS.items()
+        for kind in ("*.py", "*.pyi", "*.pyx", "*.pxd")
+        for path in sorted((ROOT / folder).rglob(kind))
+        if path.relative_to(ROOT / folder).parts[0] not in {"_root", "_formats"}
+    ]
 
 
 def module_of(layer, path):
@@ -97,7 +101,9 @@ def module_of(layer, path):
     return ".".join(["odradek", layer, *(part for part in relative.parts if part != "__init__")])
 
 
-PACKAGES = {"odradek"} | {module_of(*source) for source in sources() if source[1].name == "__init__.py"}
+@functools.cache
+def packages():
+    return {"odradek"} | {module_of(*source) for source in sources() if source[1].name == "__init__.py"}
 
 
 def syntax_tree(path):
@@ -117,16 +123,29 @@ def imported_names(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module in PACKAGES:
+            if node.module in packages():
                 yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
             else:
                 yield node.lineno, node.module
 
 
-@pytest.mark.parametrize(("layer", "path"), list(sources()), ids=lambda value: getattr(value, "name", value))
-def test_a_layer_imports_only_what_is_below_it(layer, path):
-    complaints = []
-    for line, name in imported_names(syntax_tree(path)):
+@functools.cache
+def imports_of(path):
+    """What a file imports as (line, name); read once for all tests."""
+    return list(imported_names(syntax_tree(path)))
+
+
+def test_a_layer_imports_only_what_is_below_it():
+    with collected() as failures:
+        for layer, path in sources():
+            with failures.of(path.relative_to(ROOT)):
+                complaints = list(imports_from_elsewhere(layer, path))
+                assert not complaints, "\n".join(complaints)
+
+
+def imports_from_elsewhere(layer, path):
+    """What a file imports and may not, each with what to write instead."""
+    for line, name in imports_of(path):
         top, _, rest = name.partition(".")
         where = f"{path.relative_to(ROOT)}:{line}"
         if top == "odradek" and rest:
@@ -135,18 +154,17 @@ def test_a_layer_imports_only_what_is_below_it(layer, path):
                 layer == "offline" and name in READ_BY_STARTS_AND_OFFLINE
             )
             if target in FOLDERS and not allowed:
-                complaints.append(
+                yield (
                     f"{where} imports odradek.{target}: {layer} may only know {sorted(MAY_IMPORT[layer])}; "
                     "take what you need as an argument or a Protocol"
                 )
         elif top in FORBIDDEN.get(layer, ()) and (layer, path.name, top) not in EXCEPTIONS:
-            complaints.append(
+            yield (
                 f"{where} imports {top}: {layer} takes time, randomness and files as arguments "
                 "(`now_ms`, a Disk); move the call into server/"
             )
         elif top in FOLDERS or top == "spark_integration":
-            complaints.append(f"{where} imports {top}: write `from odradek.{top} import ...`")
-    assert not complaints, "\n".join(complaints)
+            yield f"{where} imports {top}: write `from odradek.{top} import ...`"
 
 
 def test_the_imports_of_compiled_sources_are_read(tmp_path):
@@ -168,12 +186,13 @@ def test_the_imports_of_compiled_sources_are_read(tmp_path):
     assert {path.suffix for _, path in sources()} >= {".py", ".pyx"}
 
 
+@functools.cache
 def imports_by_module():
     """Every module of ours that a module imports: in functions and for types alone, too."""
     imports = {module_of(*source): set() for source in sources()}
     for layer, path in sources():
         module = module_of(layer, path)
-        for _, name in imported_names(syntax_tree(path)):
+        for _, name in imports_of(path):
             if name not in imports:
                 name = name.rpartition(".")[0]  # of a package something that is no module
             if name in imports and name != module:

@@ -1,5 +1,6 @@
 """Every declared message in every version, with random values; seeded, so that a failure repeats itself."""
 
+import functools
 import random
 from dataclasses import fields as dataclass_fields
 from typing import Any
@@ -48,6 +49,7 @@ def log_records() -> list[tuple[type[Versioned], int]]:
     return [(cls, version) for cls in classes for version in cls.versions]
 
 
+@functools.cache
 def all_messages() -> list[tuple[type[Versioned], int]]:
     embedded: tuple[type[Versioned], ...] = (
         consumer_protocol.ConsumerProtocolSubscription,
@@ -57,8 +59,13 @@ def all_messages() -> list[tuple[type[Versioned], int]]:
     return api_messages() + log_records() + [(cls, version) for cls in embedded for version in cls.versions]
 
 
+@functools.cache
+def all_classes() -> list[type[Versioned]]:
+    return list(dict.fromkeys(cls for cls, _ in all_messages()))
+
+
 def name_of(sample: Any) -> str:
-    """A test id: `FetchRequest-12`."""
+    """The name of a case: `FetchRequest`."""
     return sample.__name__ if isinstance(sample, type) else str(sample)
 
 

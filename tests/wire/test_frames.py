@@ -14,6 +14,7 @@ from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, Fe
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.kit.collecting import collected
 
 
 def test_a_request_has_a_plain_client_id_and_then_tags_if_it_is_flexible():
@@ -29,15 +30,20 @@ def spaced(text):
     return bytes.fromhex(text).hex(" ")
 
 
-@pytest.mark.parametrize("api_key", api_keys())
-def test_header_and_message_of_every_api_are_found_again(api_key):
-    request = find(api_key)[0]
-    for version in (request.versions[0], request.versions[-1]):
-        frame = request_frame(request(), version, 99, "me")
-        header, position = read_request_header(frame, 4)
-        assert (header.api_key, header.api_version) == (api_key, version)
-        assert (header.correlation_id, header.client_id) == (99, "me")
-        assert decoder(request, version)(frame, position)[1] == len(frame)
+def test_header_and_message_of_every_api_are_found_again():
+    with collected() as failures:
+        for request in [find(api_key)[0] for api_key in api_keys()]:
+            for version in (request.versions[0], request.versions[-1]):
+                with failures.of(f"{request.__name__} version {version}"):
+                    check_that_it_is_found_again(request, version)
+
+
+def check_that_it_is_found_again(request, version):
+    frame = request_frame(request(), version, 99, "me")
+    header, position = read_request_header(frame, 4)
+    assert (header.api_key, header.api_version) == (request.api_key, version)
+    assert (header.correlation_id, header.client_id) == (99, "me")
+    assert decoder(request, version)(frame, position)[1] == len(frame)
 
 
 def test_a_client_id_of_null_reads_as_empty():

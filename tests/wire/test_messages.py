@@ -22,12 +22,15 @@ from odradek.wire.schema import (
     Primitive,
     fields_of,
 )
+from tests.kit.collecting import collected
 from tests.tiers import NIGHTLY
-from tests.wire.message_samples import INTEGER_BITS, all_messages, name_of, plain
+from tests.wire.message_samples import INTEGER_BITS, Samples, all_classes, all_messages, plain
 
-EXAMPLES = 300 if NIGHTLY else 6
+ROUNDS = 20 if NIGHTLY else 2
+EXAMPLES = 100 if NIGHTLY else 6
+CLASS_STEP = 1 if NIGHTLY else 25
+"""By day hypothesis tries each 25th class."""
 
-CLASSES = list(dict.fromkeys(cls for cls, _ in all_messages()))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=140)
 PRIMITIVES = {
     STRING: TEXT,
@@ -67,16 +70,39 @@ def structs(cls, version):
     return st.builds(cls, **present)
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_a_message_comes_back_as_it_went(cls, data):
-    version = data.draw(st.sampled_from(cls.versions))
-    message = data.draw(structs(cls, version))
+def check_that_it_comes_back(message, version):
     encoded = encode_message(message, version)
-    decoded = decode_message(cls, version, encoded)
+    decoded = decode_message(type(message), version, encoded)
     assert plain(decoded) == plain(message)
     assert encode_message(decoded, version) == encoded
+
+
+def test_a_message_comes_back_as_it_went():
+    with collected() as failures:
+        for cls, version in all_messages():
+            samples = Samples((cls.__name__, version, "back"))
+            with failures.of(f"{cls.__name__} version {version}"):
+                for _ in range(ROUNDS):
+                    check_that_it_comes_back(samples.message(cls, version), version)
+
+
+@pytest.mark.timeout(3600)
+def test_a_message_of_any_values_comes_back_as_it_went():
+    """By hypothesis, which also looks for the smallest message that does not."""
+    with collected() as failures:
+        for cls in all_classes()[::CLASS_STEP]:
+            with failures.of(cls.__name__):
+                check_any_values(cls)
+
+
+def check_any_values(cls):
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def comes_back(data):
+        version = data.draw(st.sampled_from(cls.versions))
+        check_that_it_comes_back(data.draw(structs(cls, version)), version)
+
+    comes_back()
 
 
 def not_null(spec, version):
@@ -85,14 +111,16 @@ def not_null(spec, version):
     return {STRING: "", RECORDS: b""}.get(spec.type, [])
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-def test_defaults_come_back_as_defaults(cls):
-    for version in cls.versions:
-        message = cls()
-        for spec in fields_of(cls):
-            if spec.exists_in(version) and getattr(message, spec.name) is None:
-                setattr(message, spec.name, not_null(spec, version))
-        assert plain(decode_message(cls, version, encode_message(message, version))) == plain(message)
+def test_defaults_come_back_as_defaults():
+    with collected() as failures:
+        for cls, version in all_messages():
+            message = cls()
+            for spec in fields_of(cls):
+                if spec.exists_in(version) and getattr(message, spec.name) is None:
+                    setattr(message, spec.name, not_null(spec, version))
+            with failures.of(f"{cls.__name__} version {version}"):
+                decoded = decode_message(cls, version, encode_message(message, version))
+                assert plain(decoded) == plain(message)
 
 
 def test_find_gives_request_and_response_of_every_api():
@@ -115,8 +143,7 @@ def test_an_api_that_is_not_declared_is_a_key_error():
 
 
 def test_a_message_has_one_line_about_every_field():
-    for cls in CLASSES:
-        module = sys.modules[cls.__module__]
+    for module in {sys.modules[cls.__module__] for cls in all_classes()}:
         source = inspect.getsource(module).splitlines()
         for number, line in enumerate(source):
             if " = on_wire(" in line:

@@ -1,14 +1,14 @@
 """Every declaration against the field tables in `data/`, which come from Kafka's schemas, not from us."""
 
+import functools
 import pathlib
 import re
 from dataclasses import dataclass, field
 
-import pytest
-
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.schema import Array, Primitive, fields_of
-from tests.wire.message_samples import all_messages, name_of
+from tests.kit.collecting import collected
+from tests.wire.message_samples import all_classes
 
 DATA = pathlib.Path(__file__).parent / "data"
 LINE = re.compile(
@@ -62,9 +62,11 @@ def within(versions, version):
     return int(first) <= version <= int(last or first)
 
 
-def read_tables(path):
+@functools.cache
+def read_tables(kafka):
+    """The tables of a release of Kafka: the name of a message -> what it has."""
     tables = {}
-    for line in path.read_text().splitlines()[1:]:
+    for line in (DATA / f"fields-{kafka}.txt").read_text().splitlines()[1:]:
         if not line.startswith(" "):
             name, versions, _, flexible = line.split()
             levels = [[]]
@@ -84,13 +86,13 @@ def read_tables(path):
     return tables
 
 
-OLD, NEW = read_tables(DATA / "fields-3.9.txt"), read_tables(DATA / "fields-4.3.txt")
-# The field tables do not hold what clients put inside of JoinGroup and SyncGroup.
-CLASSES = [
-    cls
-    for cls in dict.fromkeys(cls for cls, _ in all_messages())
-    if cls.__module__ != consumer_protocol.__name__
-]
+def classes():
+    """All but what clients put inside of JoinGroup and SyncGroup, which is not in the tables."""
+    return [cls for cls in all_classes() if cls.__module__ != consumer_protocol.__name__]
+
+
+def newest(cls):
+    return read_tables("4.3")[cls.__name__]
 
 
 def expected_default(row, spec):
@@ -120,14 +122,16 @@ def compare(specs, rows, version, path):
             compare(fields_of(inner), row.inner, version, where)
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-def test_a_declaration_says_what_the_field_tables_say(cls):
-    for version in cls.versions:
-        new = NEW[cls.__name__]
-        table = new if within(new.versions, version) else OLD[cls.__name__]
-        assert within(table.versions, version)
-        assert cls.is_flexible(version) == within(table.flexible, version)
-        compare(fields_of(cls), table.rows, version, f"{cls.__name__} v{version}")
+def test_a_declaration_says_what_the_field_tables_say():
+    with collected() as failures:
+        for cls in classes():
+            for version in cls.versions:
+                with failures.of(f"{cls.__name__} v{version}"):
+                    is_new = within(newest(cls).versions, version)
+                    table = newest(cls) if is_new else read_tables("3.9")[cls.__name__]
+                    assert within(table.versions, version)
+                    assert cls.is_flexible(version) == within(table.flexible, version)
+                    compare(fields_of(cls), table.rows, version, cls.__name__)
 
 
 def compare_ignorable(specs, rows, path):
@@ -142,11 +146,15 @@ def compare_ignorable(specs, rows, path):
             compare_ignorable(fields_of(inner), row.inner, f"{path}.{spec.name}")
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-def test_what_may_be_left_out_in_old_versions_is_what_kafka_leaves_out(cls):
-    compare_ignorable(fields_of(cls), NEW[cls.__name__].rows, cls.__name__)
+def test_what_may_be_left_out_in_old_versions_is_what_kafka_leaves_out():
+    with collected() as failures:
+        for cls in classes():
+            with failures.of(cls.__name__):
+                compare_ignorable(fields_of(cls), newest(cls).rows, cls.__name__)
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
-def test_the_newest_version_is_the_newest_of_the_tables(cls):
-    assert within(NEW[cls.__name__].versions, cls.versions[-1])
+def test_the_newest_version_is_the_newest_of_the_tables():
+    with collected() as failures:
+        for cls in classes():
+            with failures.of(cls.__name__):
+                assert within(newest(cls).versions, cls.versions[-1])

@@ -3,7 +3,6 @@
 import struct
 import tracemalloc
 
-import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from odradek.wire.records import (
     read_client_batch,
     verify_crc,
 )
+from tests.kit.collecting import collected
 from tests.tiers import examples
 
 NOW = 1_700_000_000_000
@@ -89,17 +89,23 @@ def test_mutated_batches_with_and_without_a_right_checksum(sound, edits, sealed)
     assert ErrorCode.UNKNOWN_SERVER_ERROR not in everything_that_is_done_with_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("sound", SOUND)
-@pytest.mark.parametrize("position", range(0, 61, 4))
-def test_a_header_of_extremes_costs_no_memory(sound, position):
-    for value in (b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"\xff" * 8):
-        data = bytearray(sound)
-        size = min(8, 61 - position)
-        data[position : position + size] = value[:size]
-        tracemalloc.start()
-        try:
-            everything_that_is_done_with_bytes(data)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < 4 << 20
+def test_a_header_of_extremes_costs_no_memory():
+    with collected() as failures:
+        for number, sound in enumerate(SOUND):
+            for position in range(0, 61, 4):
+                for value in (b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"\xff" * 8):
+                    with failures.of(f"batch {number} with {value.hex()} at {position}"):
+                        check_that_it_costs_no_memory(sound, position, value)
+
+
+def check_that_it_costs_no_memory(sound, position, value):
+    data = bytearray(sound)
+    size = min(8, 61 - position)
+    data[position : position + size] = value[:size]
+    tracemalloc.start()
+    try:
+        everything_that_is_done_with_bytes(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20

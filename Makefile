@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check ci coverage check-transactions test-reference nightly bench bench-spark completions monitoring dist clean links tools-present
+.PHONY: help serve test check ci coverage check-transactions test-reference nightly bench bench-spark dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,12 +47,6 @@ bench: tools-present links ## measures, both brokers where Kafka has the same to
 
 bench-spark: tools-present links ## of these only Spark: its own connector with Apache Kafka and with Odradek
 	@$(TEST_PYTHON) -m benchmarks --output benchmarks --work . --parts spark --rounds 3 $(BENCH)
-
-completions: links ## the scripts of `odradek completion`, made anew from the parsers of the commands
-	@PYTHONPATH=build/links $(TEST_PYTHON) -m tools.completions
-
-monitoring: links ## boards for Grafana and rules for Prometheus, made anew from the table of metrics
-	@PYTHONPATH=build/links $(TEST_PYTHON) -m tools.monitoring
 
 dist: ## the sdist and the wheel, in dist/
 	@$(TEST_PYTHON) -m tools.build_dists dist

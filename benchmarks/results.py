@@ -1,15 +1,15 @@
-"""The figures as lines, Markdown tables and plots, and `results.json`, from which all is written anew when
-only some parts were measured.
+"""The figures as lines, Markdown tables and plots, and RESULTS.md, which keeps the sections of parts
+that were not measured anew.
 """
 
 from __future__ import annotations
 
 import json
 import pathlib
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 from xml.sax.saxutils import escape
 
 from benchmarks.figures import Figure, Growth, Outcome, Point, Section
@@ -183,45 +183,58 @@ def print_section(section: Section) -> None:
 def update(
     folder: pathlib.Path, sections: Mapping[str, Section], facts: Mapping[str, str], order: Sequence[str]
 ) -> None:
-    """Takes these sections into `results.json`, in place of what was there of them, and writes RESULTS.md and
-    the plots anew. `facts` are about the machine as it is now, `order` are the names of all sections.
+    """Takes these sections into RESULTS.md, in place of what was there of them, with their plots; what other
+    parts have there stays as it is. `facts` are about the machine as it is now, `order` are the names of all
+    sections. Each single figure is in `raw/NAME.json`.
     """
-    kept = folder / "results.json"
-    plain: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-    plain.update({name: asdict(section) for name, section in sections.items()})
-    plain = {name: plain[name] for name in order if name in plain}
-    kept.write_text(json.dumps(plain, indent=1) + "\n")
-    write(folder, {name: section_of(one) for name, one in plain.items()}, facts)
+    page, raw = folder / "RESULTS.md", folder / "raw"
+    texts = sections_of(page.read_text()) if page.exists() else {}
+    raw.mkdir(exist_ok=True)
+    for name, section in sections.items():
+        texts[name] = section_text(section)
+        for plot, drawn in plots(section).items():
+            (folder / plot).write_text(drawn)
+        (raw / f"{name}.json").write_text(json.dumps(asdict(section), indent=1) + "\n")
+    text = (
+        "\n".join(["# Odradek measured, and beside Apache Kafka", "", INTRODUCTION, "", *told(facts)]) + "\n"
+    )
+    page.write_text(text + "".join(f"\n{mark(name)}\n{texts[name]}" for name in order if name in texts))
 
 
-def section_of(plain: dict[str, Any]) -> Section:
-    """A section as JSON gave it back."""
-    outcomes = [Outcome(**one) for one in plain["outcomes"]]
-    figures = [
-        Figure(**{**one, "spread": one["spread"] and tuple(one["spread"])}) for one in plain["figures"]
-    ]
-    growths = [
-        Growth(**{**one, "points": [Point(**point) for point in one["points"]]}) for one in plain["growths"]
-    ]
-    return Section(**{**plain, "outcomes": outcomes, "figures": figures, "growths": growths})
+def told(facts: Mapping[str, str]) -> list[str]:
+    return [f"- {name}: {value}" for name, value in facts.items()]
 
 
-def write(folder: pathlib.Path, sections: Mapping[str, Section], facts: Mapping[str, str]) -> None:
-    """RESULTS.md, and a plot for each comparison and each growth: results-NAME.svg."""
-    text = ["# Odradek measured, and beside Apache Kafka", "", INTRODUCTION, ""]
-    text += [f"- {name}: {value}" for name, value in facts.items()]
-    for section in sections.values():
-        text += ["", f"## {section.title}", "", f"Measured {section.measured}."]
-        for note in section.notes:
-            text += ["", note]
-        if section.outcomes:
-            text += ["", outcome_table(section.outcomes)]
-        if section.plot:
-            (folder / f"results-{section.plot}.svg").write_text(ratio_plot(section.outcomes) + "\n")
-            text += ["", f"![ratios](results-{section.plot}.svg)"]
-        for growth in section.growths:
-            (folder / f"results-{growth.name}.svg").write_text(growth_plot(growth) + "\n")
-            text += ["", f"![{growth.title}](results-{growth.name}.svg)"]
-        if section.figures:
-            text += ["", figure_table(section.figures)]
-    (folder / "RESULTS.md").write_text("\n".join(text) + "\n")
+def mark(name: str) -> str:
+    """Stands before the section of a part; a reader does not see it."""
+    return f"<!-- part: {name} -->"
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """The sections of RESULTS.md by the names of their parts, as they stand there."""
+    _, *found = re.split(r"^<!-- part: (\S+) -->\n", page, flags=re.MULTILINE)
+    return {name: f"{text.rstrip()}\n" for name, text in zip(found[::2], found[1::2], strict=True)}
+
+
+def section_text(section: Section) -> str:
+    """A section as Markdown."""
+    text = [f"## {section.title}", "", f"Measured {section.measured}."]
+    for note in section.notes:
+        text += ["", note]
+    if section.outcomes:
+        text += ["", outcome_table(section.outcomes)]
+    if section.plot:
+        text += ["", f"![ratios](results-{section.plot}.svg)"]
+    for growth in section.growths:
+        text += ["", f"![{growth.title}](results-{growth.name}.svg)"]
+    if section.figures:
+        text += ["", figure_table(section.figures)]
+    return "\n".join(text) + "\n"
+
+
+def plots(section: Section) -> dict[str, str]:
+    """The pictures of a section, by the names of their files: one of a comparison, one of each growth."""
+    drawn = {f"results-{growth.name}.svg": growth_plot(growth) + "\n" for growth in section.growths}
+    if section.plot:
+        drawn[f"results-{section.plot}.svg"] = ratio_plot(section.outcomes) + "\n"
+    return drawn

@@ -94,6 +94,7 @@ COMMANDS = {
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),
+        Command("monitoring", "boards for Grafana and rules for Prometheus, as files", "monitoring"),
         Command("spark", "jobs on Spark (pip install 'odradek[spark]')", "spark", reads_arguments=True),
         Command("__complete", "", "completing", reads_arguments=True),
     )

@@ -1,155 +1,162 @@
-"""`odradek __complete KIND PREFIX LINE`: the names that begin with a prefix, for the scripts of `odradek
-completion`.
+"""`odradek __complete LINE`: what may stand where the line of a shell ends, for `odradek completion`.
 
-KIND is topics, groups or profiles; LINE is the command line so far, whose options name the brokers. It says
-nothing of failures, and ends within `SECONDS_MAX`: somebody waits with a finger on the key. Names of brokers
-are kept for `CACHED_SECONDS`, as people press Tab more than once.
+The first line that it prints says what the other ones are: `names`, a candidate and its help each, with a tab
+between them; or `files`, or `directories`, which the shell finds by itself. The parsers are asked, so a
+command and its completion are never of two versions.
 """
 
 import argparse
-import io
-import os
 import shlex
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from odradek.client.admin.asking import all_brokers
-from odradek.client.admin.topics import describe_topics
-from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster
-from odradek.client.profiles import config_path, read_profiles
-from odradek.commands.command import joined
-from odradek.commands.connecting import add_connection_arguments, client_settings
-from odradek.wire.messages.list_groups import ListGroupsRequest
+from odradek.commands.command import COMMANDS, main_parser, parser_of
 
-__all__ = ["CACHED_SECONDS", "SECONDS_MAX", "main"]
+__all__ = ["Found", "complete", "main", "words_of"]
 
-SECONDS_MAX = 1.0
-CACHED_SECONDS = 5.0
-_KEPT_SECONDS = 3600
-_VARIABLES = ("ODRADEK_BOOTSTRAP_SERVERS", "ODRADEK_PROFILE", "ODRADEK_CONFIG", "XDG_CONFIG_HOME")
+_NAMES = {
+    "TOPIC": "topics",
+    "TOPIC:PARTITION": "topics",
+    "TOPIC[:PARTITION]": "topics",
+    "GROUP": "groups",
+    "PROFILE": "profiles",
+}
+"""Metavar of an argument -> the kind of the names that brokers or the configuration know."""
+_FILES = {"FILE", "PATH", "server.properties", "DIR_OR_FILE"}
+_DIRECTORIES = {"DIR", "DIRECTORY"}
+_CURSOR = "\0"
+
+Names = Callable[[str, Sequence[str]], list[str]]
+"""The names of a kind, with the options of the words before them."""
 
 
-class _Late(BaseException):
-    """The time is over."""
+class Found(NamedTuple):
+    """What may stand there."""
+
+    kind: str
+    """`names`, `files` or `directories`."""
+    names: dict[str, str] = {}
+    """Candidate -> its help, which may be empty."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the names, a line each."""
-    kind, prefix, line = [*arguments, "", "", ""][:3]
-    try:
-        # Nobody asked for usage and warnings here.
-        with _deadline(), redirect_stderr(io.StringIO()):
-            for name in _names(kind, line):
-                if name.startswith(prefix) and name.isprintable():
-                    sys.stdout.write(f"{name}\n")
-    except (ClientError, OSError, ValueError, SystemExit, _Late):
-        pass
+    """Prints what may stand at the end of the line."""
+    found = complete(*words_of("".join(arguments[:1])), _known_names)
+    sys.stdout.write(f"{found.kind}\n")
+    for name, told in found.names.items():
+        if name.isprintable():
+            sys.stdout.write(f"{name}\t{' '.join(told.split())}\n")
     return 0
 
 
-@contextmanager
-def _deadline() -> Iterator[None]:
-    def end(*_: Any) -> None:
-        raise _Late
+def _known_names(kind: str, words: Sequence[str]) -> list[str]:
+    # Only here: to import a client takes longer than all else.
+    from odradek.commands.known_names import known_names
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    return known_names(kind, words)
 
 
-def _names(kind: str, line: str) -> list[str]:
-    if kind == "profiles":
-        return sorted(read_profiles(config_path(os.environ)).by_name)
-    ask = {"topics": _topics, "groups": _groups}.get(kind)
-    return [] if ask is None else _remembered(kind, _connection_options(line), ask)
+def words_of(line: str) -> tuple[list[str], str]:
+    """The words behind the name of the program, without quotes; and the last of them, which is not complete.
+    A quote of it may not be closed yet."""
+    for closing in ("", "'", '"'):
+        try:
+            *words, last = shlex.split(line + _CURSOR + closing)
+        except ValueError:
+            continue
+        return words[1:], last.removesuffix(_CURSOR)
+    return [], ""
 
 
-def _connection_options(line: str) -> argparse.Namespace:
-    """SystemExit for a line whose options cannot be read."""
-    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    add_connection_arguments(parser)
-    try:
-        words = shlex.split(line)
-    except ValueError:  # a quote that is not closed yet
-        words = line.split()
-    return parser.parse_known_args(joined(words))[0]
+def complete(words: Sequence[str], last: str, names: Names) -> Found:
+    """What may stand in the place of `last` behind these words."""
+    command = COMMANDS.get(words[0]) if words else None
+    if words and (command is None or not command.help):
+        return Found("names")
+    place = _Place(main_parser() if command is None else _parser(words[0]))
+    for word in words[1:]:
+        place.pass_word(word)
+    option, equals, value = last.partition("=")
+    if last.startswith("--") and equals and option in place.options:
+        found = _values(place, place.options[option], words, names)
+        return _beginning(found, value, f"{option}=")
+    if place.awaiting is not None:
+        return _beginning(_values(place, place.awaiting, words, names), last)
+    if last.startswith("-") and not place.only_positionals:
+        return _beginning(Found("names", _helps_of_options(place)), last)
+    if place.positionals:
+        return _beginning(_values(place, place.positionals[0], words, names), last)
+    return Found("names")
 
 
-def _topics(cluster: Cluster) -> list[str]:
-    found, _ = describe_topics(cluster)
-    return [topic.name for topic in found]
+def _parser(name: str) -> argparse.ArgumentParser:
+    command = COMMANDS[name]
+    if name == "spark":
+        from odradek.commands.layout import Layout
+        from odradek.spark.cli import make_parser
+
+        return make_parser(Layout)[0]
+    return parser_of(command, command.load())
 
 
-def _groups(cluster: Cluster) -> list[str]:
-    return sorted(
-        {
-            group.group_id
-            for broker in all_brokers(cluster)
-            for group in cluster.ask(broker, ListGroupsRequest()).groups
-        }
-    )
+class _Place:
+    """Where among the arguments of a parser a line has come."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._enter(parser)
+        self.awaiting: argparse.Action | None = None
+        """The option whose value has to come next."""
+        self.only_positionals = False
+
+    def _enter(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+        self.options = {name: action for action in parser._actions for name in action.option_strings}
+        self.positionals = [action for action in parser._actions if not action.option_strings]
+
+    def pass_word(self, word: str) -> None:
+        """Go on behind a word."""
+        if self.awaiting is not None:
+            self.awaiting = None
+        elif word == "--":
+            self.only_positionals = True
+        elif word.startswith("-") and word != "-" and not self.only_positionals:
+            option = self.options.get(word)
+            self.awaiting = option if option is not None and option.nargs != 0 else None
+        elif self.positionals:
+            self._pass_positional(self.positionals[0], word)
+
+    def _pass_positional(self, action: argparse.Action, word: str) -> None:
+        if isinstance(action, argparse._SubParsersAction):
+            self.positionals = []
+            if word in action.choices:
+                self._enter(action.choices[word])
+        elif action.nargs not in ("*", "+"):
+            del self.positionals[0]
 
 
-# The cache --------------------------------------------------------------------------------------------
+def _values(place: _Place, action: argparse.Action, words: Sequence[str], names: Names) -> Found:
+    if isinstance(action, argparse._SubParsersAction):
+        return Found("names", {one.dest: one.help or "" for one in action._choices_actions})
+    if action.choices is not None:
+        return Found("names", dict.fromkeys(map(str, action.choices), ""))
+    kind = _NAMES.get(str(action.metavar), "profiles" if action.dest == "profile" else None)
+    if kind is not None:
+        return Found("names", dict.fromkeys(names(kind, words), ""))
+    if action.metavar in _FILES:
+        return Found("files")
+    return Found("directories") if action.metavar in _DIRECTORIES else Found("names")
 
 
-def _remembered(kind: str, options: argparse.Namespace, ask: Callable[[Cluster], list[str]]) -> list[str]:
-    path = _cache_path(kind, options)
-    found = _read(path)
-    if found is None:
-        milliseconds = round(SECONDS_MAX * 1000)
-        settings = replace(
-            client_settings(options, asks=False), patience_ms=milliseconds, request_timeout_ms=milliseconds
-        )
-        with Cluster(settings) as cluster:
-            found = ask(cluster)
-        _write(path, found)
-    return found
+def _helps_of_options(place: _Place) -> dict[str, str]:
+    formatter: Any = place.parser._get_formatter()
+    return {
+        name: formatter._expand_help(action) if action.help else ""
+        for name, action in place.options.items()
+        if action.help != argparse.SUPPRESS
+    }
 
 
-def _cache_path(kind: str, options: argparse.Namespace) -> str:
-    """A file for each kind of name and each way to reach brokers."""
-    from hashlib import sha256
-
-    variables = [os.environ.get(name) for name in _VARIABLES]
-    key = repr((kind, sorted(vars(options).items()), variables))
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    name = f"names-{sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:20]}"
-    return os.path.join(base, "odradek", name)
-
-
-def _read(path: str) -> list[str] | None:
-    """None for what is not there, or is too old."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            if 0 <= time.time() - os.fstat(file.fileno()).st_mtime < CACHED_SECONDS:
-                return file.read().splitlines()
-    except (OSError, ValueError):
-        pass
-    return None
-
-
-def _write(path: str, names: Sequence[str]) -> None:
-    """Readable by its owner alone, replaced in one step. What nobody has asked for of late is removed."""
-    folder = os.path.dirname(path)
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
-            file.write("\n".join(name for name in names if name.isprintable()))
-        os.replace(temporary, path)
-        for one in os.scandir(folder):
-            if one.name.startswith("names-") and time.time() - one.stat().st_mtime > _KEPT_SECONDS:
-                os.unlink(one.path)
-    except (OSError, ValueError):
-        pass
+def _beginning(found: Found, beginning: str, before: str = "") -> Found:
+    kept = {f"{before}{name}": told for name, told in found.names.items() if name.startswith(beginning)}
+    return Found(found.kind, kept)

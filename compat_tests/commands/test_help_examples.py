@@ -57,6 +57,7 @@ OF_ANOTHER = "it names a host, or a directory, of the reader"
 FOR_EVER = "it goes on until it is interrupted"
 LEFT_OUT = {
     "kafka.example": OF_ANOTHER,
+    "/etc/prometheus": OF_ANOTHER,
     "/kafka/logs": OF_ANOTHER,
     "/disk1/logs": OF_ANOTHER,
     "localhost:9092": OF_ANOTHER,

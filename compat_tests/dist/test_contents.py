@@ -61,12 +61,11 @@ def test_a_wheel_has_every_module_of_the_checkout_and_nothing_else_of_python(whe
     assert {name for name in wheel.namelist() if name.endswith(".py")} == modules_of_checkout()
 
 
-def test_beside_modules_a_wheel_has_the_type_marker_completions_the_licence_and_its_metadata(
+def test_beside_modules_a_wheel_has_the_type_marker_the_licence_and_its_metadata(
     wheel: zipfile.ZipFile,
 ) -> None:
     others = {name for name in wheel.namelist() if not name.endswith((".py", ".pyi", ".so", "/"))}
-    completions = {f"odradek/commands/completions/odradek.{shell}" for shell in ("bash", "zsh", "fish")}
-    assert others == {"odradek/py.typed"} | completions | {
+    assert others == {"odradek/py.typed"} | {
         f"{METADATA}/{name}"
         for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt", "entry_points.txt", "licenses/LICENSE")
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.monitoring_rules import ALERTS, Alert
+from odradek.server.metrics.rules import ALERTS, Alert
 
 _WELL = "1+0x600"
 _REPLICAS = "kafka_server_replicamanager"

@@ -9,7 +9,6 @@ import json
 import math
 import pathlib
 import re
-import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -19,10 +18,12 @@ from typing import Any
 
 from compat_tests.clients import wait_until
 from odradek.server.free_port import free_port
+from odradek.server.metrics.monitoring_files import files
 from tools import environment
 
 JOB = "odradek"
-RULES = sorted((environment.CHECKOUT / "monitoring").glob("*.yml"))
+RULES = {name: text for name, text in files().items() if name.endswith(".yml")}
+"""Rule files: text by name."""
 _CONFIGURATION = re.compile(r"```yaml\n(rule_files:.*?)```", re.DOTALL)
 
 
@@ -43,6 +44,11 @@ def promtool(*arguments: str | pathlib.Path, stdin: bytes = b"") -> subprocess.C
     )
 
 
+def write_rules(directory: pathlib.Path) -> None:
+    for name, text in RULES.items():
+        (directory / name).write_text(text)
+
+
 def configuration() -> str:
     """What docs/monitoring.md tells people to write."""
     found = _CONFIGURATION.search((environment.CHECKOUT / "docs/monitoring.md").read_text())
@@ -57,11 +63,10 @@ class Prometheus:
         self._directory = directory
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        for path in RULES:
-            shutil.copy(path, directory)
+        write_rules(directory)
         text = configuration()
         for old, new in (
-            ("  - alerts.yml\n", "".join(f"  - {path.name}\n" for path in RULES)),
+            ("  - alerts.yml\n", "".join(f"  - {name}\n" for name in RULES)),
             ("scrape_interval: 15s", "scrape_interval: 1s"),
             ('["10.0.0.5:9644", "10.0.0.6:9644", "10.0.0.7:9644"]', json.dumps(list(targets))),
         ):

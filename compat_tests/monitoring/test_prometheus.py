@@ -11,11 +11,11 @@ import pytest
 from compat_tests.clients import wait_until
 from compat_tests.monitoring.alert_cases import CASES
 from compat_tests.monitoring.conftest import Watched
-from compat_tests.monitoring.prometheus import JOB, RULES, promtool
+from compat_tests.monitoring.prometheus import JOB, RULES, promtool, write_rules
 from odradek.server.metrics.exposition import label_text
 from odradek.server.metrics.families import FAMILY
-from tools.monitoring import files
-from tools.monitoring_rules import ALERTS, ALIASES
+from odradek.server.metrics.monitoring_files import files
+from odradek.server.metrics.rules import ALERTS, ALIASES
 
 BOARDS = {path.split("/")[-1]: json.loads(text) for path, text in files().items() if path.endswith(".json")}
 QUIET = {
@@ -76,9 +76,10 @@ def test_promtool_likes_the_metrics(watched: Watched) -> None:
     assert named == set(COMPLAINTS)
 
 
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-def test_promtool_likes_the_rules(path: pathlib.Path) -> None:
-    checked = promtool("check", "rules", path)
+@pytest.mark.parametrize("name", RULES)
+def test_promtool_likes_the_rules(tmp_path: pathlib.Path, name: str) -> None:
+    write_rules(tmp_path)
+    checked = promtool("check", "rules", tmp_path / name)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert not checked.stderr
 
@@ -151,9 +152,9 @@ def test_nothing_but_what_is_wrong_is_pending(watched: Watched) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_an_alert_fires_for_what_is_wrong_and_not_for_what_is_well(alert, tmp_path: pathlib.Path) -> None:
-    rules = next(path for path in RULES if path.name == "alerts.yml")
+    write_rules(tmp_path)
     cases = {
-        "rule_files": [str(rules)],
+        "rule_files": ["alerts.yml"],
         "evaluation_interval": "1m",
         "tests": [CASES[alert.name].test(alert)],
     }

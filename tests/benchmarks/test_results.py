@@ -1,11 +1,20 @@
 """What RESULTS.md and its plots are made of."""
 
-import json
+import pathlib
 import xml.etree.ElementTree as ElementTree
-from dataclasses import asdict
 
+from benchmarks.__main__ import PARTS
 from benchmarks.figures import Figure, Growth, Outcome, Section
-from benchmarks.results import figure_table, growth_plot, outcome_table, ratio_plot, section_of
+from benchmarks.results import (
+    figure_table,
+    growth_plot,
+    mark,
+    outcome_table,
+    plots,
+    ratio_plot,
+    section_text,
+    sections_of,
+)
 
 OUTCOMES = [
     Outcome("seconds for <this>", "s", True, 1.0, [2.0, 2.2, 1.8], [1.0, 1.1, 0.9]),
@@ -68,7 +77,7 @@ def test_a_plot_of_growth_has_a_diagram_for_each_unit_and_a_line_for_each_series
     assert max(slopes) - min(slopes) < 0.01
 
 
-def test_a_section_comes_back_from_json_as_it_was():
+def test_a_section_has_its_notes_tables_and_plots():
     section = Section(
         "Title",
         ["a note"],
@@ -78,4 +87,18 @@ def test_a_section_comes_back_from_json_as_it_was():
         [growth()],
         "today",
     )
-    assert section_of(json.loads(json.dumps(asdict(section)))) == section
+    text = section_text(section)
+    told = (
+        *("## Title", "Measured today.", "a note", outcome_table(OUTCOMES), "![ratios](results-pinned.svg)"),
+        *("![Cost by the number of partitions](results-partitions.svg)", figure_table(section.figures)),
+    )
+    assert [text.index(one) for one in told] == sorted(text.index(one) for one in told)
+    assert set(plots(section)) == {"results-pinned.svg", "results-partitions.svg"}
+
+
+def test_the_sections_of_the_page_are_those_of_parts_in_their_order():
+    page = (pathlib.Path(__file__).parents[2] / "benchmarks" / "RESULTS.md").read_text()
+    sections = sections_of(page)
+    assert [*sections] == [name for name in PARTS if name in sections]
+    assert page.count("\n## ") == len(sections)
+    assert page.endswith("".join(f"\n{mark(name)}\n{text}" for name, text in sections.items()))

@@ -15,8 +15,8 @@ from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
 from odradek.server.free_port import free_port
 from odradek.server.metrics.families import FAMILY
+from odradek.server.metrics.rules import ALIASES
 from tests.client.topics import produce
-from tools.monitoring_rules import ALIASES
 
 GRAFANA_7589 = {
     "kafka_topic_partitions": {"topic"},

@@ -2,7 +2,7 @@
 
 A family finds its board and row by the first prefix of `PLACES`; one without, by its labels. Its panel
 follows from its kind, labels, name and help (`made_panel`), unless a panel of `PANELS` shows it already. So a
-metric that is new in the table is on a board when the script has run again.
+metric that is new in the table is on a board by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from odradek.server.metrics.families import CLIENT_FAMILY, COUNTER, FAMILIES, FAMILY, HISTOGRAM, Family
+
+__all__ = [
+    "BOARDS",
+    "PANELS",
+    "PLACES",
+    "SHOWN",
+    "Board",
+    "Panel",
+    "board_json",
+    "families_in",
+    "family_of",
+    "made_panel",
+    "panels_of",
+    "place_of",
+]
 
 SCHEMA_VERSION = 39
 """Of Grafana 10.4; later ones read it."""

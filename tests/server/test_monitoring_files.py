@@ -1,4 +1,4 @@
-"""What watches a broker: the files are made by the script, and each metric has a place on a board."""
+"""What watches a broker: a command writes the files, and each metric has a place on a board."""
 
 import json
 import pathlib
@@ -6,10 +6,9 @@ import re
 
 import pytest
 
+from odradek.commands.main import main
 from odradek.config import option_list
-from odradek.server.metrics.families import COUNTER, FAMILIES, GAUGE, HISTOGRAM, Family
-from tools.monitoring import files
-from tools.monitoring_boards import (
+from odradek.server.metrics.boards import (
     BOARDS,
     PANELS,
     PLACES,
@@ -20,7 +19,9 @@ from tools.monitoring_boards import (
     panels_of,
     place_of,
 )
-from tools.monitoring_rules import ALERTS, ALIASES
+from odradek.server.metrics.families import COUNTER, FAMILIES, GAUGE, HISTOGRAM, Family
+from odradek.server.metrics.monitoring_files import files, with_alerts
+from odradek.server.metrics.rules import ALERTS, ALIASES
 
 ROOT = pathlib.Path(__file__).parents[2]
 MADE = files()
@@ -28,14 +29,27 @@ JSON = {path: json.loads(text) for path, text in MADE.items() if path.endswith("
 METRIC = re.compile(r"\b((?:kafka|odradek|process)_[a-z_]+)\b(\{[^}]*\})?")
 
 
-@pytest.mark.parametrize("path", MADE)
-def test_each_file_is_what_the_script_makes(path):
-    assert (ROOT / path).read_text() == MADE[path], "make monitoring"
+def test_the_command_writes_every_file_and_says_where(tmp_path, capsys):
+    folder = tmp_path / "new"
+    assert main(["monitoring", str(folder)]) == 0
+    there = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert there == MADE
+    assert capsys.readouterr().out.splitlines() == [str(folder / name) for name in MADE]
+    assert main(["monitoring", str(folder)]) == 0, "again, over those that are there"
 
 
-def test_nothing_else_is_in_the_folder():
-    there = {str(path.relative_to(ROOT)) for path in (ROOT / "monitoring").rglob("*") if path.is_file()}
-    assert there == {path for path in MADE if path.startswith("monitoring/")}
+def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["monitoring", str(file)]) == 1
+    assert re.fullmatch(rf"odradek: {file}.* cannot be written: .*\.\n", capsys.readouterr().err)
+
+
+def test_the_alerts_of_the_guide_are_those_of_the_rules():
+    page = ROOT / "docs/monitoring.md"
+    assert page.read_text() == with_alerts(page.read_text()), (
+        "run: python -m odradek.server.metrics.monitoring_files docs/monitoring.md"
+    )
 
 
 @pytest.mark.parametrize("family", SHOWN, ids=lambda family: family.name)
@@ -147,7 +161,6 @@ def test_alerts_are_of_metrics_that_are_there_and_say_what_to_do():
         assert alert.severity in ("critical", "warning")
         assert all(text.endswith(".") for text in (alert.when, alert.remedy))
         assert not alert.summary.endswith(".")
-        assert f"`{alert.name}`" in MADE["docs/monitoring.md"]
 
 
 def test_each_command_option_and_board_that_a_remedy_names_is_there():

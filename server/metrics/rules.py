@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from odradek.server.metrics.families import COUNTER, FAMILIES
 
+__all__ = ["ALERTS", "ALIASES", "Alert", "Alias", "Condition", "alert_table", "alerts_yaml", "aliases_yaml"]
+
 _HEAD = """\
-# Made by `python -m tools.monitoring`; docs/monitoring.md says how to use it.
+# Made by `odradek monitoring`; docs/monitoring.md says how to use it.
 groups:
   - name: {name}
     rules:

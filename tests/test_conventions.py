@@ -14,6 +14,8 @@ CHECKOUT = pathlib.Path(__file__).parent.parent
 PUBLIC = {
     # of named tuples and of os
     *("_replace", "_asdict", "_fields", "_exit"),
+    # of argparse, which has no other list of what a parser takes
+    *("_actions", "_SubParsersAction"),
     # of PySpark, whose documentation names them
     *("_jvm", "_jsc", "_jsparkSession"),
 }

@@ -3,20 +3,14 @@
 import errno
 import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from odradek.commands import main as cli
 from odradek.coordinator.cluster.machine import (
-    ClusterMachine,
     Row,
 )
-from odradek.coordinator.cluster.topics import NewTopic
-from odradek.coordinator.cluster.view import Broker
 from odradek.offline.check import CannotCheck, check
 from odradek.server.member_directories import claim_member_directories
 from odradek.server.meta_properties import claim_directories
@@ -25,34 +19,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
 from odradek.wire.records import Record, build_batch
-
-NOW_MS = 1_700_000_000_000
-TOPIC_ID = bytes(range(16))
-FIRST = f"{0:020}"
-
-
-def fill(store, topic="orders", partitions=2, count=5):
-    for index in range(partitions):
-        partition = store.create(topic, index, TOPIC_ID, LogConfig())
-        for number in range(count):
-            partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
-            partition.commit()
-
-
-def make_data(directory, **configs):
-    """A data directory as a clean stop leaves it: topic orders with two partitions of five batches."""
-    claim_directories([str(directory)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
-    metadata = SqliteMetadataStore(str(directory / FILE_NAME))
-    machine = ClusterMachine(metadata, cluster_id="", new_topic_id=lambda: TOPIC_ID)
-    machine.load()
-    machine.register_broker(Broker(1, {}), is_controller=True)
-    machine.create_topics([NewTopic("orders", 2, 1, configs=configs)])
-    metadata.close()
-    store = LogStore(OsDisk(), [str(directory)])
-    store.open(NOW_MS)
-    fill(store)
-    store.close(NOW_MS)
-    return directory
+from tests.kit.data_directories import FIRST, NOW_MS, TOPIC_ID, fill, make_data
 
 
 @pytest.fixture
@@ -802,41 +769,6 @@ def test_a_repair_goes_on_when_its_reader_has_gone(data):
     assert told(data) == []
 
 
-def outputs(data):
-    """Commands that read the directory, and print of it."""
-    return (
-        ("check", str(data)),
-        ("dump", str(data)),
-        ("import-log", str(data), "--topic", "orders", "--data-dir", f"{data}-2"),
-    )
-
-
-def printed_to(stdout, arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "odradek", *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True
-    )
-    return done.returncode, done.stderr
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has such a device")
-def test_an_output_on_a_full_disk_is_told_in_one_sentence(data):
-    for arguments in (*outputs(data), ("--version",)):
-        with open("/dev/full", "w") as full:
-            assert printed_to(full, arguments) == (
-                1,
-                "odradek: the output cannot be written: No space left on device.\n",
-            )
-
-
-def test_a_closed_pipe_is_no_failure(data):
-    for arguments in (*outputs(data), ("--version",)):
-        ours, theirs = os.pipe()
-        os.close(ours)
-        with open(theirs, "w") as closed:
-            assert printed_to(closed, arguments) == (0, ""), arguments
-    assert os.path.exists(f"{data}-2/orders-0/{FIRST}.log")
-
-
 def test_a_link_to_a_partition_that_a_broker_has_is_left_alone(data, tmp_path):
     (tmp_path / "link").symlink_to(data / "orders-0")
     store = LogStore(OsDisk(), [str(data)])
@@ -878,18 +810,3 @@ def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_p
         err
         == f"odradek: {tmp_path}/nowhere is no directory: name a data directory or a partition's directory.\n"
     )
-
-
-@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
-def test_a_name_that_the_output_cannot_spell_is_told_all_the_same(data, encoding):
-    try:
-        open(os.fsencode(data / "orders-0") + b"/\xff\xc3\xbc.log", "wb").close()
-    except OSError:
-        pytest.skip("this file system takes no such name")
-    done = subprocess.run(
-        [sys.executable, "-m", "odradek", "check", str(data)],
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert b".log: is not named like a segment." in done.stdout

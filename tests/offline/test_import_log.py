@@ -6,15 +6,10 @@ import os
 import shutil
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from odradek.commands import main as cli
-from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.check import check
 from odradek.offline.import_log import CannotImport, _Import, import_log
-from odradek.server.embedded import Broker as Embedded
-from odradek.server.embedded import BrokerStartError
-from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
@@ -26,145 +21,40 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.errors import KafkaError as StorageRefusal
 from odradek.wire.legacy_records import build_message
 from odradek.wire.messages.metadata_records import (
-    TOPIC_RESOURCE,
-    ConfigRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     RemoveTopicRecord,
-    TopicRecord,
     encode_metadata_record,
 )
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
-
-NOW_MS = 1_700_000_000_000
-TOPIC_ID = bytes(range(1, 17))
-USERS_ID = bytes(reversed(TOPIC_ID))
-FIRST = f"{0:020}"
-COUNT = 12
-
-
-def records_of(index):
-    return [(NOW_MS + n, b"%d" % n, b"value %d of %d" % (n, index) + b"." * 40) for n in range(COUNT)]
+from odradek.wire.records import Record, build_batch
+from tests.kit.kafka_directories import (
+    COUNT,
+    FIRST,
+    NOW_MS,
+    TOPIC_ID,
+    USERS_ID,
+    config_record,
+    expected,
+    make_kafka,
+    next_producer_id,
+    refused,
+    served,
+    split_in_two,
+    take_in,
+    topic_record,
+    topic_records,
+    topics,
+    write_metadata,
+)
 
 
 @pytest.fixture
 def kafka(tmp_path):
-    """A log directory such as Kafka's, of an orderly stop: orders-0 to 2, users-0, the cluster's metadata."""
-    directory = tmp_path / "kafka-logs"
-    store = LogStore(OsDisk(), [str(directory)])
-    store.open(NOW_MS)
-    config = LogConfig(segment_bytes=600, index_interval_bytes=200)
-    for topic, partitions in (("orders", 3), ("users", 1)):
-        for index in range(partitions):
-            topic_id = TOPIC_ID if topic == "orders" else USERS_ID
-            partition = store.create(topic, index, topic_id, config)
-            partition.follow_leader_epoch(4)
-            for n, (timestamp, key, value) in enumerate(records_of(index)):
-                batch = build_batch(
-                    [Record(0, timestamp, key, value)], producer_id=3, producer_epoch=0, base_sequence=n
-                )
-                partition.append(batch, now_ms=NOW_MS)
-                partition.commit()
-    store.close(NOW_MS)
-    claim_directories([str(directory)], node_id=1)
-    (directory / "__cluster_metadata-0").mkdir()
-    write_metadata(
-        directory, f"{0:020}.log", 0, *topic_records("orders", 3), *topic_records("users", 1, USERS_ID)
-    )
-    return directory
-
-
-def topic_record(name, topic_id=TOPIC_ID):
-    return encode_metadata_record(TopicRecord(name=name, topic_id=topic_id), 0)
-
-
-def topic_records(name, partitions, topic_id=TOPIC_ID):
-    yield topic_record(name, topic_id)
-    for index in range(partitions):
-        partition = PartitionRecord(partition_id=index, topic_id=topic_id, replicas=[1], isr=[1], leader=1)
-        yield encode_metadata_record(partition, 0)
-
-
-def config_record(name, value, topic="orders"):
-    setting = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
-    return encode_metadata_record(setting, 0)
-
-
-def write_metadata(kafka, name, offset, *values):
-    records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
-    room = bytes(500) if name.endswith(".log") else b""  # as a kill leaves it
-    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + room)
+    return make_kafka(tmp_path)
 
 
 @pytest.fixture
 def two_directories(kafka, tmp_path):
-    """The other one of Kafka's log.dirs has the settings' owner, this one the metadata: orders-0 and 2 stay,
-    orders-1 and users-0 go.
-    """
-    other = tmp_path / "more-kafka-logs"
-    other.mkdir()
-    for name in ("orders-1", "users-0"):
-        (kafka / name).rename(other / name)
-    write_metadata(
-        kafka,
-        f"{0:020}.log",
-        0,
-        *topic_records("orders", 3),
-        *topic_records("users", 1, USERS_ID),
-        config_record("retention.ms", "-1"),
-        config_record("cleanup.policy", "compact", topic="users"),
-    )
-    return kafka, other
-
-
-def take_in(*paths, data, **options):
-    out = io.StringIO()
-    import_log([str(path) for path in paths], data_dir=str(data), out=out, **{"topic": "orders", **options})
-    return out.getvalue().splitlines()
-
-
-def topics(data):
-    """The topics that the metadata of a data directory know."""
-    if not (data / FILE_NAME).exists():
-        return {}
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    machine = ClusterMachine(store, cluster_id="", new_topic_id=bytes)
-    machine.load()
-    store.close()
-    return dict(machine.view.topics)
-
-
-def next_producer_id(data):
-    """The first that a broker would give out."""
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    machine = ClusterMachine(store, cluster_id="", new_topic_id=bytes)
-    machine.load()
-    first = machine.allocate_producer_ids()[0]
-    store.close()
-    return first
-
-
-def served(data, topic="orders", index=0):
-    """(offset, timestamp, key, value) of what a broker would serve of a partition, and where it starts."""
-    view = topics(data)[topic]
-    store = LogStore(OsDisk(), [str(data)], topic_id_for=lambda name, number: view.topic_id)
-    store.open(NOW_MS)
-    partition = store.get(topic, index)
-    found, offset = [], partition.log_start_offset
-    while offset < partition.log_end_offset:
-        slice_ = partition.read(offset, max_bytes=1 << 20).records
-        content = b"".join(slice_.buffers())
-        for position, header in iter_batches(content):
-            batch = content[position : position + header.size_bytes]
-            found += [(one.offset, one.timestamp, one.key, one.value) for one in iter_records(batch)]
-            offset = header.last_offset + 1
-    start = partition.log_start_offset
-    store.close(NOW_MS)
-    return [one for one in found if one[0] >= start], start
-
-
-def expected(index=0):
-    return [(n, *record) for n, record in enumerate(records_of(index))]
+    return split_in_two(kafka, tmp_path)
 
 
 # --- Taking in ---
@@ -431,23 +321,6 @@ def test_of_a_link_to_a_partition_counts_what_is_beside_the_partition(kafka, tmp
     assert not (kafka / "orders-0").exists()
 
 
-def test_a_log_of_which_all_is_deleted_goes_on_in_its_leader_epoch(kafka, tmp_path):
-    """Nothing in it says the epoch any more: the topic's metadata do."""
-    data = tmp_path / "data"
-    take_in(kafka, data=data, configs={"retention.ms": "-1"})
-    with Embedded(data_dir=data) as broker:
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-        admin.delete_records({TopicPartition("orders", 0): COUNT})
-        admin.close()
-        broker.restart()
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        producer.send("orders", b"new", partition=0).get()
-        producer.close()
-    log = max((data / "orders-0").glob("*.log"))
-    batches = [(header.base_offset, header.leader_epoch) for _, header in iter_batches(log.read_bytes())]
-    assert batches[-1] == (COUNT, 4)
-
-
 def test_a_second_topic_joins_the_first(kafka, tmp_path):
     data = tmp_path / "data"
     take_in(kafka, data=data)
@@ -531,38 +404,6 @@ def test_the_disk_has_every_log_before_the_checkpoint_says_so(kafka, tmp_path, m
     assert {path.stat().st_ino for path in logs} <= synced
 
 
-@pytest.mark.parametrize("where", ["log", "snapshot"])
-def test_no_producer_is_given_an_id_that_an_adopted_stray_knows(kafka, tmp_path, where):
-    """Its batches, or a snapshot of it where those are gone, would make duplicates of another one's."""
-    data = tmp_path / "data"
-    take_in(kafka, data=data)
-    first = next_producer_id(data)
-    stray = data / "late-0"
-    store = LogStore(OsDisk(), [str(tmp_path / "other")])
-    store.open(NOW_MS)
-    partition = store.create("late", 0, bytes(range(2, 18)), LogConfig(segment_bytes=120))
-    for producer_id in (7_000_000, -1, -1):
-        sequence = 0 if producer_id >= 0 else -1
-        batch = build_batch(
-            [Record(0, NOW_MS, b"k", b"v" * 40)],
-            producer_id=producer_id,
-            producer_epoch=sequence,
-            base_sequence=sequence,
-        )
-        partition.append(batch, now_ms=NOW_MS)
-        partition.commit()
-    if where == "snapshot":
-        partition.retention.delete_records(2)
-        store.maintain(NOW_MS)
-        assert partition.log.segments[0].base_offset > 0
-    store.close(NOW_MS)
-    shutil.copytree(tmp_path / "other" / "late-0", stray)
-    with Embedded(data_dir=data):
-        pass
-    take_in(stray, data=data, topic="late")
-    assert next_producer_id(data) == 7_000_001 > first
-
-
 def test_room_behind_the_entries_of_an_index_is_not_taken_over(kafka, tmp_path):
     index = next((kafka / "orders-0").glob("*.timeindex"))
     index.write_bytes(index.read_bytes() + bytes(1200))
@@ -622,60 +463,6 @@ def test_transactions_that_nobody_will_end_are_told(kafka, tmp_path):
 
 
 # --- Directories that no topic has ---
-
-
-def content_of(directory):
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-def test_a_directory_that_no_topic_has_is_not_touched_by_a_broker(kafka, tmp_path, caplog):
-    """Its records are older than any retention, its end is torn, and the last stop was not a clean one."""
-    data = tmp_path / "data"
-    take_in(kafka, data=data)
-    stray = data / "users-0"
-    shutil.copytree(kafka / "users-0", stray)
-    (stray / f"{FIRST}.log").open("ab").write(b"torn")
-    before = content_of(stray)
-    with Embedded(data_dir=data):
-        pass
-    with Embedded(data_dir=data):
-        pass
-    assert content_of(stray) == before
-    assert (
-        "that belong to no topic and are not served (odradek import-log imports them): users-0" in caplog.text
-    )
-    view = topics(data)
-    store = LogStore(
-        OsDisk(),
-        [str(data)],
-        topic_id_for=lambda name, _: view[name].topic_id if name in view else None,
-        config_for=lambda _: LogConfig(retention_ms=1),
-    )
-    store.open(NOW_MS)
-    for _ in range(5):
-        store.maintain(NOW_MS + 10**12)
-    store.close(NOW_MS)
-    assert content_of(stray) == before
-
-
-def test_a_kraft_directory_is_refused_with_the_command_that_helps(kafka):
-    before = sorted(kafka.rglob("*"))
-    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
-        Embedded(data_dir=kafka).start()
-    assert sorted(kafka.rglob("*")) == before
-
-
-def test_kafkas_other_log_directory_is_no_place_for_ours(two_directories, tmp_path):
-    here, other = two_directories
-    (other / "meta.properties").write_text("node.id=1\ndirectory.id=x\nversion=1\ncluster.id=theirs\n")
-    before = sorted(other.rglob("*"))
-    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
-        Embedded(data_dir=other).start()
-    assert refused(here, other, data=other) == (
-        f"{other} is a data directory of Apache Kafka itself: name another for --data-dir, from which "
-        "Odradek will serve."
-    )
-    assert sorted(other.rglob("*")) == before
 
 
 # --- Old formats ---
@@ -764,13 +551,6 @@ def test_an_old_log_is_compacted_like_any_other_once_it_is_taken_in(tmp_path):
 # --- Refusals ---
 
 
-def refused(*paths, data, **options):
-    with pytest.raises(CannotImport) as error:
-        take_in(*paths, data=data, **options)
-    assert topics(data).keys() <= {"taken"}
-    return str(error.value)
-
-
 def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
     data = tmp_path / "data"
     assert refused(kafka, data=data, topic=None) == (
@@ -835,22 +615,6 @@ def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
     assert check([str(data)], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
     assert topics(data).keys() == {"users", "orders"}
-
-
-@pytest.mark.parametrize("byte", [0, 18, 40, 61, 63, 70, 100, 600])
-def test_a_broker_starts_whatever_is_wrong_in_the_head_of_its_metadata(kafka, tmp_path, byte):
-    data = tmp_path / "data"
-    take_in(kafka, data=data, configs={"retention.ms": "-1"})
-    content = bytearray((data / FILE_NAME).read_bytes())
-    content[byte] ^= 1
-    (data / FILE_NAME).write_bytes(content)
-    for _ in range(2):
-        with Embedded(data_dir=data):
-            pass
-        topic = topics(data)["orders"]
-        assert (topic.topic_id, dict(topic.configs)) == (TOPIC_ID, {"retention.ms": "-1"})
-    assert served(data) == (expected(), 0)
-    assert check([str(data)], out=io.StringIO()) == 0
 
 
 def test_a_directory_of_somebody_is_not_taken_for_an_interrupted_import(kafka, tmp_path):

@@ -1,21 +1,38 @@
 """Sets of jars, each fetched by Maven once into a folder of the cache, outside of any checkout.
 
 A set lives in a folder whose name holds a hash of what was asked for. It is made beside that and renamed when
-it is complete. This file imports nothing of ours: `tools/environment.py` loads it, before anything is
-installed.
+it is complete; who wants it meanwhile waits. This file imports nothing of ours: `tools/environment.py` loads
+it, before anything is installed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+from xml.sax.saxutils import escape
 
-__all__ = ["KAFKA", "KAFKA_VERSION", "LOGGING", "JarsMissing", "cache", "digest", "fetch", "fresh", "settle"]
+__all__ = [
+    "KAFKA",
+    "KAFKA_VERSION",
+    "LOGGING",
+    "JarSet",
+    "JarsMissing",
+    "alone",
+    "cache",
+    "digest",
+    "fetch",
+    "fetch_all",
+    "fresh",
+    "settle",
+]
 
 KAFKA_VERSION = "4.3.1"
 LOGGING = [
@@ -30,6 +47,10 @@ KAFKA = [f"org.apache.kafka:{part}:{KAFKA_VERSION}" for part in KAFKA_PARTS] + L
 
 SHOWN_LINES = 5
 """Of Maven's output, its last ones."""
+MAVEN_THREADS = 4
+"""Sets that Maven works on at once: it mostly waits for answers."""
+MAVEN_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Of its virtual machine, which ends before much compiling would pay."""
 
 
 class JarsMissing(subprocess.SubprocessError):
@@ -70,37 +91,102 @@ def settle(made: pathlib.Path, target: pathlib.Path) -> None:
             raise
 
 
+@contextlib.contextmanager
+def alone(target: pathlib.Path) -> Iterator[None]:
+    """Waits until nobody else, thread or process, makes `target`: what is there then, need not be made again.
+    The lock ends with its process, its empty file stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.with_name(f".{target.name}.lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class JarSet(NamedTuple):
+    name: str
+    wanted: Sequence[str]
+    """GROUP:ARTIFACT:VERSION or GROUP:ARTIFACT:VERSION:CLASSIFIER."""
+    exclusions: Sequence[str]
+    """GROUP:ARTIFACT of what they need and does not come."""
+
+    def folder(self) -> pathlib.Path:
+        asked = (list(self.wanted), list(self.exclusions))
+        return cache() / "jars" / f"{self.name}-{digest(repr(asked).encode())}"
+
+
 def fetch(
     name: str, wanted: Sequence[str], exclusions: Sequence[str], say: Callable[[str], object]
 ) -> pathlib.Path:
-    """The folder of a set with all that its jars need at run time. `wanted` are GROUP:ARTIFACT:VERSION or
-    GROUP:ARTIFACT:VERSION:CLASSIFIER, `exclusions` GROUP:ARTIFACT of what they need and does not come. `say`
-    is told of a download. Raises JarsMissing."""
-    asked = (list(wanted), list(exclusions))
-    folder = cache() / "jars" / f"{name}-{digest(repr(asked).encode())}"
-    if folder.exists():
-        return folder
+    """The folder of one set with all that its jars need at run time, as by `fetch_all`."""
+    return fetch_all([JarSet(name, wanted, exclusions)], say)[0]
+
+
+def fetch_all(sets: Sequence[JarSet], say: Callable[[str], object]) -> list[pathlib.Path]:
+    """The folder of each set with all that its jars need at run time. One Maven fetches all that are missing:
+    most of the time of a small one is its start. `say` is told of a download. Raises JarsMissing."""
+    folders = [one.folder() for one in sets]
+    wanted = {one.folder(): one for one in sets if not one.folder().exists()}
+    with contextlib.ExitStack() as locks:
+        for folder in sorted(wanted):  # in one order, lest two processes wait for each other for ever
+            locks.enter_context(alone(folder))
+        missing = [one for folder, one in wanted.items() if not folder.exists()]
+        if missing:
+            _fetch(missing, say)
+    return folders
+
+
+def _fetch(sets: Sequence[JarSet], say: Callable[[str], object]) -> None:
+    names = ", ".join(one.name for one in sets)
     if shutil.which("mvn") is None:
-        raise JarsMissing(f"the jars of {name} are not there, and without Maven (mvn) nothing fetches them")
-    say(f"fetching the jars of {name}")
-    made = fresh(folder)
+        raise JarsMissing(f"the jars of {names} are not there, and without Maven (mvn) nothing fetches them")
+    say(f"fetching the jars of {names}")
+    made = {one.folder(): fresh(one.folder()) for one in sets}
     with tempfile.TemporaryDirectory(prefix="odradek-pom-") as work:
-        dependencies = "".join(_dependency(one, exclusions) for one in wanted)
-        pathlib.Path(work, "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            "<groupId>odradek</groupId><artifactId>jars</artifactId><version>1</version>"
-            f"<dependencies>{dependencies}</dependencies></project>"
-        )
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        finished = subprocess.run(
-            [*command, f"-DoutputDirectory={made}"], cwd=work, capture_output=True, text=True
-        )
+        _write_project(pathlib.Path(work), {str(made[one.folder()]): one for one in sets})
+        finished = _run_maven(work)
     if finished.returncode != 0:
-        shutil.rmtree(made, ignore_errors=True)
+        for folder in made.values():
+            shutil.rmtree(folder, ignore_errors=True)
         said = "\n".join((finished.stdout + finished.stderr).strip().splitlines()[-SHOWN_LINES:])
-        raise JarsMissing(f"Maven could not fetch the jars of {name}:\n{said}")
-    settle(made, folder)
-    return folder
+        raise JarsMissing(f"Maven could not fetch the jars of {names}:\n{said}")
+    for target, folder in made.items():
+        settle(folder, target)
+
+
+def _run_maven(work: str) -> subprocess.CompletedProcess[str]:
+    command = ["mvn", "-q", "-B", f"-T{MAVEN_THREADS}", "dependency:copy-dependencies"]
+    return subprocess.run(
+        [*command, "-DincludeScope=runtime"],
+        cwd=work,
+        env={"MAVEN_OPTS": MAVEN_OPTIONS, **os.environ},
+        capture_output=True,
+        text=True,
+    )
+
+
+def _write_project(work: pathlib.Path, sets: dict[str, JarSet]) -> None:
+    """A project for Maven: a module for each set, whose jars go into its folder."""
+    modules = []
+    for number, (folder, one) in enumerate(sets.items()):
+        dependencies = "".join(_dependency(wanted, one.exclusions) for wanted in one.wanted)
+        module = f"set-{number}"
+        (work / module).mkdir()
+        (work / module / "pom.xml").write_text(
+            _project(
+                module,
+                f"<properties><outputDirectory>{escape(folder)}</outputDirectory></properties>"
+                f"<dependencies>{dependencies}</dependencies>",
+            )
+        )
+        modules.append(f"<module>{module}</module>")
+    text = f"<packaging>pom</packaging><modules>{''.join(modules)}</modules>"
+    (work / "pom.xml").write_text(_project("jars", text))
+
+
+def _project(name: str, content: str) -> str:
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"<groupId>odradek</groupId><artifactId>{name}</artifactId><version>1</version>{content}</project>"
+    )
 
 
 def _dependency(coordinates: str, exclusions: Sequence[str]) -> str:

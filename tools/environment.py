@@ -2,9 +2,13 @@
 
 Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that
 decide its content), is made beside it and then renamed, and is never touched again: a second run finds it and
-downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv, pip and
-its headers; the jars need Maven and a JDK besides. Where there is no C compiler, PyPI's `ziglang` is one.
+downloads nothing, an interrupted run leaves nothing half done, and of two runs at once the second waits.
+Needs only Python 3.11 with venv, pip and its headers; the jars need Maven and a JDK besides. Where there is
+no C compiler, PyPI's `ziglang` is one.
 
+    python tools/environment.py prepare venv:test jars:kafka-4.3.1 ...
+                                                           makes several at once, prints the seconds of each;
+                                                           what needs a missing JDK or Maven is left out
     python tools/environment.py venv NAME                  prints the folder of a virtual environment:
                                                            serve, test, spark, spark-3.5, spark-newest
     python tools/environment.py jars kafka-4.3.1 ...       prints the folders of jars (`all` for every one)
@@ -14,6 +18,7 @@ its headers; the jars need Maven and a JDK besides. Where there is no C compiler
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.util
 import os
 import pathlib
@@ -25,16 +30,18 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import time
 import tomllib
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import NamedTuple
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def _maven_jars() -> ModuleType:
-    """A module of the package, which nothing has installed yet."""
-    path = CHECKOUT / "server" / "maven_jars.py"
-    found = importlib.util.spec_from_file_location("maven_jars", path)
+def _module(*path: str) -> ModuleType:
+    """A module of this checkout, which nothing has installed yet."""
+    found = importlib.util.spec_from_file_location(pathlib.Path(path[-1]).stem, CHECKOUT.joinpath(*path))
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -42,9 +49,10 @@ def _maven_jars() -> ModuleType:
     return module
 
 
-maven_jars = _maven_jars()
+maven_jars = _module("server", "maven_jars.py")
+installer = _module("tools", "installer.py")
 cache, digest = maven_jars.cache, maven_jars.digest
-fresh, settle = maven_jars.fresh, maven_jars.settle
+alone, fresh, settle = maven_jars.alone, maven_jars.fresh, maven_jars.settle
 
 EXTRAS = {
     "serve": "",
@@ -98,6 +106,8 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
     "spark-3.5.7": (["org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"], _SPARK_OWN_JARS),
 }
 """Name of a set -> what it asks for, and which transitive jars it leaves out because pyspark brings them."""
+
+JAVA_MIN = 17
 
 SYSTEM_TOOLS = [
     ("javac", "a JDK, 17 or later", "openjdk-17-jdk-headless"),
@@ -187,24 +197,61 @@ def venv(name: str) -> pathlib.Path:
     """
     folder = cache() / f"venv-{name}-{_requirements_digest()}"
     ready, compiled = folder / ".ready", folder / ".compiled"
-    if not ready.exists():
-        _say(f"making the {name} environment in {folder}")
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
-        _install(folder, *PINNED.get(name, []), "-e", f"{CHECKOUT}{_extras(name)}")
-        compiled.write_text(_compiled_digest())
-        ready.touch()
-    elif _needs_building(compiled):
-        _say("a compiled part is missing or older than its source; building")
-        _install(folder, "--no-deps", "-e", str(CHECKOUT))
-        compiled.write_text(_compiled_digest())
+    with alone(folder):
+        if not ready.exists():
+            _say(f"making the {name} environment in {folder}")
+            _make_venv(folder, PINNED.get(name, []), _extras(name))
+            compiled.write_text(_compiled_digest())
+            ready.touch()
+        elif _needs_building(compiled):
+            _say("a compiled part is missing or older than its source; building")
+            _install_checkout(_installer(), folder, "--no-deps", "-e", str(CHECKOUT))
+            compiled.write_text(_compiled_digest())
     return folder
 
 
-def _install(folder: pathlib.Path, *requirements: str) -> None:
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    variables = {**os.environ, **compiler(), "ODRADEK_BUILD_CACHE": str(cache() / "compiled")}
-    subprocess.run([*pip, *requirements], check=True, env=variables, stdout=sys.stderr)
+def _make_venv(folder: pathlib.Path, pinned: list[str], extras: str) -> None:
+    chosen = _installer()
+    chosen.make_venv(folder)
+    if pinned:  # PySpark: it is on its way while another environment has its compiled parts made
+        chosen.install(folder, pinned, {})
+    _install_checkout(chosen, folder, *pinned, "-e", f"{CHECKOUT}{extras}")
+
+
+def _install_checkout(chosen: installer.Pip | installer.Uv, folder: pathlib.Path, *requirements: str) -> None:
+    """One environment at a time: the compiled parts are made in the checkout, on all processors, and the next
+    one takes them from the cache."""
+    parts = cache() / "compiled"
+    with alone(parts):
+        chosen.install(folder, list(requirements), {**compiler(), "ODRADEK_BUILD_CACHE": str(parts)})
+
+
+def _installer() -> installer.Pip | installer.Uv:
+    return installer.choose([_python_with_pip(), "-m", "pip"], _uv, _say)
+
+
+def _python_with_pip() -> str:
+    """This one, or where pip is missing, as Debian has it in a package of its own, one that venv brings."""
+    if importlib.util.find_spec("pip"):
+        return sys.executable
+    folder = cache() / f"pip-{digest(sys.version.encode())}"
+    with alone(folder):
+        if not (folder / ".ready").exists():
+            installer.Pip().make_venv(folder)
+            (folder / ".ready").touch()
+    return str(folder / "bin" / "python")
+
+
+def _uv() -> pathlib.Path | None:
+    folder = cache() / f"{installer.UV}-{sysconfig.get_platform()}"
+    with alone(folder):
+        if not folder.exists():
+            made = fresh(folder)
+            if not installer.fetch_uv([_python_with_pip(), "-m", "pip"], made):
+                shutil.rmtree(made)
+                return None
+            settle(made, folder)
+    return folder / "bin" / "uv"
 
 
 # -- a C compiler
@@ -224,7 +271,7 @@ def zig_compiler(*options: str) -> dict[str, str]:
     if not folder.exists():
         _say(f"fetching a C compiler: {ZIGLANG}")
         made = fresh(folder)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--target", str(made), ZIGLANG], check=True, stdout=sys.stderr)
         settle(made, folder)
     # For any processor of this kind and not for ours alone, as other compilers do it.
@@ -282,6 +329,85 @@ def only_from(folder: pathlib.Path) -> dict[str, str]:
 def jars(name: str) -> pathlib.Path:
     """A folder with the jars of one set and of all that they need at run time."""
     return maven_jars.fetch(name, *JARS[name], _say)
+
+
+def _all_jars(names: Sequence[str]) -> list[pathlib.Path]:
+    return maven_jars.fetch_all([maven_jars.JarSet(name, *JARS[name]) for name in names], _say)
+
+
+# -- several pieces at once
+
+
+class Prepared(NamedTuple):
+    """What came of one piece."""
+
+    name: str
+    seconds: float
+    """Until it was there, waiting included; jars come together."""
+    path: pathlib.Path | None
+    """None if it was left out."""
+    lacking: str = ""
+    """What the system lacks for it."""
+
+
+def pieces() -> list[str]:
+    """The names that `prepare` knows."""
+    return [*(f"venv:{name}" for name in EXTRAS), *(f"jars:{name}" for name in JARS)]
+
+
+def prepare(names: Sequence[str]) -> list[Prepared]:
+    """Makes several pieces side by side: some wait for the network, others for the processor. Leaves out what
+    needs a JDK or Maven where there is none."""
+    start = time.monotonic()
+    left_out = [Prepared(name, 0, None, lacking) for name in names if (lacking := _lacking(name))]
+    wanted = [name for name in names if name not in {one.name for one in left_out}]
+
+    def made(group: Sequence[str], make: Callable[[], Sequence[pathlib.Path]]) -> list[Prepared]:
+        paths = make()
+        seconds = time.monotonic() - start
+        return [Prepared(name, seconds, path) for name, path in zip(group, paths, strict=True)]
+
+    with concurrent.futures.ThreadPoolExecutor(len(names) or 1) as pool:
+        jobs = []
+        if group := [name for name in wanted if name.startswith("jars:")]:
+            sets = [name.removeprefix("jars:") for name in group]
+            jobs.append(pool.submit(made, group, lambda: _all_jars(sets)))
+        for name in wanted:
+            if name.startswith("venv:"):
+                jobs.append(pool.submit(made, [name], lambda name=name: [venv(name.removeprefix("venv:"))]))
+    results = {one.name: one for job in jobs for one in job.result()}
+    results |= {one.name: one for one in left_out}
+    return [results[name] for name in names]
+
+
+def _lacking(piece: str) -> str:
+    """What the system lacks for it, with the package that brings it; empty if nothing."""
+    kind, _, name = piece.partition(":")
+    tools = {
+        program: f"{what} (Debian: apt-get install {package})" for program, what, package in SYSTEM_TOOLS
+    }
+    if (kind == "jars" or name.startswith("spark")) and _java_major() < JAVA_MIN:
+        return tools["javac"]
+    if kind == "jars" and shutil.which("mvn") is None:
+        there = maven_jars.JarSet(name, *JARS[name]).folder().exists()
+        return "" if there else tools["mvn"]
+    return ""
+
+
+def left_out(prepared: Sequence[Prepared]) -> list[str]:
+    """A sentence for each thing that the system lacks, with the pieces that need it."""
+    lacking = {
+        one.lacking: [other.name for other in prepared if other.lacking == one.lacking] for one in prepared
+    }
+    return [f"without {what} these are left out: {', '.join(lacking[what])}" for what in lacking if what]
+
+
+def _report(prepared: Sequence[Prepared]) -> None:
+    for one in prepared:
+        if one.path:
+            print(f"{one.name:<24}{one.seconds:>7.1f} s  {one.path}")
+    for sentence in left_out(prepared):
+        _say(sentence)
 
 
 # -- source packages
@@ -418,7 +544,7 @@ def missing_tools() -> list[tuple[str, str]]:
         *(NIGHTLY_TOOLS if os.environ.get("ODRADEK_NIGHTLY") else []),
     ]:
         if program == "javac":
-            there = _java_major() >= 17
+            there = _java_major() >= JAVA_MIN
         elif program == "Python.h":
             there = pathlib.Path(sysconfig.get_path("include"), program).exists()
         else:
@@ -451,9 +577,11 @@ def main(arguments: list[str]) -> int:
         case ["venv", name] if name in EXTRAS:
             print(venv(name))
         case ["jars", "all"]:
-            print("\n".join(str(jars(name)) for name in JARS))
+            print("\n".join(map(str, _all_jars(list(JARS)))))
         case ["jars", *names] if names and all(name in JARS for name in names):
-            print("\n".join(str(jars(name)) for name in names))
+            print("\n".join(map(str, _all_jars(names))))
+        case ["prepare", *names] if names and all(name in pieces() for name in names):
+            _report(prepare(names))
         case ["source", project]:
             print(source(project))
         case _:

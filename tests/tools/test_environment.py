@@ -1,11 +1,16 @@
-"""What `make` needs of the system: what is missing is named, with the package that brings it."""
+"""What `make` needs of the system: what is missing is named, with the package that brings it, and what
+needs it is left out."""
 
+import concurrent.futures
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import pytest
+
+from tools import environment
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TOLD = {
@@ -40,13 +45,18 @@ OTHERS = {name: "" for name in TOLD if name != "javac"}
 def run(tmp_path):
     """Status, stdout and stderr of a command of tools/environment.py on a system with these programs."""
 
-    def run(command, nightly="", **programs):
+    def run(*command, nightly="", **programs):
         for name, text in programs.items():
             (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
             (tmp_path / name).chmod(0o755)
         ended = subprocess.run(
-            [sys.executable, str(CHECKOUT / "tools" / "environment.py"), command],
-            env={**os.environ, "PATH": str(tmp_path), "ODRADEK_NIGHTLY": nightly},
+            [sys.executable, str(CHECKOUT / "tools" / "environment.py"), *command],
+            env={
+                **os.environ,
+                "PATH": str(tmp_path),
+                "ODRADEK_CACHE": str(tmp_path / "cache"),
+                "ODRADEK_NIGHTLY": nightly,
+            },
             capture_output=True,
             text=True,
             timeout=60,
@@ -75,3 +85,97 @@ def test_what_is_there_is_not_named(run):
 @pytest.mark.parametrize("said", ["javac 11.0.22", "javac 1.8.0_402", "no version"])
 def test_an_old_jdk_is_none(run, said):
     assert run("check", **OTHERS, javac=f"echo {said} >&2") == (1, "", [TOLD["javac"]])
+
+
+PREPARED = ("prepare", "venv:spark", "jars:kafka-4.3.1", "jars:spark-4.0.0")
+
+
+def test_what_needs_java_is_left_out_without_a_jdk(run):
+    assert run(*PREPARED, javac="echo javac 11.0.22") == (
+        0,
+        "",
+        [
+            "without a JDK, 17 or later (Debian: apt-get install openjdk-17-jdk-headless) these are left "
+            "out: venv:spark, jars:kafka-4.3.1, jars:spark-4.0.0"
+        ],
+    )
+
+
+def test_jars_that_are_not_there_are_left_out_without_maven(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("ODRADEK_CACHE", str(tmp_path / "cache"))
+    kafka = environment.maven_jars.JarSet("kafka-4.3.1", *environment.JARS["kafka-4.3.1"]).folder()
+    kafka.mkdir(parents=True)
+    status, shown, told = run("prepare", *PREPARED[2:], javac="echo javac 17.0.1")
+    assert (status, shown.split()[0], shown.split()[-1]) == (0, "jars:kafka-4.3.1", str(kafka))
+    assert told == ["without Maven (Debian: apt-get install maven) these are left out: jars:spark-4.0.0"]
+
+
+def test_pieces_are_known_by_name(run):
+    assert run("prepare")[0] == 2
+    assert run("prepare", "venv:other")[0] == 2
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What was made, each piece instead of the thing itself; the environment `spark` waits for the jars."""
+    made = []
+    jars_are_there = threading.Event()
+
+    def jars(names):
+        made.append(names)
+        jars_are_there.set()
+        return [pathlib.Path(name) for name in names]
+
+    def venv(name):
+        assert jars_are_there.wait(60)
+        made.append(name)
+        return pathlib.Path(name)
+
+    monkeypatch.setattr(environment, "_all_jars", jars)
+    monkeypatch.setattr(environment, "venv", venv)
+    monkeypatch.setattr(environment, "_lacking", lambda piece: "")
+    return made
+
+
+def test_pieces_are_made_side_by_side_and_jars_in_one_go(made):
+    prepared = environment.prepare(["venv:spark", "jars:kafka-4.3.1", "venv:test", "jars:spark-4.0.0"])
+    assert [(one.name, str(one.path)) for one in prepared] == [
+        ("venv:spark", "spark"),
+        ("jars:kafka-4.3.1", "kafka-4.3.1"),
+        ("venv:test", "test"),
+        ("jars:spark-4.0.0", "spark-4.0.0"),
+    ]
+    assert made[0] == ["kafka-4.3.1", "spark-4.0.0"]
+    assert sorted(made[1:]) == ["spark", "test"]
+
+
+def test_a_failure_comes_after_what_else_was_made(made, monkeypatch):
+    def fail(names):
+        raise environment.maven_jars.JarsMissing("no network")
+
+    monkeypatch.setattr(environment, "_all_jars", fail)
+    monkeypatch.setattr(environment, "venv", made.append)
+    with pytest.raises(environment.maven_jars.JarsMissing):
+        environment.prepare(["jars:kafka-4.3.1", "venv:test"])
+    assert made == ["test"]
+
+
+def test_who_wants_an_environment_that_is_being_made_waits_and_makes_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("ODRADEK_CACHE", str(tmp_path))
+    together = threading.Barrier(3)
+    made = []
+    monkeypatch.setattr(environment, "_needs_building", lambda compiled: False)
+
+    def make(folder, pinned, extras):
+        made.append(folder)
+        folder.mkdir()
+
+    monkeypatch.setattr(environment, "_make_venv", make)
+
+    def want(_):
+        together.wait()
+        return environment.venv("test")
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert {*pool.map(want, range(3))} == {*made}
+    assert len(made) == 1

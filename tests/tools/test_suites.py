@@ -18,7 +18,16 @@ REPORT = """<testsuites><testsuite>
 @pytest.fixture(autouse=True)
 def reports(monkeypatch, tmp_path):
     monkeypatch.setattr(suites, "REPORTS", tmp_path)
+    monkeypatch.setattr(environment, "prepare", lambda pieces: [])
     return tmp_path
+
+
+def test_what_the_suites_of_a_run_need_is_made_at_once(monkeypatch):
+    wanted = []
+    monkeypatch.setattr(environment, "prepare", wanted.append)
+    monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True))
+    assert suites.main(["check", "streams", "transactions"]) == 0
+    assert wanted == [["venv:test", "jars:kafka-4.3.1", "jars:kafka-3.9.2"]]
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from compat_tests.cluster.test_membership import brokers_named_by
 from compat_tests.cluster.test_replication import isr_of
 from compat_tests.outside import clean_environment
 from compat_tests.quorum import CONTROLLER_JVM
-from compat_tests.reference import TOOL_JVM, class_path
+from compat_tests.reference import class_path
+from odradek.server.apache_kafka import TOOL_JVM
 from tools import environment
 
 pytestmark = pytest.mark.timeout(400)

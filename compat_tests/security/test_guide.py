@@ -14,7 +14,8 @@ import pytest
 
 from compat_tests.clients import wait_until
 from compat_tests.outside import clean_environment
-from compat_tests.reference import TOOL_JVM, class_path
+from compat_tests.reference import class_path
+from odradek.server.apache_kafka import TOOL_JVM
 from tools import environment
 
 pytestmark = pytest.mark.timeout(300)

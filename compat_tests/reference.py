@@ -89,6 +89,12 @@ def fast_start(version: str) -> tuple[str, ...]:
     return class_data(f"kafka-{version}", class_path(version), run) if version in (CURRENT, OLDER) else ()
 
 
+def archive_for(path: str) -> tuple[str, ...]:
+    """The options of `fast_start` for programs of ours, which are at the end of the class path."""
+    releases = (version for version in (CURRENT, OLDER) if path.startswith(f"{class_path(version)}:"))
+    return next((fast_start(version) for version in releases), ())
+
+
 def client_class_path(version: str = CURRENT) -> str:
     """Of Kafka's client alone: a JVM starts in half the time when it loads no logging."""
     names = ("kafka-clients", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")

@@ -71,7 +71,8 @@ class JavaProgram(Program):
     """One of Java."""
 
     def __init__(self, class_path: str, main_class: str, *arguments: str) -> None:
-        super().__init__(["java", *reference.SMALL_JVM, "-cp", class_path, main_class, *arguments])
+        options = (*reference.SMALL_JVM, *reference.archive_for(class_path))
+        super().__init__(["java", *options, "-cp", class_path, main_class, *arguments])
 
 
 def _text(value: bytes | None) -> str:

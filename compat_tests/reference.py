@@ -35,6 +35,9 @@ OLDER = "3.9.2"
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
 """For a broker that serves a test: a quick start matters more than the last bit of speed."""
 
+START_SECONDS = 100
+"""So long a broker may take until it answers, on a machine that is busy with tests."""
+
 SHOWN_LENGTH = 3000
 """Characters of a log, its last ones."""
 
@@ -104,7 +107,7 @@ def client_class_path(version: str = CURRENT) -> str:
 
 
 def wait_until_open(
-    port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = 60
+    port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = START_SECONDS
 ) -> None:
     """Returns when something listens; raises with the end of the log when the process dies or time is up."""
     deadline = time.monotonic() + seconds

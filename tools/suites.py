@@ -171,7 +171,7 @@ SUITES = {
     ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")], ours_alone=True),
     "dist": Suite([pytest("compat_tests/dist")]),
-    # Three files at once, as in `reference`: half of the time is waiting, and a file's tests share its broker.
+    # Three files at once, as in `reference`: half of the time is waiting, and tests of a file share a broker.
     "compat": Suite([pytest("-n", "3", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite(
         [pytest("-n", "2", "--dist", "loadfile", *CLIENTS, "--broker=kafka")], jars=CLIENT_JARS

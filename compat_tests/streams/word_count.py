@@ -31,8 +31,8 @@ class WordCount:
         with log.open("wb") as output:
             command = [
                 "java",
-                "-Xmx256m",
-                *reference.SMALL_JVM[1:],
+                *reference.SMALL_JVM,
+                *reference.archive_for(class_path),
                 "-cp",
                 class_path,
                 "WordCount",

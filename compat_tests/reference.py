@@ -20,7 +20,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from compat_tests.class_data import class_data
-from odradek.server.apache_kafka import TOOL_JVM, KafkaPrograms, format_directory
+from compat_tests.kit.java import SMALL_JVM, compiled, java_version
+from compat_tests.kit.tool_server import ToolServers
+from odradek.server.apache_kafka import KafkaPrograms, format_directory
 from odradek.server.cluster_processes import ClusterStartError
 from odradek.server.free_port import free_port
 from odradek.server.meta_properties import new_id
@@ -30,11 +32,11 @@ CURRENT = "4.3.1"
 OLDER = "3.9.2"
 """The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
 
-SMALL_JVM = [*TOOL_JVM]
-"""For tools that live a second: the time goes into starting the JVM."""
-
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
 """For a broker that serves a test: a quick start matters more than the last bit of speed."""
+
+START_SECONDS = 100
+"""So long a broker may take until it answers, on a machine that is busy with tests."""
 
 SHOWN_LENGTH = 3000
 """Characters of a log, its last ones."""
@@ -67,8 +69,15 @@ def class_path(version: str = CURRENT) -> str:
     return f"{environment.jars(f'kafka-{version}')}/*"
 
 
-def programs(version: str = CURRENT, *, is_fast_to_start: bool = True) -> KafkaPrograms:
-    return KafkaPrograms("java", class_path(version), fast_start(version) if is_fast_to_start else ())
+class Programs(KafkaPrograms):
+    """Kafka's programs; the tools among them run in a resident virtual machine."""
+
+    def run(self, main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return _run_resident(self, ["", main_class, *arguments])
+
+
+def programs(version: str = CURRENT, *, is_fast_to_start: bool = True) -> Programs:
+    return Programs("java", class_path(version), fast_start(version) if is_fast_to_start else ())
 
 
 @functools.cache
@@ -83,6 +92,12 @@ def fast_start(version: str) -> tuple[str, ...]:
     return class_data(f"kafka-{version}", class_path(version), run) if version in (CURRENT, OLDER) else ()
 
 
+def archive_for(path: str) -> tuple[str, ...]:
+    """The options of `fast_start` for programs of ours, which are at the end of the class path."""
+    releases = (version for version in (CURRENT, OLDER) if path.startswith(f"{class_path(version)}:"))
+    return next((fast_start(version) for version in releases), ())
+
+
 def client_class_path(version: str = CURRENT) -> str:
     """Of Kafka's client alone: a JVM starts in half the time when it loads no logging."""
     names = ("kafka-clients", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")
@@ -92,7 +107,7 @@ def client_class_path(version: str = CURRENT) -> str:
 
 
 def wait_until_open(
-    port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = 60
+    port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = START_SECONDS
 ) -> None:
     """Returns when something listens; raises with the end of the log when the process dies or time is up."""
     deadline = time.monotonic() + seconds
@@ -260,21 +275,74 @@ def kafka_tool(
     timeout_seconds: float = 60,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's Java programs to its end; its output is text.
+    """Runs one of Kafka's Java programs to its end, in a resident virtual machine; its output is text.
 
-    Raises AssertionError with both outputs when it ends with another status than 0, unless `check` is false.
+    Raises AssertionError with both outputs when it ends with another status than 0, unless `check` is false;
+    subprocess.TimeoutExpired when it takes longer.
     """
-    command = tool_command(main_class, *arguments, version=version)
-    text = stdin.decode() if isinstance(stdin, bytes) else stdin
-    finished = subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=timeout_seconds, env=dict(os.environ)
-    )
-    if check and finished.returncode != 0:
+    given = stdin.encode() if isinstance(stdin, str) else stdin or b""
+    if has_resident_tools(version):
+        finished = _run_resident(programs(version), ["", main_class, *arguments], given, timeout_seconds)
+    else:
+        command = tool_command(main_class, *arguments, version=version)
+        finished = _as_text(
+            subprocess.run(command, input=given, capture_output=True, timeout=timeout_seconds)
+        )
+    if check:
+        _assert_success(finished)
+    return finished
+
+
+def run_java(
+    *sources: pathlib.Path,
+    arguments: Sequence[str] = (),
+    version: str = CURRENT,
+    stdin: str = "",
+    timeout_seconds: float = 100,
+) -> str:
+    """Compiles sources of ours against Kafka's jars, once, and runs the first to its end, where `kafka_tool`
+    runs Kafka's; what it prints. Raises AssertionError when it fails."""
+    folder = compiled(class_path(version), *sources)
+    words = [str(folder), sources[0].stem, *arguments]
+    finished = _run_resident(programs(version), words, stdin.encode(), timeout_seconds)
+    _assert_success(finished)
+    return finished.stdout
+
+
+WITHOUT_EXIT = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
+"""Kafka's tools that end the process where later ones ask a class of Kafka to do it."""
+JAVA_WITHOUT_SECURITY_MANAGER = 24
+"""Until then a virtual machine could refuse that."""
+
+
+def has_resident_tools(version: str) -> bool:
+    return version not in WITHOUT_EXIT or java_version() < JAVA_WITHOUT_SECURITY_MANAGER
+
+
+@functools.cache
+def _tool_servers(kafka: KafkaPrograms) -> ToolServers:
+    refuses_exits = any(kafka.class_path == class_path(version) for version in WITHOUT_EXIT)
+    manager = ("-Djava.security.manager=allow",) if refuses_exits else ()
+    return ToolServers(kafka.class_path, (*kafka.options, *manager))
+
+
+def _run_resident(
+    kafka: KafkaPrograms, words: Sequence[str], given: bytes = b"", timeout_seconds: float = 60
+) -> subprocess.CompletedProcess[str]:
+    return _as_text(_tool_servers(kafka).run(words, given, timeout_seconds=timeout_seconds))
+
+
+def _as_text(finished: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
+    out, errors = (text.decode().replace("\r\n", "\n") for text in (finished.stdout, finished.stderr))
+    return subprocess.CompletedProcess(finished.args, finished.returncode, out, errors)
+
+
+def _assert_success(finished: subprocess.CompletedProcess[str]) -> None:
+    if finished.returncode != 0:
         raise AssertionError(
-            f"{main_class} {' '.join(arguments)} ended with status {finished.returncode}:\n"
+            f"{' '.join(finished.args)} ended with status {finished.returncode}:\n"
             f"{finished.stdout}\n{finished.stderr}"
         )
-    return finished
 
 
 def tool_command(

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 
 import pytest
 
 from compat_tests import reference
 from compat_tests.brokers import TestBroker
-from compat_tests.clients.java import SOURCE, compile_java
+from compat_tests.clients.java import SOURCE
 from compat_tests.stories import topic_name
 
 AT_ONCE_MS = 10_000
@@ -122,12 +121,10 @@ def sweep(bootstrap: str, request: pytest.FixtureRequest) -> dict[str, Told]:
     sources = [SOURCE.with_name("AdminSweep.java")]
     if request.param == reference.CURRENT:
         sources.append(SOURCE.with_name("AdminSweepNewer.java"))
-    class_path = compile_java(reference.class_path(request.param), *sources)
-    command = ["java", *reference.SMALL_JVM, "-cp", class_path, "AdminSweep", bootstrap, topic_name("sweep")]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    arguments = (bootstrap, topic_name("sweep"))
+    lines = reference.run_java(*sources, arguments=arguments, version=request.param).splitlines()
     told = {}
-    for fields in (line.split("\t") for line in finished.stdout.splitlines() if line.count("\t") >= 3):
+    for fields in (line.split("\t") for line in lines if line.count("\t") >= 3):
         operation, milliseconds, outcome, *rest = fields
         failure = rest[0] if outcome == "failed" else None
         told[operation] = Told(int(milliseconds), failure, rest[-1])

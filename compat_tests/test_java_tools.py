@@ -467,7 +467,7 @@ def test_the_reassignment_tool_throttles_a_move_and_takes_the_throttles_back(
     assert "Clearing broker-level throttles on broker 1" in told
     assert f"Clearing topic-level throttles on topic {topic}" in told
     assert settings() == {}
-    assert where(paths, topic) == [target]
+    wait_until(lambda: where(paths, topic) == [target], "it is nowhere else")
 
 
 def test_the_reassignment_tool_is_refused_another_broker(

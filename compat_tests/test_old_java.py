@@ -7,7 +7,6 @@ Against `--broker=kafka` these run on Kafka 3.9.2, the last line that still spea
 from __future__ import annotations
 
 import base64
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +15,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from compat_tests import reference
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker
 from compat_tests.clients import Client, Message
-from compat_tests.clients.java import SOURCE, OldJavaClient, compile_java
+from compat_tests.clients.java import SOURCE, OldJavaClient
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.stories import START_MS, ClientStories, some_messages, topic_name
 
@@ -38,12 +37,10 @@ def bootstrap(broker: TestBroker) -> str:
 
 
 def run_java(program: str, version: str, *arguments: str) -> list[list[str]]:
-    """Compiles and runs one of our programs against the jars of `version`; its lines, split into fields."""
-    class_path = compile_java(reference.class_path(version), SOURCE.with_name(f"{program}.java"))
-    command = ["java", *reference.SMALL_JVM, "-cp", class_path, program, *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    return [line.split("\t") for line in finished.stdout.splitlines() if "\t" in line]
+    """Runs one of our programs against the jars of `version`; its lines, split into fields."""
+    source = SOURCE.with_name(f"{program}.java")
+    told = reference.run_java(source, arguments=arguments, version=version)
+    return [line.split("\t") for line in told.splitlines() if "\t" in line]
 
 
 def encoded(part: bytes | None) -> str:

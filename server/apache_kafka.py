@@ -55,6 +55,10 @@ class KafkaPrograms(NamedTuple):
         """To run one of Kafka's programs."""
         return [self.java, *jvm, *self.options, "-cp", self.class_path, main_class, *arguments]
 
+    def run(self, main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a tool to its end, whatever its status is."""
+        return subprocess.run(self.command(main_class, *arguments), capture_output=True, text=True)
+
 
 def find_kafka() -> KafkaPrograms:
     """Raises ClusterStartError with a sentence that says what is missing."""
@@ -140,8 +144,8 @@ def controller_properties(
 def format_directory(kafka: KafkaPrograms, cluster_id: str, config: Path, *arguments: str) -> None:
     """Has Kafka's storage tool format the directories that a server.properties names. `arguments` say of
     which quorum the node is. Raises ClusterStartError with what the tool said."""
-    command = kafka.command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
-    finished = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    asked = ("format", "-t", cluster_id, "-c", str(config), *arguments)
+    finished = kafka.run("kafka.tools.StorageTool", *asked)
     if finished.returncode != 0:
         said = (finished.stdout + finished.stderr).strip()
         raise ClusterStartError(f"Kafka's storage tool could not format a directory for {config}:\n{said}")

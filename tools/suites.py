@@ -232,8 +232,8 @@ SUITES = {
     ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")], ours_alone=True),
     "dist": Suite([pytest("compat_tests/dist")]),
-    # Two files at once, as in `reference`: half of the time is waiting, and a file's tests share its broker.
-    "compat": Suite([pytest("-n", "2", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
+    # Three files at once, as in `reference`: half of the time is waiting, and tests of a file share a broker.
+    "compat": Suite([pytest("-n", "3", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite(
         [pytest("-n", "2", "--dist", "loadfile", *CLIENTS, "--broker=kafka")], jars=CLIENT_JARS
     ),
@@ -262,7 +262,11 @@ SUITES = {
     "transactions-on-kafka": Suite(
         [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),
-    "groups": Suite([pytest(*SPREAD, "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    # Most of the time is waiting for sessions to end. `loadgroup`: what compares us with Kafka is marked, so
+    # that only one process starts Kafkas for it.
+    "groups": Suite(
+        [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+    ),
     "groups-on-kafka": Suite(
         [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),

@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from compat_tests import reference
-from compat_tests.clients.java import SOURCE, JavaProgram, compile_java
+from compat_tests.clients.java import SOURCE, JavaProgram
 from compat_tests.cluster.loads import ALLOWED_SECONDS, Working
+from compat_tests.kit.java import compile_java
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 5.0

@@ -19,7 +19,7 @@ from compat_tests.cluster.test_membership import brokers_named_by
 from compat_tests.cluster.test_replication import isr_of
 from compat_tests.outside import clean_environment
 from compat_tests.quorum import CONTROLLER_JVM
-from compat_tests.reference import TOOL_JVM, class_path
+from compat_tests.reference import programs
 from tools import environment
 
 pytestmark = pytest.mark.timeout(400)
@@ -57,8 +57,8 @@ def install_programs(folder: pathlib.Path) -> None:
     """Kafka's scripts in short, and ours."""
     folder.mkdir()
     scripts = {
-        "kafka-storage.sh": ["java", *TOOL_JVM, "-cp", class_path(), "kafka.tools.StorageTool"],
-        "kafka-server-start.sh": ["java", *CONTROLLER_JVM, "-cp", class_path(), "kafka.Kafka"],
+        "kafka-storage.sh": programs().command("kafka.tools.StorageTool"),
+        "kafka-server-start.sh": programs().command("kafka.Kafka", jvm=CONTROLLER_JVM),
         "odradek": [sys.executable, "-m", "odradek"],
     }
     for name, command in scripts.items():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from compat_tests.cluster.test_replication import create, isr_of, partition
 from compat_tests.cluster.test_settings import BROKER, TOPIC, altered
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
-from compat_tests.reference import CURRENT, SMALL_JVM, class_path
+from compat_tests.reference import CURRENT, run_java
 from compat_tests.test_java_tools import Reassigning
 from odradek.coordinator.replication.replication_quota import WindowedRate
 from odradek.wire.errors import ErrorCode
@@ -249,8 +248,7 @@ def test_the_rate_is_measured_as_kafkas_own_class_measures_it(tmp_path: pathlib.
     source = tmp_path / "KafkaRate.java"
     source.write_text(RATE_PROGRAM)
     asked = "\n".join(f"{now} {size}" for now, size in steps)
-    command = ["java", *SMALL_JVM, "-cp", class_path(), str(source)]
-    told = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+    told = run_java(source, stdin=asked)
     rate, ours = WindowedRate(11, 1_000), []
     for now, size in steps:
         if size:

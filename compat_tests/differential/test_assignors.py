@@ -11,13 +11,10 @@ Kafka breaks ties by the order of a hash map; here its members come in the order
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
-import pytest
-
 from compat_tests import reference
-from compat_tests.clients.java import SOURCE, compile_java
+from compat_tests.clients.java import SOURCE
 from odradek.coordinator.groups.assignors import Assignment, AssignmentSpec, assign_range, assign_uniform
 from odradek.coordinator.streams.assignor import TaskAssignment, TaskSpec, assign_tasks
 from tests.coordinator.assignor_problems import (
@@ -31,19 +28,12 @@ from tests.coordinator.assignor_problems import (
 GROUPS = 1_000
 
 
-@pytest.fixture(scope="module")
-def class_path() -> str:
-    return compile_java(reference.class_path(), SOURCE.with_name("Assignors.java"))
-
-
-def answers(class_path: str, problems: Iterable[list[str]]) -> Iterator[dict[str, list[str]]]:
+def answers(problems: Iterable[list[str]]) -> Iterator[dict[str, list[str]]]:
     """What Kafka says to each problem, as words by member id; all problems are solved in one JVM."""
     text = "".join(f"{line}\n" for problem in problems for line in (*problem, "end"))
-    command = ["java", *reference.SMALL_JVM, "-cp", class_path, "Assignors"]
-    finished = subprocess.run(command, input=text, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+    told = reference.run_java(SOURCE.with_name("Assignors.java"), stdin=text)
     answer: dict[str, list[str]] = {}
-    for line in finished.stdout.splitlines():
+    for line in told.splitlines():
         if line == "end":
             yield answer
             answer = {}
@@ -103,16 +93,16 @@ def consumer_groups() -> list[AssignmentSpec]:
     return [consumer_group(random.Random(seed)) for seed in range(GROUPS)]
 
 
-def test_range_is_kafkas_partition_by_partition(class_path: str) -> None:
+def test_range_is_kafkas_partition_by_partition() -> None:
     specs = consumer_groups()
-    theirs = answers(class_path, (consumer_problem("range", spec) for spec in specs))
+    theirs = answers(consumer_problem("range", spec) for spec in specs)
     for seed, (spec, answer) in enumerate(zip(specs, theirs, strict=True)):
         assert assign_range(spec) == consumer_answer(spec, answer), seed
 
 
-def test_uniform_is_nowhere_less_even_and_moves_nowhere_more(class_path: str) -> None:
+def test_uniform_is_nowhere_less_even_and_moves_nowhere_more() -> None:
     specs = consumer_groups()
-    theirs = answers(class_path, (consumer_problem("uniform", spec) for spec in specs))
+    theirs = answers(consumer_problem("uniform", spec) for spec in specs)
     worse = []
     fewer_moves = 0
     for seed, (spec, answer) in enumerate(zip(specs, theirs, strict=True)):
@@ -140,9 +130,9 @@ def streams_problem(spec: TaskSpec) -> list[str]:
     return lines
 
 
-def test_active_tasks_are_nowhere_less_even_or_stay_less_and_standbys_are_not_in_all(class_path: str) -> None:
+def test_active_tasks_are_nowhere_less_even_or_stay_less_and_standbys_are_not_in_all() -> None:
     specs = [streams_group(random.Random(seed)) for seed in range(GROUPS)]
-    theirs = answers(class_path, map(streams_problem, specs))
+    theirs = answers(map(streams_problem, specs))
     worse = []
     uneven, cold, better, less_good = [0, 0], [0, 0], 0, 0
     for seed, (spec, answer) in enumerate(zip(specs, theirs, strict=True)):

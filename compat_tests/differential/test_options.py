@@ -9,7 +9,6 @@ each. What differs on purpose is `OTHERWISE`, with the reason; a difference that
 from __future__ import annotations
 
 import pathlib
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 
@@ -131,8 +130,7 @@ def names_of_kafka(directory: pathlib.Path) -> dict[int, list[str]]:
     """Kafka's own options by the number of the kind of their owner."""
     source = directory / "Names.java"
     source.write_text(PROGRAM)
-    command = ["java", *reference.SMALL_JVM, "-cp", reference.class_path(), str(source)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    told = reference.run_java(source).split("\n")
     found: dict[int, list[str]] = {kind: [] for kind in OPTIONS}
     for line in filter(None, told):
         kind, name = line.split()

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import pathlib
 import random
-import subprocess
 
 import pytest
 
-from compat_tests.reference import SMALL_JVM, class_path
+from compat_tests.reference import run_java
 from odradek.coordinator.security.quota_meters import WAIT_MS_MAX, RateMeter, TokenBucket
 
 HISTORIES = 40
@@ -114,9 +113,7 @@ class History:
     def waits_of_kafka(self, folder: pathlib.Path) -> list[int]:
         source = folder / "KafkaMeters.java"
         source.write_text(PROGRAM)
-        command = ["java", *SMALL_JVM, "-cp", class_path(), str(source)]
-        asked = "\n".join(self.lines)
-        told = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+        told = run_java(source, stdin="\n".join(self.lines))
         # Kafka cuts longer ones to 32 bits, whatever is left.
         return [min(int(line), WAIT_MS_MAX) for line in told.split()]
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import reference
+from compat_tests.kit.java import compile_java
 from odradek.coordinator.share_partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
@@ -57,10 +58,10 @@ def settled(state: str) -> list[str]:
 class Judge:
     """Kafka's class in a JVM: a line is answered by a line."""
 
-    def __init__(self, classes: pathlib.Path) -> None:
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
             [
-                *("java", *reference.SMALL_JVM, "-cp", f"{classes}:{reference.class_path()}"),
+                *("java", *reference.SMALL_JVM, "-cp", compile_java(reference.class_path(), JUDGE)),
                 "kafka.server.share.ShareJudge",
             ],
             stdin=subprocess.PIPE,
@@ -83,11 +84,8 @@ class Judge:
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    classes = tmp_path_factory.mktemp("classes")
-    command = ["javac", "-nowarn", "-d", str(classes), "-cp", reference.class_path(), str(JUDGE)]
-    subprocess.run(command, check=True, capture_output=True)
-    made = Judge(classes)
+def judge() -> Iterator[Judge]:
+    made = Judge()
     yield made
     made.close()
 

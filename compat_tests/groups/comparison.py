@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from compat_tests import reference
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
-from compat_tests.clients.java import compile_java
 from compat_tests.differential.harness import Side
+from compat_tests.reference import kafka_tool
 
-SHELL = pathlib.Path(__file__).with_name("ToolShell.java")
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
@@ -55,54 +50,24 @@ class Said:
         return sorted(" ".join(line.split()) for line in kept)
 
 
-class Tools:
-    """Kafka's programs of 4.3 in one JVM."""
-
-    def __init__(self) -> None:
-        class_path = compile_java(reference.class_path(), SHELL)
-        command = ["java", *reference.SMALL_JVM, "-cp", class_path, "ToolShell"]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
-
-    def run(self, main_class: str, *arguments: str) -> Said:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join([main_class, *arguments]) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("@@ "):
-                _, status, count = line.split()
-                lines = [self._process.stdout.readline().rstrip("\n") for _ in range(int(count))]
-                return Said(int(status), lines)
-        self._errors.seek(0)
-        raise RuntimeError(self._errors.read().decode()[-3000:])
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-
 class Node:
     """One of the two."""
 
-    def __init__(self, name: str, bootstrap: str, tools: Tools) -> None:
-        self.name, self.bootstrap, self._tools = name, bootstrap, tools
+    def __init__(self, name: str, bootstrap: str) -> None:
+        self.name, self.bootstrap = name, bootstrap
         self.side = Side(name, bootstrap)
         self.client = ConfluentClient(bootstrap)
 
     def run(self, main_class: str, *arguments: str) -> Said:
-        return self._tools.run(main_class, "--bootstrap-server", self.bootstrap, *arguments)
+        finished = kafka_tool(main_class, "--bootstrap-server", self.bootstrap, *arguments, check=False)
+        return Said(finished.returncode, (finished.stdout + finished.stderr).splitlines())
 
 
 class Both:
     """See the module. `each` does the same to both, `compare` has tools look at both."""
 
     def __init__(self, kafka: str, odradek: str, odradek_pid: int | None) -> None:
-        self._tools = Tools()
-        self.kafka, self.odradek = Node("kafka", kafka, self._tools), Node("odradek", odradek, self._tools)
+        self.kafka, self.odradek = Node("kafka", kafka), Node("odradek", odradek)
         self.odradek_pid = odradek_pid
 
     def __enter__(self) -> Self:
@@ -113,7 +78,6 @@ class Both:
     ) -> None:
         for node in self.nodes:
             node.side.close()
-        self._tools.close()
 
     @property
     def nodes(self) -> tuple[Node, Node]:

@@ -34,6 +34,8 @@ from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestP
 from odradek.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
+pytestmark = pytest.mark.xdist_group("beside-kafka")
+
 BYSTANDER = "bystander"
 PATIENCE_S = 2.0
 """The longest that another group may wait meanwhile, on a machine that is busy with tests."""

@@ -38,6 +38,8 @@ RECORDS = 40
 """In each partition: half of them two hours old, half of them ten minutes."""
 PARTITIONS = 2
 
+pytestmark = pytest.mark.xdist_group("beside-kafka")
+
 _numbers = itertools.count()
 
 

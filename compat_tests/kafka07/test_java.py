@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from compat_tests.kit.java import SMALL_JVM, compiled
 from odradek.wire.kafka07.messages import encode_message, iter_messages
 from odradek.wire.kafka07.served import Form, encode, filler, served_bytes
 
@@ -23,7 +24,7 @@ def unpacked(streams: list[bytes]) -> list[bytes]:
     """The contents of gzip streams, by Java."""
     frames = b"".join(struct.pack(">i", len(stream)) + stream for stream in streams)
     done = subprocess.run(
-        ["java", str(PROGRAM)],
+        ["java", *SMALL_JVM, "-cp", str(compiled("", PROGRAM)), PROGRAM.stem],
         input=struct.pack(">i", len(streams)) + frames,
         capture_output=True,
         timeout=TIMEOUT_S,

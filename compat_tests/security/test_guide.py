@@ -14,7 +14,7 @@ import pytest
 
 from compat_tests.clients import wait_until
 from compat_tests.outside import clean_environment
-from compat_tests.reference import TOOL_JVM, class_path
+from compat_tests.reference import programs
 from tools import environment
 
 pytestmark = pytest.mark.timeout(300)
@@ -41,7 +41,7 @@ def install_programs(folder: pathlib.Path) -> None:
     """Kafka's script in short, and ours."""
     folder.mkdir()
     scripts = {
-        "kafka-acls.sh": ["java", *TOOL_JVM, "-cp", class_path(), "org.apache.kafka.tools.AclCommand"],
+        "kafka-acls.sh": programs().command("org.apache.kafka.tools.AclCommand"),
         "odradek": [sys.executable, "-m", "odradek"],
     }
     for name, command in scripts.items():

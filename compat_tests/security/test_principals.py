@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import pathlib
 import random
-import subprocess
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from compat_tests import reference
-from compat_tests.clients.java import compile_java
 from odradek.config.config_error import ConfigError
 from odradek.config.kerberos_names import NoLocalName, ShortNames
 from odradek.config.principal_mapping import NoRuleMatches, PrincipalMapping
@@ -57,16 +55,9 @@ SUBJECTS = (
 
 @pytest.fixture(scope="module")
 def java() -> Callable[[Sequence[str]], list[str | None]]:
-    class_path = compile_java(reference.class_path(), SOURCE)
-
     def answers(lines: Sequence[str]) -> list[str | None]:
         """None is a refusal."""
-        command = ["java", *reference.SMALL_JVM, "-cp", class_path, "Names"]
-        finished = subprocess.run(
-            command, input="\n".join(lines), capture_output=True, text=True, timeout=100
-        )
-        assert finished.returncode == 0, finished.stderr
-        found = finished.stdout.splitlines()
+        found = reference.run_java(SOURCE, stdin="\n".join(lines)).splitlines()
         assert len(found) == len(lines)
         return [None if line == "=-" else bytes.fromhex(line[1:]).decode() for line in found]
 

@@ -81,9 +81,6 @@ def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
             for user, file in files.items()
         }
         yield pairs
-        for pair in pairs.values():
-            for side in pair.sides:
-                side.close()
 
 
 @pytest.fixture(params=[reference.CURRENT, reference.OLDER])

@@ -20,7 +20,6 @@ from kafka import KafkaProducer
 import odradek
 from compat_tests import reference
 from compat_tests.clients import Message
-from compat_tests.clients.java import SOURCE, JavaProgram, compile_java
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.stories import START_MS
 
@@ -31,8 +30,8 @@ GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 CLIENT_METRICS = f"{TOOLS}.ClientMetricsCommand"
 
 OWN = (
-    # Where in the tool, and when; and the end of the tool by `Tools.java`.
-    (r"^(.*\tat |.*\[kafka-admin-client-thread|null$|Tools\$Ended$).*\n", ""),
+    # Where in the tool, and when.
+    (r"^(.*\tat |.*\[kafka-admin-client-thread).*\n", ""),
     (r"^[\d:.]+ \[main\] ERROR", "TIME ERROR"),
     # Why something is refused, in the words of the broker.
     (r"(\w+Exception):(?! org\.| java\.).*", r"\1: WORDS"),
@@ -45,7 +44,7 @@ OWN = (
 
 
 class Side:
-    """One broker, and the JVMs in which tools run against it. `command_config` is what they log in with."""
+    """One broker. `command_config` is what tools log in with there."""
 
     def __init__(
         self, name: str, address: str, data_dir: pathlib.Path, command_config: pathlib.Path | None = None
@@ -56,26 +55,18 @@ class Side:
         """Words that stand for something of this broker."""
         self.printed = ""
         """By the last tool."""
-        self._programs: dict[str, JavaProgram] = {}
 
     def run(self, version: str, words: Sequence[str]) -> tuple[int, str]:
         """The exit status, and what was printed."""
-        if version not in self._programs:
-            source = SOURCE.with_name("Tools.java")
-            class_path = compile_java(reference.class_path(version), source)
-            self._programs[version] = JavaProgram(class_path, source.stem)
         if self.command_config is not None:
             words = [*words, "--command-config", str(self.command_config)]
-        status, *lines = self._programs[version].ask(*(self.own.get(word, word) for word in words))
-        self.printed = "\n".join(lines)
+        tool, *words = (self.own.get(word, word) for word in words)
+        finished = reference.kafka_tool(tool, *words, version=version, check=False)
+        self.printed = finished.stdout + finished.stderr
         text = self.printed.replace(str(self.data_dir), "DATA")
         for pattern, stands_for in OWN:
             text = re.sub(pattern, stands_for, text, flags=re.MULTILINE)
-        return int(status), text
-
-    def close(self) -> None:
-        for program in self._programs.values():
-            program.close()
+        return finished.returncode, text
 
 
 LOOKING = {"--describe", "--list", "describe", "list"}
@@ -147,8 +138,6 @@ def brokers() -> Iterator[Pair]:
             Side("Odradek", ours.bootstrap_servers, ours.data_dir),
         ]
         yield Pair(sides)
-        for side in sides:
-            side.close()
 
 
 @pytest.fixture
@@ -559,8 +548,6 @@ def test_share_groups_that_are_switched_off() -> None:
         run(tool, "--delete-offsets --group nowhere --topic shared-4.3.1", "NOT SUPPORTED")
         run(tool, "--delete --group nowhere")
         run("GroupsCommand", "--list --share")
-        for side in sides:
-            side.close()
     pair.check()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from compat_tests import reference
-from compat_tests.clients.java import compile_java
+from compat_tests.kit.java import compile_java
 from compat_tests.share_groups.brokers import new_topic, set_up_group
 from compat_tests.share_groups.members import HERE, JAVA
 from tests.tiers import rest_at_night

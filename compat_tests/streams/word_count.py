@@ -13,8 +13,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from compat_tests import reference
 from compat_tests.clients import Message, wait_until
-from compat_tests.clients.java import SOURCE, compile_java
+from compat_tests.clients.java import SOURCE
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit.java import compile_java
 from compat_tests.stories import topic_name
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
@@ -30,8 +31,8 @@ class WordCount:
         with log.open("wb") as output:
             command = [
                 "java",
-                "-Xmx256m",
-                *reference.SMALL_JVM[1:],
+                *reference.SMALL_JVM,
+                *reference.archive_for(class_path),
                 "-cp",
                 class_path,
                 "WordCount",

@@ -32,7 +32,8 @@ from kafka.structs import OffsetAndMetadata
 
 from compat_tests import reference
 from compat_tests.clients.aio import LoopThread
-from compat_tests.clients.java import SOURCE, JavaFailure, JavaProgram, compile_java
+from compat_tests.clients.java import SOURCE, JavaFailure, JavaProgram
+from compat_tests.kit.java import compile_java
 from compat_tests.transactions.history import Partition
 
 PATIENCE_SECONDS = 40.0

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import itertools
 import pathlib
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -16,27 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from compat_tests import reference
 from compat_tests.clients import FETCH_BYTES, POLL_SECONDS, Client, Headers, Member, Message, Record
 from compat_tests.clients.kafka_python import KafkaPythonClient
-from tools import environment
+from compat_tests.kit.java import compile_java
 
 SOURCE = pathlib.Path(__file__).with_name("Driver.java")
-CLASSES = environment.CHECKOUT / "build" / "classes"
-
-
-def compile_java(class_path: str, *sources: pathlib.Path) -> str:
-    """Compiles files against `class_path`, once; the class path with which to run them."""
-    parts = [class_path.encode(), *(source.read_bytes() for source in sources)]
-    target = CLASSES / hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    if not target.exists():
-        CLASSES.mkdir(parents=True, exist_ok=True)
-        made = tempfile.mkdtemp(dir=CLASSES)
-        command = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", made, *map(str, sources)]
-        finished = subprocess.run(command, capture_output=True, text=True)
-        assert finished.returncode == 0, finished.stderr
-        # Another process may have been quicker; its classes are as good.
-        with contextlib.suppress(OSError):
-            pathlib.Path(made).rename(target)
-        shutil.rmtree(made, ignore_errors=True)
-    return f"{target}:{class_path}"
 
 
 class JavaFailure(RuntimeError):
@@ -91,7 +71,8 @@ class JavaProgram(Program):
     """One of Java."""
 
     def __init__(self, class_path: str, main_class: str, *arguments: str) -> None:
-        super().__init__(["java", *reference.SMALL_JVM, "-cp", class_path, main_class, *arguments])
+        options = (*reference.SMALL_JVM, *reference.archive_for(class_path))
+        super().__init__(["java", *options, "-cp", class_path, main_class, *arguments])
 
 
 def _text(value: bytes | None) -> str:

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Protocol
 
 from compat_tests.class_data import class_data
 from compat_tests.kit.java import SMALL_JVM, compiled, java_version
@@ -147,13 +148,23 @@ def older_logging(directory: pathlib.Path, level: str) -> str:
     return f"-Dlog4j.configuration=file:{config}"
 
 
+class Host(Protocol):
+    """A virtual machine for many brokers."""
+
+    def format(self, *arguments: object) -> object: ...
+    def start(self, config: pathlib.Path) -> None: ...
+    def stop(self, config: pathlib.Path) -> None: ...
+    def log(self) -> str: ...
+
+
 class Kafka:
     """One combined KRaft node of Apache Kafka with a directory of its own.
 
     `properties` are added to its server.properties, `formatting` to the arguments with which its directory is
     formatted, `jvm` are the options of the virtual machine, `prefix` goes before the command (taskset),
     `parent` is where its directory is made, `is_fast_to_start` whether it has the options of `fast_start`,
-    which nobody has by default. Use as a context manager, or start() and stop().
+    which nobody has by default. With a `host` it has no virtual machine of its own: it cannot be killed, only
+    stopped, and `jvm` and `prefix` mean nothing. Use as a context manager, or start() and stop().
     """
 
     def __init__(
@@ -166,6 +177,7 @@ class Kafka:
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
         is_fast_to_start: bool = True,
+        host: Host | None = None,
     ) -> None:
         self.version = version
         self._is_fast_to_start = is_fast_to_start
@@ -177,7 +189,9 @@ class Kafka:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"kafka-{version}-", dir=parent))
         self.data_dir = self.directory / "data"
         self._log = self.directory / "broker.log"
+        self._config = self.directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
+        self._host, self._is_hosted = host, False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -196,25 +210,33 @@ class Kafka:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.kill()  # Nobody reads its directory any more, and to shut down takes it seconds.
-        if error is not None and self._log.exists():
-            error.add_note(f"Kafka's log ended with:\n{self._log.read_text()[-SHOWN_LENGTH:]}")
+        if error is not None:
+            error.add_note(f"Kafka's log ended with:\n{self._log_text()[-SHOWN_LENGTH:]}")
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:
         """Starts the broker (formats its directory at first) and returns when it answers."""
-        self.launch()
-        self.wait_until_ready()
+        if self._host is None:
+            self.launch()
+            self.wait_until_ready()
+        else:
+            self._prepare()
+            self._is_hosted = True
+            self._host.start(self._config)
 
     def launch(self) -> None:
         """Starts the process and does not wait for it."""
-        config = self.directory / "server.properties"
-        if not config.exists():
-            self._format(config)
+        assert self._host is None, "a host's brokers have no process"
+        self._prepare()
         jvm = (*self._jvm, *self._logging())
         kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
-        command = [*self._prefix, *kafka.command("kafka.Kafka", str(config), jvm=jvm)]
+        command = [*self._prefix, *kafka.command("kafka.Kafka", str(self._config), jvm=jvm)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _prepare(self) -> None:
+        if not self._config.exists():
+            self._format(self._config)
 
     def wait_until_ready(self) -> None:
         """Returns when the launched process answers."""
@@ -238,6 +260,15 @@ class Kafka:
         process, self._process = self._process, None
         if process is not None:
             end_process(process, how)
+        is_hosted, self._is_hosted = self._is_hosted, False
+        if is_hosted:
+            assert self._host is not None
+            self._host.stop(self._config)
+
+    def _log_text(self) -> str:
+        if self._host is not None:
+            return self._host.log()
+        return self._log.read_text() if self._log.exists() else ""
 
     def _logging(self) -> list[str]:
         if self.version == CURRENT:
@@ -258,13 +289,20 @@ class Kafka:
         # 4.x is formatted as a standalone quorum, 3.9 with a fixed list of voters.
         unwanted = "controller.quorum.voters" if current else "controller.quorum.bootstrap.servers"
         config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
-        standalone = ["--standalone"] if current else []
+        arguments = [*(["--standalone"] if current else []), *self._formatting]
         try:
-            kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
-            format_directory(kafka, new_id(os.urandom), config, *standalone, *self._formatting)
+            self._format_directories(config, arguments)
         except ClusterStartError:
             config.unlink()
             raise
+
+    def _format_directories(self, config: pathlib.Path, arguments: Sequence[str]) -> None:
+        cluster_id = new_id(os.urandom)
+        if self._host is None:
+            kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
+            format_directory(kafka, cluster_id, config, *arguments)
+        else:
+            self._host.format("-t", cluster_id, "-c", config, *arguments)
 
 
 def kafka_tool(

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from compat_tests import reference
+from compat_tests.broker_host import hosted, in_memory
 
 PORT = 9092
 """Where the broker listens inside its container."""
@@ -89,4 +90,11 @@ class KafkaInContainer:
 def real_kafka(version: str, properties: Mapping[str, str]) -> KafkaInContainer | reference.Kafka:
     if engine_answers():
         return KafkaInContainer(version, properties)
-    return reference.Kafka(version, properties)
+    return from_jars(version, properties)
+
+
+def from_jars(version: str, properties: Mapping[str, str]) -> reference.Kafka:
+    """The current version shares a virtual machine with others."""
+    if version == reference.CURRENT:
+        return reference.Kafka(version, properties, **hosted())
+    return reference.Kafka(version, properties, parent=in_memory())

@@ -43,7 +43,7 @@ def sasl_options(listener: str = LISTENER, **more: str) -> dict[str, str]:
 
 class SecuredKafka(reference.Kafka):
     """Its listener for clients has SASL, and with SASL_SSL the TLS of `options`. `others` are listeners
-    beside it. Each is at `address(name)`."""
+    beside it. Each is at `address(name)`. `host` and `parent` are as in `reference.Kafka`."""
 
     def __init__(
         self,
@@ -52,11 +52,13 @@ class SecuredKafka(reference.Kafka):
         listener: str = LISTENER,
         others: Sequence[str] = (),
         version: str = reference.CURRENT,
+        host: reference.Host | None = None,
+        parent: pathlib.Path | None = None,
         **more: str,
     ) -> None:
         formatting = [word for user in SCRAM_USERS for word in ("--add-scram", user)]
         properties = {**sasl_options(listener, **more), **(options or {})}
-        super().__init__(version, properties, formatting=formatting)
+        super().__init__(version, properties, formatting=formatting, host=host, parent=parent)
         self._listener = listener
         self._ports = {listener: self.port, **{name: free_port() for name in others}}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator, Mapping
 
 from compat_tests import reference, reference_container
+from compat_tests.broker_host import in_memory
 from compat_tests.differential.harness import (
     PACKED_OTHERWISE,
     Pair,
@@ -69,7 +71,10 @@ def odradek(settings: Mapping[str, str]) -> Iterator[Side]:
     from odradek.server.embedded import Broker
 
     options = {**settings, "group.initial.rebalance.delay.ms": 0}
-    with Broker(process=True, options=options) as broker:
+    with (
+        tempfile.TemporaryDirectory(prefix="odradek-", dir=in_memory()) as directory,
+        Broker(process=True, data_dir=directory, options=options) as broker,
+    ):
         side = side_of("odradek", broker.bootstrap_servers)
         yield side
         side.close()
@@ -102,7 +107,7 @@ CLUSTER, ALL, ALLOW = 4, 2, 3
 def access_pair(version: str, settings: Mapping[str, str] = ACCESS) -> Iterator[Pair]:
     """Two new brokers that decide by rules. Clients from 127.0.0.1 may do everything, and so may Kafka's own
     controller, which comes from there; all others nothing."""
-    with reference.Kafka(version, settings) as kafka, odradek(settings) as ours:
+    with reference_container.from_jars(version, settings) as kafka, odradek(settings) as ours:
         theirs = side_of("kafka", kafka.bootstrap_servers)
         versions = common_versions(theirs, ours)
         for key, one in versions.items():

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests import reference
+from compat_tests.broker_host import hosted
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.sharing import ACCEPT, GAP, Member, describe_offsets, readers
 from compat_tests.differential.test_records import produce
@@ -43,9 +44,8 @@ NEVER, SOON = "1", "0.01"
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[reference.Kafka]:
     """From its jars: its files are looked at."""
-    with reference.Kafka(
-        reference.CURRENT, {**SETTINGS, "transaction.state.log.num.partitions": "1"}
-    ) as broker:
+    settings = {**SETTINGS, "transaction.state.log.num.partitions": "1"}
+    with reference.Kafka(properties=settings, **hosted()) as broker:
         yield broker
 
 

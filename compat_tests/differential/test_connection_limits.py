@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from compat_tests import reference
+from compat_tests.broker_host import hosted
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import Side, side_of
 from compat_tests.differential.test_client_quotas import CONNECTED, alter_quotas, found, quota_entry
@@ -33,7 +34,10 @@ Sides = tuple[Side, Side]
 @pytest.fixture(scope="module")
 def sides() -> Iterator[Sides]:
     """Kafka first."""
-    with reference.Kafka(properties=SETTINGS) as kafka, Broker(process=True, options=SETTINGS) as ours:
+    with (
+        reference.Kafka(properties=SETTINGS, **hosted()) as kafka,
+        Broker(process=True, options=SETTINGS) as ours,
+    ):
         yield side_of("kafka", kafka.bootstrap_servers), side_of("odradek", ours.bootstrap_servers)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from compat_tests.broker_host import hosted
 from compat_tests.clients import wait_until
 from compat_tests.secured import MECHANISMS, OTHER_PASSWORD, PASSWORD, SecuredKafka, secured_odradek
 from odradek.wire.frames import read_response, request_frame
@@ -196,14 +197,15 @@ SESSION_ROWS: dict[str, Sequence[Step]] = {
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
-    with SecuredKafka() as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
+    with SecuredKafka(**hosted()) as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
         yield Ports(kafka.port, ours.port)
 
 
 @pytest.fixture(scope="module")
 def ports_of_sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
     limit = {"connections_max_reauth_ms": REAUTH_MS}
-    with SecuredKafka(**limit) as kafka, secured_odradek(tmp_path_factory.mktemp("data"), **limit) as ours:
+    directory = tmp_path_factory.mktemp("data")
+    with SecuredKafka(**hosted(), **limit) as kafka, secured_odradek(directory, **limit) as ours:
         yield Ports(kafka.port, ours.port)
 
 

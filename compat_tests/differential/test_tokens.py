@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.broker_host import hosted
 from compat_tests.clients import wait_until
 from compat_tests.differential.test_sasl import (
     ATTEMPTS,
@@ -59,7 +60,7 @@ SETTINGS = {
 
 class TokenKafka(SecuredKafka):
     def __init__(self, settings: dict[str, str]) -> None:
-        super().__init__()
+        super().__init__(**hosted())
         self._properties.update(settings)
 
 
@@ -74,7 +75,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
 
 @pytest.fixture(scope="module")
 def ports_without_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
-    with SecuredKafka() as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
+    with SecuredKafka(**hosted()) as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
         yield Ports(kafka.port, ours.port)
 
 

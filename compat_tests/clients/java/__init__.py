@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -62,9 +63,14 @@ class Program:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith("\n"):  # It may have been killed in the middle of an answer.
-            self._errors.seek(0)
-            raise RuntimeError(self._errors.read().decode(errors="replace")[-3000:])
+            raise RuntimeError(self.errors()[-3000:])
         return line.rstrip("\n")
+
+    def errors(self) -> str:
+        """What it has written to its standard error."""
+        size = os.fstat(self._errors.fileno()).st_size
+        # The file's position is the program's as well.
+        return os.pread(self._errors.fileno(), size, 0).decode(errors="replace")
 
 
 class JavaProgram(Program):

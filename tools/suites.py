@@ -481,16 +481,14 @@ def skipped_for(suite: Suite) -> list[str]:
 
 
 def prepare(chosen: Sequence[Suite]) -> float:
-    """Makes the environments and the jars of the suites, side by side; the seconds that this took. A failure is
-    told again, and counts, where a suite wants the piece."""
+    """Makes the environments and the jars of the suites, side by side; the seconds that this took. A failure
+    is told again, and counts, where a suite wants the piece.
+    """
     start = time.monotonic()
-    pieces = [
-        piece
-        for suite in chosen
-        for piece in (f"venv:{suite.python}", *(f"jars:{name}" for name in suite.jars))
-    ]
+    pieces = {f"venv:{suite.python}": None for suite in chosen}
+    pieces |= {f"jars:{name}": None for suite in chosen for name in suite.jars}
     try:
-        environment.prepare(list(dict.fromkeys(pieces)))
+        environment.prepare(list(pieces))
     except (subprocess.SubprocessError, environment.maven_jars.JarsMissing) as failure:
         print(f"a part of the set-up failed: {failure}", file=sys.stderr)
     return time.monotonic() - start

@@ -50,14 +50,14 @@ def test_positions_and_messages_stay_over_kills_and_restarts(tmp_path):
     values = [b"%05d" % number * 1000 for number in range(1200)]
     with odradek.Broker(process=True, data_dir=tmp_path, options=given) as broker:
         known = b""
-        for kills in range(4):
+        for number in range(2):
             with Client07(port) as client:
-                client.produce(*values[kills * 300 : kills * 300 + 300])
+                client.produce(*values[number * 600 : number * 600 + 600])
                 assert client.start() == 0
                 data = client.read_all()
                 assert data.startswith(known)
                 known = data
-            if kills % 2:
+            if number:
                 broker.stop()
             else:
                 broker.kill()

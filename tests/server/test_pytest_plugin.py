@@ -78,12 +78,16 @@ def example(page):
     return found
 
 
-@pytest.mark.parametrize("arguments", [(), ("--odradek-in-thread",)], ids=["processes", "threads"])
-def test_the_fixtures_give_running_brokers_and_the_tests_in_the_documents_pass(run, pytester, arguments):
+def test_the_fixtures_give_running_brokers_in_processes(run, pytester):
+    pytester.makepyfile(STORY)
+    run().assert_outcomes(passed=5)
+
+
+def test_the_fixtures_give_brokers_in_threads_and_the_tests_in_the_documents_pass(run, pytester):
     pytester.makepyfile(
         test_story=STORY, test_readme=example("README.md"), test_python_page=example("docs/python.md")
     )
-    run(*arguments).assert_outcomes(passed=5 + 1 + 3)
+    run("--odradek-in-thread").assert_outcomes(passed=5 + 1 + 3)
 
 
 def test_the_fixtures_are_documented(run):

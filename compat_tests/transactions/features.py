@@ -37,4 +37,4 @@ def set_transaction_version(bootstrap: str, level: int) -> None:
     deadline = time.monotonic() + SECONDS
     while transaction_version(bootstrap) != level:
         assert time.monotonic() < deadline, f"{FEATURE} does not become {level}"
-        time.sleep(0.05)
+        time.sleep(0.005)

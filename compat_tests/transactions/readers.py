@@ -34,6 +34,8 @@ DEADLINE_SECONDS = 180.0
 """Longer than a restart of Apache Kafka takes on a busy machine."""
 QUICK_SECONDS = 3.0
 """For the answer to one request: of several brokers one may be stopped."""
+PAUSE_SECONDS = 0.01
+"""Between two looks."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION = {READ_UNCOMMITTED: "read_uncommitted", READ_COMMITTED: "read_committed"}
@@ -119,7 +121,7 @@ def end_offset(bootstrap: str, partition: Partition, isolation: int) -> int:
                 return int(found.offset)
             assert found.error_code in NOT_YET, ErrorCode(found.error_code)
         assert time.monotonic() < deadline, f"{partition} has no leader"
-        time.sleep(0.05)
+        time.sleep(PAUSE_SECONDS)
 
 
 def ends(bootstrap: str, partitions: Iterable[Partition]) -> dict[Partition, Ends]:
@@ -137,7 +139,7 @@ def wait_until_stable(bootstrap: str, partitions: Iterable[Partition], seconds: 
     while any(end.last_stable_offset < end.high_watermark for end in ends(bootstrap, partitions).values()):
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.1)
+        time.sleep(PAUSE_SECONDS)
     return True
 
 
@@ -165,7 +167,7 @@ def committed_offset(bootstrap: str, group: str, partition: Partition) -> int:
                 return max(0, int(found.topics[0].partitions[0].committed_offset))
             assert code in NOT_YET, ErrorCode(code)
         assert time.monotonic() < deadline, f"{group} does not say where it is in {partition}: {answer}"
-        time.sleep(0.05)
+        time.sleep(PAUSE_SECONDS)
 
 
 def new_consumer(bootstrap: str, isolation: int = READ_COMMITTED) -> Consumer:
@@ -203,7 +205,8 @@ def messages(
         consumer.assign(from_start(partitions))
         while unread:
             assert time.monotonic() < deadline, f"not read to the end: {sorted(unread)}"
-            for message in consumer.consume(500, 0.2):
+            # It waits for all the 500 or so long, also where the last one is there already.
+            for message in consumer.consume(500, PAUSE_SECONDS):
                 where = (message.topic(), message.partition())
                 if message.error() is None:
                     read[where].append(message)

@@ -7,7 +7,7 @@ import time
 
 SAMPLE = re.compile(r"([a-z_0-9]+)(\{.*\})? ([-+.0-9e]+)")
 PATIENCE_S = 30
-PAUSE_S = 0.02
+PAUSE_S = 0.005
 
 
 def get(port, path, method="GET", **headers):

@@ -26,7 +26,7 @@ class Client(RawClient):
             if answer.error_code not in LOADING and condition(answer):
                 return answer
             assert time.monotonic() < deadline, answer
-            time.sleep(0.02)
+            time.sleep(0.005)
 
     def create(self, *names: str) -> None:
         topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]

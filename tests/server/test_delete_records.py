@@ -1,4 +1,4 @@
-"""DeleteRecords asked of a real process: killed right after the answer, and with a client that reads."""
+"""DeleteRecords asked of a whole broker: killed right after the answer, and with a client that reads."""
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -42,7 +42,7 @@ def test_what_was_answered_survives_a_kill():
 
 
 def test_a_client_whose_position_is_gone_begins_where_it_is_told_to():
-    with odradek.Broker(process=True) as broker:
+    with odradek.Broker() as broker:
         fill(broker, range(100))
         delete_before(broker, 70)
         for reset, first in (("earliest", 70), ("latest", 100)):

@@ -5,6 +5,7 @@ and lifted again; and, run as a program, this file has a small file system of it
 in-memory disk of tests/storage knows ENOSPC itself).
 """
 
+import io
 import marshal
 import os
 import resource
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaStorageError
 
 import odradek
+from odradek.commands.main import main
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import create_topics, find_coordinator, offset_commit, offset_fetch, produce
 from odradek.wire.records import Record, build_batch
@@ -159,7 +162,7 @@ def until(call, wanted):
     deadline = time.monotonic() + 20
     while (got := call()) != wanted:
         assert time.monotonic() < deadline, got
-        time.sleep(0.02)
+        time.sleep(0.005)
 
 
 def fill(path: Path) -> None:
@@ -217,9 +220,9 @@ def on_a_disk_that_fills(directory: Path) -> None:
 
 
 def odradek_says(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "odradek", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    return ended.returncode, ended.stdout, ended.stderr
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        status = main(arguments)
+    return status, out.getvalue(), err.getvalue()
 
 
 def looked_at_on_a_full_disk(directory: Path) -> None:

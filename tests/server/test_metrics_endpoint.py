@@ -230,7 +230,7 @@ def test_partitions_that_a_classic_member_has_without_a_commit_are_counted(port,
         metadata_max_age_ms=1000,  # it may have joined before it knew the topic
     )
     with contextlib.closing(consumer):
-        until(lambda: consumer.poll(2000) or consumer.assignment(), lambda assigned: len(assigned) == 5)
+        until(lambda: consumer.poll(20) or consumer.assignment(), lambda assigned: len(assigned) == 5)
         assert without_commit(port, "classics") == 4
         consumer.commit({TopicPartition("owned", 0): OffsetAndMetadata(0, "", -1)})
         assert without_commit(port, "classics") == 3

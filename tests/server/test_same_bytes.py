@@ -141,7 +141,7 @@ def until_done(ask):
     """An answer without an error: the topic of a coordinator is made at the first request."""
     deadline = time.monotonic() + PATIENCE_S
     while (answer := ask()).error_code and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.005)
     assert answer.error_code == 0
     return answer
 

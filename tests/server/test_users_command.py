@@ -4,10 +4,13 @@ import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
 
 import pytest
 
 from odradek import Broker
+from odradek.commands.main import main
 from odradek.config.config_error import ConfigError
 from odradek.config.passwords import read_password
 from odradek.offline.dump import dump
@@ -19,17 +22,18 @@ PASSWORD = "pw-of-admin"
 
 
 def run(*arguments, stdin="", **environ):
+    """Runs the command here, and gives what a process of it would have left."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_"))
     }
-    path = os.pathsep.join(one for one in sys.path if one)
-    done = subprocess.run(
-        [sys.executable, "-m", "odradek", "users", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env={**inherited, "PYTHONPATH": path, **environ},
-    )
+    with (
+        mock.patch.dict(os.environ, inherited | environ, clear=True),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()))),
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+    ):
+        status = main(["users", *arguments])
+    done = subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
     assert PASSWORD not in done.stdout + done.stderr
     return done
 

@@ -1,5 +1,6 @@
 """What is said of suites that were run."""
 
+import json
 import pathlib
 import sys
 
@@ -115,22 +116,25 @@ def test_it(name, request):
 
 @pytest.fixture
 def suite_of(monkeypatch, tmp_path):
-    """Makes the suite `soak` one of a single file, which pytest runs in two processes."""
+    """Makes the suite `soak` one of a single file."""
+    # What this environment has besides takes longer to import than all of it.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
     monkeypatch.setattr(environment, "venv", lambda _: pathlib.Path(sys.prefix))
     monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / ".pytest_cache/v/cache/lastfailed")
     monkeypatch.setattr(suites, "NIGHTLY", False)
 
-    def suite(content, **options):
+    def suite(content, *options):
         (tmp_path / "test_some.py").write_text(content)
-        spread = suites.pytest("-n", "2", "--dist", "loadfile", "test_some.py")
-        monkeypatch.setitem(suites.SUITES, "soak", Suite([spread], **options))
+        monkeypatch.setitem(suites.SUITES, "soak", Suite([suites.pytest(*options, "test_some.py")]))
 
     return suite
 
 
 def test_a_test_that_fails_by_chance_gets_a_second_try_and_is_told(suite_of, capfd):
-    suite_of(FAILS_FIRST.format(names=["a", "b c"]) + "\ndef test_steady():\n    pass\n")
+    steady = "\ndef test_steady():\n    pass\n"
+    two_workers = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
+    suite_of(FAILS_FIRST.format(names=["a", "b c"]) + steady, *two_workers)
     assert suites.main(["soak"]) == 0
     said = capfd.readouterr().out
     assert "2 failed, 1 passed" in said
@@ -152,13 +156,17 @@ def test_a_test_that_fails_twice_fails_its_suite(suite_of, capfd):
     assert "\nsoak                    FAILED" in said
 
 
-@pytest.mark.parametrize("why", ["too many", "ours alone", "at night"])
-def test_there_is_no_second_try(why, suite_of, monkeypatch, capfd):
-    count = suites.SECOND_TRIES_MAX + (why == "too many")
-    suite_of(FAILS_FIRST.format(names=list(range(count))), ours_alone=why == "ours alone")
-    monkeypatch.setattr(suites, "NIGHTLY", why == "at night")
-    assert suites.main(["soak"]) == 1
-    said = capfd.readouterr().out
-    assert f"{count} failed" in said
-    assert said.count("== soak") == 1
-    assert "unsteady" not in said
+def test_there_is_a_second_try_for_a_few_by_day_where_programs_of_others_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / "lastfailed")
+    monkeypatch.setattr(suites, "NIGHTLY", False)
+    few = [f"test_some.py::test_it[{number}]" for number in range(suites.SECOND_TRIES_MAX)]
+    command = suites.pytest("test_some.py")
+    assert suites.second_tries(Suite([command]), command) == [], "nothing failed"
+    suites.LAST_FAILED.write_text(json.dumps(dict.fromkeys([*few, "one_more"], True)))
+    assert suites.second_tries(Suite([command]), command) == [], "too many"
+    suites.LAST_FAILED.write_text(json.dumps(dict.fromkeys(few, True)))
+    assert suites.second_tries(Suite([command]), command) == few
+    assert suites.second_tries(Suite([command], ours_alone=True), command) == []
+    assert suites.second_tries(Suite([command]), ["python", "-m", "mypy"]) == []
+    monkeypatch.setattr(suites, "NIGHTLY", True)
+    assert suites.second_tries(Suite([command]), command) == []

@@ -8,6 +8,7 @@ import pytest
 
 from odradek.config import option_list
 from odradek.server.metrics.families import COUNTER, FAMILIES, GAUGE, HISTOGRAM, Family
+from tests.kit.collecting import collected
 from tools.monitoring import files
 from tools.monitoring_boards import (
     BOARDS,
@@ -38,14 +39,19 @@ def test_nothing_else_is_in_the_folder():
     assert there == {path for path in MADE if path.startswith("monitoring/")}
 
 
-@pytest.mark.parametrize("family", SHOWN, ids=lambda family: family.name)
-def test_each_metric_has_a_panel_on_the_board_of_its_place(family):
-    board, row = place_of(family)
-    of_board = [
-        panel for one in BOARDS if one.name == board for _, panels in panels_of(one) for panel in panels
-    ]
-    assert any(family in families_in(panel) for panel in of_board), f"{family.name}: no panel on {board}"
-    assert any(row in one.rows for one in BOARDS if one.name == board)
+def test_each_metric_has_a_panel_on_the_board_of_its_place():
+    shown = {
+        board.name: {
+            family.name for _, panels in panels_of(board) for one in panels for family in families_in(one)
+        }
+        for board in BOARDS
+    }
+    with collected() as failures:
+        for family in SHOWN:
+            with failures.of(family.name):
+                board, row = place_of(family)
+                assert family.name in shown[board], f"no panel on {board}"
+                assert any(row in one.rows for one in BOARDS if one.name == board)
 
 
 def test_each_place_is_one_of_a_board_and_of_a_metric():

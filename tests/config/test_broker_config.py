@@ -34,6 +34,7 @@ from odradek.config.properties import format_properties, parse_properties
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.storage.config import LogConfig
 from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
+from tests.kit.collecting import collected
 
 
 def refusal(**given):
@@ -240,10 +241,15 @@ def other_value(option):
     return "other"
 
 
-@pytest.mark.parametrize(
-    "option", [one for one in BROKER_OPTIONS.values() if one.standing != HONOURED], ids=lambda one: one.name
-)
-def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promise_something(option):
+def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promise_something():
+    with collected() as failures:
+        for option in BROKER_OPTIONS.values():
+            if option.standing != HONOURED:
+                with failures.of(option.name):
+                    check_that_it_is_named_or_refused(option)
+
+
+def check_that_it_is_named_or_refused(option):
     text = f"{option.name}={other_value(option)}"
     if option.standing == REFUSED:
         assert option.name in refusal(sets=[text])
@@ -480,8 +486,14 @@ def test_an_attribute_that_is_no_option_is_an_error():
         _ = load().no_such_option
 
 
-@pytest.mark.parametrize("option", BROKER_OPTIONS.values(), ids=lambda option: option.name)
-def test_every_option_can_be_given_its_default(option):
+def test_every_option_can_be_given_its_default():
+    with collected() as failures:
+        for option in BROKER_OPTIONS.values():
+            with failures.of(option.name):
+                check_that_its_default_can_be_given(option)
+
+
+def check_that_its_default_can_be_given(option):
     if option.default_text is None or option.name == "security.inter.broker.protocol":
         return
     config = load(sets=[f"{option.name}={option.default_text}"])

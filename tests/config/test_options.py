@@ -18,6 +18,7 @@ from odradek.config.option import (
 )
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
+from tests.kit.collecting import collected
 
 EVERY_OPTION = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values(), *GROUP_OPTIONS.values()]
 
@@ -97,13 +98,14 @@ def test_every_option_that_kafka_tells_of_is_declared():
     assert len({option.name for option in EVERY_OPTION if option.kind == PASSWORD and option in told}) == 10
 
 
-@pytest.mark.parametrize("option", EVERY_OPTION, ids=lambda option: option.name)
-def test_a_default_is_a_value_of_its_own_option(option):
-    text = option.default_text
-    if text is not None:
-        assert option.parse(text) == option.default_value
-        assert option.refusal_unless_built(option.default_value) is None
-    assert option.doc.endswith(".")
+def test_a_default_is_a_value_of_its_own_option():
+    with collected() as failures:
+        for option in EVERY_OPTION:
+            with failures.of(option.name):
+                assert option.doc.endswith(".")
+                if option.default_text is not None:
+                    assert option.parse(option.default_text) == option.default_value
+                    assert option.refusal_unless_built(option.default_value) is None
 
 
 def test_topic_defaults_are_told_as_kafka_tells_them():

@@ -22,6 +22,7 @@ from odradek.server.metrics.boards import (
 from odradek.server.metrics.families import COUNTER, FAMILIES, GAUGE, HISTOGRAM, Family
 from odradek.server.metrics.monitoring_files import files, with_alerts
 from odradek.server.metrics.rules import ALERTS, ALIASES
+from tests.kit.collecting import collected
 
 ROOT = pathlib.Path(__file__).parents[2]
 MADE = files()
@@ -52,14 +53,19 @@ def test_the_alerts_of_the_guide_are_those_of_the_rules():
     )
 
 
-@pytest.mark.parametrize("family", SHOWN, ids=lambda family: family.name)
-def test_each_metric_has_a_panel_on_the_board_of_its_place(family):
-    board, row = place_of(family)
-    of_board = [
-        panel for one in BOARDS if one.name == board for _, panels in panels_of(one) for panel in panels
-    ]
-    assert any(family in families_in(panel) for panel in of_board), f"{family.name}: no panel on {board}"
-    assert any(row in one.rows for one in BOARDS if one.name == board)
+def test_each_metric_has_a_panel_on_the_board_of_its_place():
+    shown = {
+        board.name: {
+            family.name for _, panels in panels_of(board) for one in panels for family in families_in(one)
+        }
+        for board in BOARDS
+    }
+    with collected() as failures:
+        for family in SHOWN:
+            with failures.of(family.name):
+                board, row = place_of(family)
+                assert family.name in shown[board], f"no panel on {board}"
+                assert any(row in one.rows for one in BOARDS if one.name == board)
 
 
 def test_each_place_is_one_of_a_board_and_of_a_metric():

@@ -15,6 +15,7 @@ from odradek.storage.log.indexes import DamagedIndex, OffsetIndex, TimeIndex
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.segment_file import FilePool
 from odradek.wire.records import Record, build_batch
+from tests.kit.collecting import collected
 
 BASE = 1000
 
@@ -37,8 +38,14 @@ def mapped(index):
     return OffsetIndex.of_file(index.base_offset, memoryview(content), read, 2**31 - 1), looks
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_mapped_index_finds_what_an_array_of_its_entries_finds(seed):
+def test_a_mapped_index_finds_what_an_array_of_its_entries_finds():
+    with collected() as failures:
+        for seed in range(20):
+            with failures.of(f"seed {seed}"):
+                check_that_it_finds_what_an_array_finds(seed)
+
+
+def check_that_it_finds_what_an_array_finds(seed):
     chance = random.Random(seed)
     count = chance.choice([0, 1, 2, 3, 300, 5000])
     # Evenly spread, and with a few entries far away from the others.
@@ -88,9 +95,15 @@ def test_a_look_up_reads_a_few_pages_of_an_index_however_large_it_is():
         assert sum(size_bytes for _, size_bytes in looks) <= 32_768
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_a_wrong_bit_of_a_mapped_index_leads_no_look_up_behind_what_it_looks_for(seed):
+def test_a_wrong_bit_of_a_mapped_index_leads_no_look_up_behind_what_it_looks_for():
     """It is found, or costs a longer way at most; the right entries that a search ends at say so."""
+    with collected() as failures:
+        for seed in range(100):
+            with failures.of(f"seed {seed}"):
+                check_look_ups_with_a_wrong_bit(seed)
+
+
+def check_look_ups_with_a_wrong_bit(seed):
     chance = random.Random(seed)
     offsets, positions = ascending(chance, 700, 20), ascending(chance, 700, 9000)
     content = bytearray(b"".join(map(struct.Struct(">ii").pack, offsets, positions)))

@@ -34,8 +34,7 @@ class FakeClock:
         while self.calls and self.calls[0][0] <= until_ms:
             at_ms, _, handle = heapq.heappop(self.calls)
             self.now_ms = max(self.now_ms, round(at_ms))
-            if handle.function is not None:
-                handle.function()
+            handle()
         self.now_ms = until_ms
 
     @property
@@ -46,6 +45,10 @@ class FakeClock:
 class FakeHandle:
     def __init__(self, function) -> None:
         self.function = function
+
+    def __call__(self) -> None:
+        if self.function is not None:
+            self.function()
 
     def cancel(self) -> None:
         self.function = None

@@ -12,9 +12,7 @@ then nothing that it said earlier is still under way.
 All by one seed; no real time passes.
 """
 
-import heapq
 import itertools
-import random
 import re
 from collections import Counter
 
@@ -48,7 +46,7 @@ from odradek.wire.messages.consumer_protocol import (
     encode,
 )
 from tests.coordinator.share_persister import FakePersister
-from tests.coordinator.unreliable import Connection, Handle, Log, OpenLog
+from tests.kit.simulation import Connection, CoordinatorWorld
 
 NONE = ErrorCode.NONE
 SESSION_MS = 6_000
@@ -56,7 +54,8 @@ REBALANCE_MS = 8_000
 """Longer than a session: every round of joins gives a static member that is gone another session, so that
 rounds in quick succession would keep it for ever."""
 HEARTBEAT_MS = 1_000
-ASSIGNMENT_INTERVAL_MS = 300
+ASSIGNMENT_INTERVALS_MS = (300, 0, 1_000)
+"""By seed, in turn."""
 ANSWER_WITHIN_MS = 2_000
 AGAIN = frozenset(
     {
@@ -77,7 +76,7 @@ Place = tuple[bytes, int]
 """Topic id and partition."""
 
 
-class World:
+class World(CoordinatorWorld):
     """`groups` says for each group id of which classes its members are, in turn."""
 
     def __init__(
@@ -90,16 +89,10 @@ class World:
     ) -> None:
         """`log_trouble` is how likely an append fails, and how likely the coordinator crashes with it; `loss`
         how likely a request is lost, and how likely its answer."""
-        self.random = random.Random(seed)
-        self.numbers = itertools.count()
-        self.events: list = []
-        self.now_ms = 1_000_000
-        self.chaos = True
-        self.crashes = 0
+        super().__init__(seed, log_trouble)
         self.machine_class = machine_class
-        self.log_trouble = log_trouble
         self.loss = loss
-        self.complaints: list[str] = []
+        self.assignment_interval_ms = ASSIGNMENT_INTERVALS_MS[seed % len(ASSIGNMENT_INTERVALS_MS)]
         self.settings = GroupSettings(
             group_initial_rebalance_delay_ms=300,
             group_min_session_timeout_ms=SESSION_MS,
@@ -107,20 +100,20 @@ class World:
             group_consumer_min_session_timeout_ms=1_000,
             group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
             group_consumer_min_heartbeat_interval_ms=100,
-            group_consumer_assignment_interval_ms=ASSIGNMENT_INTERVAL_MS,
+            group_consumer_assignment_interval_ms=self.assignment_interval_ms,
             offsets_topic_num_partitions=1,
         )
-        self.log = Log(self)
         self.topics: dict[str, tuple[bytes, int]] = {}
         self.topic_ids = itertools.count(1)
         self.view = ClusterView()
-        self.leader_epoch = 0
         for name in ("t0", "t1", "t2", "u0", "u1"):
             self.topics[name] = self.new_topic_id(), self.random.randint(1, 40)
         self.holders: dict[tuple[str, Place], set[Client]] = {}
         """Who works on a partition, by group."""
         self.owners: dict[tuple[str, Place, int], str] = {}
         """Member or instance id by group, partition and epoch."""
+        self.types: set[tuple[str, str]] = set()
+        """Groups with the types that they have had."""
         self.clients: list[Client] = []
         self.start_coordinator()
         self.clients = [
@@ -128,21 +121,6 @@ class World:
             for group_id, kinds in groups.items()
             for index, kind in enumerate(kinds)
         ]
-
-    # Time
-
-    def at(self, delay_ms: float, action, *arguments) -> None:
-        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action, arguments))
-
-    def run(self, milliseconds: int) -> None:
-        until_ms = self.now_ms + milliseconds
-        while self.events and self.events[0][0] <= until_ms:
-            self.now_ms, _, action, arguments = heapq.heappop(self.events)
-            action(*arguments)
-        self.now_ms = until_ms
-
-    def happens(self, probability: float) -> bool:
-        return self.chaos and self.random.random() < probability
 
     def latency(self) -> int:
         return self.random.randrange(1, 5_000 if self.happens(0.02) else 20)
@@ -190,8 +168,8 @@ class World:
     # The coordinator
 
     def start_coordinator(self) -> None:
-        self.leader_epoch = epoch = self.leader_epoch + 1
-        world, machine_class = self, self.machine_class
+        self.leader_epoch += 1
+        machine_class = self.machine_class
 
         class Coordinator(GroupCoordinator):
             def _new_machine(self, partition):
@@ -200,10 +178,10 @@ class World:
         self.coordinator = Coordinator(
             node_id=1,
             settings=self.settings,
-            open_log=lambda index: OpenLog(world.log, epoch),
-            clock_ms=lambda: round(world.now_ms),
+            open_log=self.open_log,
+            clock_ms=self.clock_ms,
             call_later=self.call_later,
-            new_member_suffix=lambda: f"#{next(world.numbers)}",
+            new_member_suffix=lambda: f"#{next(self.numbers)}",
             persister=FakePersister,
             match_topics=self.match_topics,
         )
@@ -218,21 +196,6 @@ class World:
         """None while it is loaded."""
         partition = self.coordinator.partitions.get(0)
         return None if partition is None else partition.machine
-
-    def if_alive(self, action):
-        """What a coordinator that has crashed does not do any more."""
-        epoch = self.leader_epoch
-
-        def act(*arguments):
-            if epoch == self.leader_epoch:
-                action(*arguments)
-
-        return act
-
-    def call_later(self, seconds: float, function):
-        handle = Handle(self.if_alive(function))
-        self.at(seconds * 1000, handle)
-        return handle
 
     def match_topics(self, effect, then) -> None:
         found = {
@@ -261,10 +224,13 @@ class World:
         ] + records[end:]
 
     def reload(self) -> None:
-        """A new coordinator reads the log, and finds what the old one knew."""
+        """A new coordinator reads the log, and finds what the old one knew; one member of each group dies."""
         self.settle()
         before = durable_state(self.machine)
         self.compact()
+        for client in {client.group_id: client for client in self.clients if client.is_alive}.values():
+            # Only the new coordinator can find out.
+            client.die()
         self.start_coordinator()
         while self.machine is None:
             self.run(1)
@@ -330,9 +296,6 @@ class World:
         for place in places:
             self.holders[client.group_id, place].discard(client)
 
-    def complain(self, text: str) -> None:
-        self.complaints.append(f"{round(self.now_ms) - 1_000_000} ms: {text}")
-
     def named(self, place: Place) -> str:
         return f"{int.from_bytes(place[0], 'big')}-{place[1]}"
 
@@ -354,6 +317,8 @@ class World:
     def trouble(self) -> None:
         if not self.chaos:
             return
+        if self.machine is not None:
+            self.types |= {(group_id, one.group_type) for group_id, one in self.machine.groups.items()}
         what = self.random.random()
         client = self.random.choice(self.clients)
         if what < 0.04:
@@ -395,7 +360,7 @@ class World:
         self.run(heartbeats * HEARTBEAT_MS)
         self.check_converged("with new topics")
         self.reload()
-        self.run(heartbeats * HEARTBEAT_MS)
+        self.run(SESSION_MS + REBALANCE_MS + heartbeats * HEARTBEAT_MS)
         self.check_converged("after a reload")
         return self.complaints
 
@@ -416,6 +381,8 @@ class World:
                 self.complain(f"{when} {group_id} has other members than there are")
             elif group.state_name != "Stable":
                 self.complain(f"{when} {group_id} is {group.state_name}")
+            elif isinstance(group, ClassicGroup) is not all(client.is_classic for client in clients):
+                self.complain(f"{when} {group_id} is a group of the type {group.group_type}")
             elif any(client.epoch != epoch_of(group) and not client.may_lag for client in clients):
                 self.complain(f"{when} not everybody in {group_id} knows the epoch")
             self.check_partitions(when, group_id, clients)
@@ -438,6 +405,9 @@ class World:
             ids = {self.topics[name][0] for name in client.topics() if name in self.topics}
             if any(topic_id not in ids for topic_id, _ in client.owned):
                 self.complain(f"{when} {client} works on what it does not subscribe to")
+        loads = [len(client.owned) for client in clients]
+        if all(isinstance(client, AlikeConsumer) for client in clients) and max(loads) - min(loads) > 1:
+            self.complain(f"{when} in {group_id} members have from {min(loads)} to {max(loads)} partitions")
 
 
 class AuditedWorld(World):
@@ -525,6 +495,8 @@ def durable_state(machine: GroupMachine) -> dict[str, object]:
 class Client:
     """A consumer of one group. Its process lives more than once; every third is a static member."""
 
+    is_classic = False
+    """Whether it speaks the classic protocol."""
     may_lag = False
     """Whether it need not know the epoch of a group that has nothing new for it."""
 
@@ -766,8 +738,11 @@ class ClassicConsumer(Client):
     """The classic protocol with Kafka's own embedded messages; the leader assigns, and asks again when topics
     have changed. Gives everything up before each rebalance."""
 
+    is_classic = True
     is_cooperative = False
     protocol = "range"
+    version = 9
+    """Of Join: clients before 4 need no member id to begin with."""
     may_lag = False
 
     def started(self) -> None:
@@ -811,6 +786,7 @@ class ClassicConsumer(Client):
                 SESSION_MS,
                 REBALANCE_MS,
                 self.instance_id,
+                version=self.version,
             ),
             self.joined,
             REBALANCE_MS + SESSION_MS,

@@ -15,7 +15,6 @@ from odradek.coordinator.streams.commands import StreamsHeartbeat
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import StreamsGroupTopologyValue
 from tests.coordinator.group_world import (
-    ASSIGNMENT_INTERVAL_MS,
     HEARTBEAT_MS,
     REBALANCE_MS,
     SESSION_MS,
@@ -39,7 +38,8 @@ TOPOLOGIES = {
 }
 """By group."""
 STEADY_COUNT = 9
-STANDBYS = 1
+STANDBYS = (1, 2, 0)
+"""By seed, in turn."""
 THREADS = 2
 """Of a process."""
 ACTIVE, STANDBY = b"active ", b"standby "
@@ -63,9 +63,9 @@ class StreamsWorld(World):
         settings.group_streams_session_timeout_ms = SESSION_MS
         settings.group_streams_min_heartbeat_interval_ms = 100
         settings.group_streams_heartbeat_interval_ms = HEARTBEAT_MS
-        settings.group_streams_assignment_interval_ms = ASSIGNMENT_INTERVAL_MS
-        settings.group_streams_initial_rebalance_delay_ms = ASSIGNMENT_INTERVAL_MS
-        settings.group_streams_num_standby_replicas = STANDBYS
+        settings.group_streams_assignment_interval_ms = self.assignment_interval_ms
+        settings.group_streams_initial_rebalance_delay_ms = self.assignment_interval_ms
+        self.standbys = settings.group_streams_num_standby_replicas = STANDBYS[seed % len(STANDBYS)]
         self.topics["steady"] = self.new_topic_id(), STEADY_COUNT
         self.publish()
 
@@ -125,7 +125,7 @@ class StreamsWorld(World):
             count = max(self.topics[name][1] for name in sources)
             kinds = {
                 ACTIVE: 1,
-                STANDBY: min(STANDBYS, process_count - 1) if part.state_changelog_topics else 0,
+                STANDBY: min(self.standbys, process_count - 1) if part.state_changelog_topics else 0,
             }
             for kind, copies in kinds.items():
                 place = kind + part.subtopology_id.encode()

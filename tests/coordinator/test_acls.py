@@ -22,6 +22,7 @@ from odradek.coordinator.security.acls import (
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
+from tests.tiers import examples
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 LITERAL, PREFIXED, MATCH, ANY = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH, PatternType.ANY
@@ -142,7 +143,7 @@ a_question = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(a_change, max_size=4),
     st.lists(st.tuples(a_question, st.sampled_from([*NAMES, "hardcoded", "z"])), min_size=1, max_size=20),

@@ -5,7 +5,7 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.coordinator.effects import Append, Reply
@@ -26,6 +26,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from tests.tiers import examples
 
 MIB = 1_048_576
 
@@ -246,6 +247,7 @@ def test_any_bytes_are_a_subscription_or_none(metadata):
     assert topics is None or all(isinstance(topic, str) for topic in topics)
 
 
+@settings(max_examples=examples(60))
 @given(st.lists(st.text(max_size=20), max_size=20), st.integers(0, 3), st.binary(max_size=20))
 def test_subscriptions_of_every_version_are_read_whatever_follows_them(topics, version, rest):
     later = struct.pack(">h", version + 40) + subscription(topics, version)[2:]

@@ -40,6 +40,7 @@ from tests.coordinator.stages.streams_stage import StreamsStage
 from tests.coordinator.stages.streams_stage import durable_state as state_of_streams
 from tests.kit.machine import replay_all
 from tests.kit.transcript import rewrite
+from tests.tiers import NIGHTLY
 
 TOPICS = {"t": 4, "u": 3}
 STEPS = 100
@@ -271,6 +272,11 @@ def replayed(stage, end, keeps_tombstones):
     return machine
 
 
+def ends_of(log):
+    """Where the cleaner may have come to; by day each third place, counted from the end."""
+    return range(len(log), -1, -1 if NIGHTLY else -3)
+
+
 def without_empty(offsets):
     return {group_id: topics for group_id, topics in offsets.items() if topics}
 
@@ -281,7 +287,7 @@ def test_a_compacted_log_says_of_streams_groups_what_the_whole_one_said(path, ke
     stage = StreamsStage()
     rewrite(path, stage)
     groups, offsets = state_of_streams(stage.machine)
-    for end in range(len(stage.log) + 1):
+    for end in ends_of(stage.log):
         found = state_of_streams(replayed(stage, end, keeps_tombstones))
         assert (found[0], without_empty(found[1])) == (groups, without_empty(offsets)), end
 
@@ -292,7 +298,7 @@ def test_a_compacted_log_says_of_groups_that_migrate_what_the_whole_one_said(pat
     stage = MigrationStage()
     rewrite(path, stage)
     expected = of_consumer_groups(stage.machine)
-    for end in range(len(stage.log) + 1):
+    for end in ends_of(stage.log):
         assert of_consumer_groups(replayed(stage, end, keeps_tombstones)) == expected, end
 
 

@@ -1,12 +1,23 @@
 """Groups of both protocols share their topics out, whatever happens to members, coordinator, topics and
 network; and the simulation that says so finds the bugs that are planted in the coordinator."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.groups import consumer_changes, consumer_group, consumer_membership, reconciliation
+from odradek.coordinator.groups import (
+    classic_membership,
+    consumer_changes,
+    consumer_group,
+    consumer_membership,
+    conversion,
+    migration,
+    reconciliation,
+)
 from odradek.coordinator.groups.assignors import ASSIGNORS
+from odradek.coordinator.groups.classic_group import ClassicGroup
 from odradek.coordinator.groups.reconciliation import MemberAssignment
 from tests.coordinator.group_world import (
     AlikeConsumer,
@@ -51,17 +62,24 @@ def test_the_same_with_hundreds_of_members(seed):
 # --- Planted bugs ---
 
 
-def test_the_world_is_in_order_without_a_planted_bug():
-    assert not found()
-
-
+MIXED = {
+    "eager": [ClassicConsumer] * 4,
+    "cooperative": [CooperativeConsumer] * 4,
+    "upgraded": [AlikeConsumer, ClassicConsumer] * 3,
+    "migrating": [Consumer, CooperativeConsumer, CooperativeConsumer],
+    "going back": [CooperativeConsumer, AlikeConsumer, CooperativeConsumer],
+    "going back eagerly": [ClassicConsumer, AlikeConsumer, ClassicConsumer],
+}
 CONSUMERS = {"alike": [AlikeConsumer] * 9, "different": [Consumer, RangeConsumer] * 5}
 
 
-def found() -> bool:
-    """Whether any of some worlds of consumers alone complains."""
-    worlds = (World(seed, CONSUMERS, log_trouble=0.01, loss=0.1) for seed in range(200, 203))
-    return any(world.play(30_000).judge() for world in worlds)
+def worlds_of(groups: dict[str, list[type]]) -> Iterator[World]:
+    return (World(seed, groups, log_trouble=0.01, loss=0.1) for seed in (202, 200, 201))
+
+
+def found(groups: dict[str, list[type]] = CONSUMERS) -> bool:
+    """Whether any of some worlds complains."""
+    return any(world.finds(30_000) for world in worlds_of(groups))
 
 
 def gives_away_what_is_not_given_up(patch) -> None:
@@ -130,6 +148,80 @@ def forgets_in_the_log_what_is_to_be_given_up(patch) -> None:
 def test_a_planted_bug_is_found(bug, monkeypatch):
     bug(monkeypatch.setattr)
     assert found()
+
+
+def believes_in_dead_classic_members(patch) -> None:
+    patch(classic_membership.Membership, "_expire_session", lambda *arguments: None)
+
+
+def starts_without_classic_sessions(patch) -> None:
+    patch(classic_membership.Membership, "start", lambda *arguments: None)
+
+
+def keeps_its_generation(patch) -> None:
+    def begins(group, begin=ClassicGroup.begin_generation):
+        generation = group.generation
+        begin(group)
+        group.generation = generation or group.generation
+
+    patch(ClassicGroup, "begin_generation", begins)
+
+
+def waits_for_no_late_joiner(patch) -> None:
+    patch(ClassicGroup, "has_all_members_joined", True)
+
+
+def never_downgrades(patch) -> None:
+    patch(migration.Migration, "_may_downgrade", lambda *arguments, **options: False)
+
+
+def tells_no_classic_member_to_join(patch) -> None:
+    patch(migration, "_has_to_join", lambda group, member: False)
+
+
+def forgets_what_members_had_at_an_upgrade(patch) -> None:
+    patch(conversion, "_assignment_of", lambda member, view: {})
+    patch(conversion, "_add_free", lambda *arguments: None)
+
+
+def forgets_what_members_have_at_a_downgrade(patch) -> None:
+    patch(migration, "_has", lambda member: {})
+
+
+def watches_no_session_of_an_upgraded_group(patch) -> None:
+    patch(migration.Migration, "upgraded", lambda *arguments: None)
+
+
+MIXED_BUGS = [
+    believes_in_dead_classic_members,
+    starts_without_classic_sessions,
+    keeps_its_generation,
+    waits_for_no_late_joiner,
+    never_downgrades,
+    tells_no_classic_member_to_join,
+    forgets_what_members_had_at_an_upgrade,
+    forgets_what_members_have_at_a_downgrade,
+    watches_no_session_of_an_upgraded_group,
+]
+
+
+def test_the_world_of_consumers_is_in_order_without_a_planted_bug():
+    assert not found()
+
+
+def test_groups_of_both_protocols_are_in_order_without_a_planted_bug():
+    """Their consumers come and go, and with them the type of the group."""
+    types = set()
+    for world in worlds_of(MIXED):
+        assert world.play(30_000).judge() == []
+        types |= world.types
+    assert {("going back", "classic"), ("going back", "consumer")} <= types
+
+
+@pytest.mark.parametrize("bug", MIXED_BUGS)
+def test_a_bug_that_is_planted_in_the_classic_protocol_is_found(bug, monkeypatch):
+    bug(monkeypatch.setattr)
+    assert found(MIXED)
 
 
 class AnswersBeforeTheLogHasIt(GroupMachine):

@@ -5,6 +5,7 @@ import pytest
 from odradek.coordinator.groups.commands import Heartbeat
 from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat
 from tests.coordinator.group_world import AlikeConsumer, ClassicConsumer, Consumer, CooperativeConsumer, World
+from tests.tiers import NIGHTLY
 
 GROUPS = {
     "alike": [AlikeConsumer] * 4,
@@ -42,7 +43,7 @@ class Asked(Told):
             command.ticket(reply)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if NIGHTLY else 1))
 def test_a_life_is_the_same_whether_heartbeats_are_asked_or_submitted(seed):
     told, asked = (kind(seed, GROUPS).play(30_000) for kind in (Told, Asked))
     assert told.history == asked.history

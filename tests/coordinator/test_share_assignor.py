@@ -1,9 +1,10 @@
 """The simple assignor of share groups: all is with somebody, evenly, and stays where it is if it can."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.coordinator.share_groups.assignor import Reader, assign_partitions
+from tests.tiers import examples
 
 A, B = b"a".rjust(16, b"\0"), b"b".rjust(16, b"\0")
 
@@ -81,6 +82,7 @@ problems = st.tuples(
 )
 
 
+@settings(max_examples=examples(100))
 @given(problems)
 def test_what_holds_of_every_assignment(problem):
     members, assignable = problem
@@ -106,6 +108,7 @@ def test_what_holds_of_every_assignment(problem):
     assert again == targets
 
 
+@settings(max_examples=examples(100))
 @given(problems)
 def test_members_with_the_same_topics_have_equally_much(problem):
     members, assignable = problem

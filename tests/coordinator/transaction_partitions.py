@@ -19,7 +19,7 @@ from odradek.coordinator.transactions.commands import AddPartitions, VerifyParti
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import OneReplica, view_of
 from tests.coordinator.share_persister import FakePersister
-from tests.coordinator.unreliable import Connection, Log
+from tests.kit.simulation import Connection, Log
 
 NONE = ErrorCode.NONE
 OFFSETS = (OFFSETS_TOPIC, 0)
@@ -291,7 +291,7 @@ class OffsetsPartition(Partition):
             node_id=1,
             settings=GroupSettings(),
             open_log=lambda index: OffsetsLog(self),
-            clock_ms=lambda: round(self.world.now_ms),
+            clock_ms=self.world.clock_ms,
             call_later=self.world.timer,
             new_member_suffix=lambda: "1",
             persister=FakePersister,

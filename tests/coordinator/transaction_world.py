@@ -8,9 +8,7 @@ Any producer may be replaced by another with the same transactional id, and go o
 All by one seed; no real time passes.
 """
 
-import heapq
 import itertools
-import random
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -37,7 +35,7 @@ from tests.coordinator.transaction_partitions import (
     Partition,
     place_of,
 )
-from tests.coordinator.unreliable import Connection, Handle, Log, OpenLog
+from tests.kit.simulation import Connection, CoordinatorWorld, Log
 
 NONE = ErrorCode.NONE
 NAMES = [*(("t", index) for index in range(DATA_PARTITIONS)), OFFSETS]
@@ -72,7 +70,7 @@ class Crash(NamedTuple):
     """Whether the append is in the log all the same."""
 
 
-class World:
+class World(CoordinatorWorld):
     def __init__(
         self,
         seed: int,
@@ -84,18 +82,11 @@ class World:
         crash: Crash | None = None,
     ) -> None:
         """`log_trouble` is how likely an append to a coordinator's log fails, and how likely it crashes."""
-        self.random = random.Random(seed)
-        self.numbers = itertools.count()
+        super().__init__(seed, log_trouble)
         self.producer_ids = itertools.count(1_000)
-        self.events: list = []
-        self.now_ms = 1_000_000
         self.skew_ms = 0
-        self.chaos = True
-        self.crashes = 0
         self.partition_crashes = 0
-        self.audited: list[str] = []
         self.machine_class = machine_class
-        self.log_trouble = log_trouble
         self.settings = TransactionSettings(
             transaction_version=seed % 3 and 2,
             abort_timed_out_interval_ms=2_000,
@@ -109,7 +100,6 @@ class World:
         self.partitions: dict = {name: partition_class(self, name) for name in NAMES if name != OFFSETS}
         self.partitions[OFFSETS] = self.offsets
         self.transactions: dict[tuple, Sent] = {}
-        self.leader_epoch = 0
         self.slots = [Slot(self, f"p{index}", 2 if index % 3 else 0) for index in range(PRODUCERS)]
         for index, slot in enumerate(self.slots):
             # Near the end of its epochs, so that some run out of them.
@@ -117,33 +107,13 @@ class World:
             self.log.records.append((encode_key(slot.name), encode_value(known, 2), 0))
         self.start_coordinator()
 
-    # Time
-
-    def at(self, delay_ms: float, action, *arguments) -> None:
-        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action, arguments))
-
-    def run(self, milliseconds: int) -> None:
-        until_ms = self.now_ms + milliseconds
-        while self.events and self.events[0][0] <= until_ms:
-            self.now_ms, _, action, arguments = heapq.heappop(self.events)
-            action(*arguments)
-        self.now_ms = until_ms
-
-    def timer(self, seconds: float, function) -> Handle:
-        handle = Handle(function)
-        self.at(seconds * 1000, handle)
-        return handle
-
-    def happens(self, probability: float) -> bool:
-        return self.chaos and self.random.random() < probability
-
     def latency(self) -> int:
         return self.random.randrange(1, 3_000 if self.happens(0.03) else 15)
 
     # The coordinator
 
     def start_coordinator(self) -> None:
-        self.leader_epoch = epoch = self.leader_epoch + 1
+        self.leader_epoch += 1
         world, machine_class = self, self.machine_class
 
         class Coordinator(TransactionCoordinator):
@@ -153,32 +123,14 @@ class World:
         self.coordinator = Coordinator(
             node_id=1,
             settings=self.settings,
-            open_log=lambda index: OpenLog(self.log, epoch),
+            open_log=self.open_log,
             new_producer_id=lambda: next(self.producer_ids),
             write_markers=self.if_alive(self.write_markers),
-            clock_ms=lambda: round(self.now_ms) + self.skew_ms,
+            clock_ms=lambda: self.clock_ms() + self.skew_ms,
             call_later=self.call_later,
         )
         topics = {"t": DATA_PARTITIONS, OFFSETS[0]: 1}
-        self.coordinator.view_changed(view_of(TRANSACTIONS_TOPIC, [1], epoch, topics))
-
-    def if_alive(self, action):
-        """What a coordinator that has crashed does not do any more."""
-        epoch = self.leader_epoch
-
-        def act(*arguments):
-            if epoch == self.leader_epoch:
-                action(*arguments)
-
-        return act
-
-    def call_later(self, seconds: float, function):
-        return self.timer(seconds, self.if_alive(function))
-
-    def crash(self) -> None:
-        self.crashes += 1
-        self.log.crash()
-        self.start_coordinator()
+        self.coordinator.view_changed(view_of(TRANSACTIONS_TOPIC, [1], self.leader_epoch, topics))
 
     def ask(self, connection: "Connection", make_command, then) -> None:
         """Bring a command to the coordinator and its answer back: late, twice or not at all."""
@@ -227,7 +179,7 @@ class World:
     def trouble(self) -> None:
         if not self.chaos:
             return
-        self.audited += self.offsets.audit()
+        self.complaints += self.offsets.audit()
         what = self.random.random()
         if what < 0.15:
             self.crash()
@@ -267,15 +219,15 @@ class World:
 
     # The verdict
 
-    def complaints(self) -> list[str]:
+    def judge(self) -> list[str]:
         """What read_committed readers and the groups would complain of; nothing if all is well."""
-        return [
-            *self.audited,
+        self.complaints += [
             *self.open_transactions(),
             *self.halves_and_repeats(),
             *self.disorder(),
             *self.wrong_offsets(),
         ]
+        return self.complaints
 
     def open_transactions(self) -> list[str]:
         return [

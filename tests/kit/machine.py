@@ -39,9 +39,9 @@ def replay_all(machine, log: Iterable[LoggedRecord]) -> None:
 class MachineRun:
     """One machine after the other over one log, which loses nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: float = 0) -> None:
         self.settings = self.new_settings()
-        self.now_ms = 0
+        self.now_ms = now_ms
         self.log: list[LoggedRecord] = []
         self.timers: dict[tuple, int] = {}
         self.machine = self.new_machine()

@@ -10,8 +10,6 @@ have two records in one leader epoch, cuts below the high watermark without an u
 not in order a while after the last trouble. A high watermark that is lower at a new leader is no complaint.
 """
 
-import heapq
-import itertools
 import random
 from collections import Counter, defaultdict
 
@@ -42,6 +40,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tests.kit.simulation import Simulation
 from tests.replication.model_controller import Controller, Partition
 from tests.replication.model_log import ModelLog, decode
 
@@ -108,16 +107,11 @@ class Weather:
         return choose.choices(self.kinds, self.weights)[0]
 
 
-class World:
+class World(Simulation):
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.numbers = itertools.count(1)
-        self.events: list = []
-        self.now_ms = 1_000
-        self.chaos = True
+        super().__init__(seed, now_ms=1_000)
         self.blocked: set[tuple[int, int]] = set()
         self.counts: Counter[str] = Counter()
-        self.found: list[str] = []
         choose = self.random
         self.weather = Weather(choose)
         count = 3 + seed % 3
@@ -147,20 +141,7 @@ class World:
         self.nodes = {node_id: Node(self, node_id) for node_id in range(1, count + 1)}
         self.consumers = [Consumer(self, key) for key in keys for _ in range(2)]
 
-    # Time and network
-
-    def at(self, delay_ms: int, action, *arguments) -> None:
-        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action, arguments))
-
-    def run(self, milliseconds: int) -> None:
-        until_ms = self.now_ms + milliseconds
-        while self.events and self.events[0][0] <= until_ms:
-            self.now_ms, _, action, arguments = heapq.heappop(self.events)
-            action(*arguments)
-        self.now_ms = until_ms
-
-    def happens(self, probability: float) -> bool:
-        return self.chaos and self.random.random() < probability
+    # The network
 
     def latency(self) -> int:
         return self.random.randrange(1, 1_500 if self.happens(self.weather.late) else 8)
@@ -194,10 +175,6 @@ class World:
         self.at(100, self.tick)
 
     # Judging
-
-    def complain(self, text: str) -> None:
-        if len(self.found) < 20:
-            self.found.append(f"{self.now_ms}: {text}")
 
     def stands(self, key, batch, who) -> None:
         """A batch is in the log of `who`."""
@@ -406,9 +383,6 @@ class World:
             for node_id, node in self.nodes.items():
                 if node_id not in partition.replicas and key in node.disk:
                     self.complain(f"{key}: {node_id} still has a log")
-
-    def complaints(self) -> list[str]:
-        return self.found
 
 
 class Replica:

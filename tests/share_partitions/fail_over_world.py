@@ -6,7 +6,7 @@ and to the members of the group, a controller that elects, and views that reach 
 has not heard of an election believes that it leads. Requests are lost or late, also so late that the one who
 asked has given up and asked again; nodes crash and forget everything. All by one seed; no real time passes.
 
-What is judged (`found`):
+What is judged (`complaints`):
 
 - An acknowledgement that was answered is in the log of states, and no leader that began after it, or has
   answered it, delivers the record.
@@ -14,8 +14,6 @@ What is judged (`found`):
 - What is done at the end was acknowledged by somebody, or delivered as often as it may be.
 """
 
-import heapq
-import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -39,7 +37,8 @@ from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.server.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import read_share_group_state, write_share_group_state
-from tests.coordinator.fakes import OneReplica
+from tests.coordinator.fakes import FakeHandle, OneReplica
+from tests.kit.simulation import Simulation
 
 TOPIC_ID = bytes(15) + b"\x07"
 TOPIC = "t"
@@ -296,7 +295,7 @@ class Node:
 
     def after(self, delay_ms, callback, life=None):
         """In this life of the node, or in that one; not in the next."""
-        handle = Handle(callback)
+        handle = FakeHandle(callback)
         life = self.life if life is None else life
         self.world.at(delay_ms, lambda: handle() if self.life == life else None)
         return handle
@@ -370,36 +369,18 @@ class Judged:
             elif isinstance(command, ReadState):
                 world.fence = max(world.fence, command.leader_epoch)
             elif isinstance(command, WriteState) and command.leader_epoch < fence:
-                world.found.append(f"leader {command.leader_epoch} writes after leader {fence} has read")
+                world.complain(f"leader {command.leader_epoch} writes after leader {fence} has read")
             ticket(reply)
 
         command.ticket = told
         self.coordinator.submit_state(command)
 
 
-class Handle:
-    def __init__(self, function) -> None:
-        self.function = function
-
-    def __call__(self) -> None:
-        function, self.function = self.function, None
-        if function is not None:
-            function()
-
-    def cancel(self) -> None:
-        self.function = None
-
-
-class World:
+class World(Simulation):
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.numbers = itertools.count()
-        self.events: list = []
-        self.now_ms = 1_000.0
+        super().__init__(seed, now_ms=1_000.0)
         self.weather = Weather(self.random)
         self.counts: Counter[str] = Counter()
-        self.found: list[str] = []
-        self.is_chaos = True
         self.log = StateLog()
         self.places = {TOPIC: (1, 0), SHARE_STATE_TOPIC: (2, 0)}
         """Leader and leader epoch, as the controller has them."""
@@ -419,23 +400,8 @@ class World:
             self.log.records += getattr(effect, "records", [])
         self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
 
-    # Time and chance
-
-    def at(self, delay_ms, action, *arguments) -> None:
-        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action, arguments))
-
-    def happens(self, probability: float) -> bool:
-        return self.is_chaos and self.random.random() < probability
-
     def latency(self) -> float:
         return self.random.uniform(1, 25)
-
-    def run(self, milliseconds: float) -> None:
-        until_ms = self.now_ms + milliseconds
-        while self.events and self.events[0][0] <= until_ms:
-            self.now_ms, _, action, arguments = heapq.heappop(self.events)
-            action(*arguments)
-        self.now_ms = until_ms
 
     def play(self):
         for member in MEMBERS:
@@ -443,17 +409,17 @@ class World:
         self.at(0, self.produce)
         self.at(self.weather.elections_ms, self.trouble)
         self.run(CHAOS_MS)
-        self.is_chaos = False
+        self.chaos = False
         for _ in range(QUIET_MS // 1_000):
             self.run(1_000)
             if self.left() == 0:
                 break
         else:
-            self.found.append(f"{self.left()} records are left")
+            self.complain(f"{self.left()} records are left")
         self.check_log()
         for offset in range(self.end):
             if offset not in self.wanted_done and self.delivered[offset] < DELIVERIES_MAX:
-                self.found.append(f"{offset} is done after {self.delivered[offset]} deliveries")
+                self.complain(f"{offset} is done after {self.delivered[offset]} deliveries")
         return self
 
     # The cluster
@@ -472,7 +438,7 @@ class World:
         )
 
     def trouble(self) -> None:
-        if not self.is_chaos:
+        if not self.chaos:
             return
         choose = self.random
         if self.happens(self.weather.crashes) and len(self.alive) == len(NODES):
@@ -511,7 +477,7 @@ class World:
         self.version += 1
         view = self.newest_view()
         for node in self.nodes.values():
-            lag_ms = self.random.uniform(0, self.weather.view_lag_ms) if self.is_chaos else 5
+            lag_ms = self.random.uniform(0, self.weather.view_lag_ms) if self.chaos else 5
             self.at(lag_ms, node.see, view)
 
     # The log of states
@@ -537,7 +503,7 @@ class World:
         state = self.state()
         for offset in self.answered:
             if offset >= state.start_offset and not _is_done(state.batches, offset):
-                self.found.append(f"{offset} was acknowledged, and the log of states does not have that")
+                self.complain(f"{offset} was acknowledged, and the log of states does not have that")
 
     # What is judged
 
@@ -547,7 +513,7 @@ class World:
             for offset in range(first, last + 1):
                 self.delivered[offset] += 1
                 if self.answered.get(offset, share.leader_epoch + 1) <= share.leader_epoch:
-                    self.found.append(
+                    self.complain(
                         f"leader {share.leader_epoch} delivers {offset}, which leader "
                         f"{self.answered[offset]} has acknowledged"
                     )
@@ -563,7 +529,7 @@ class World:
     # Producers and members
 
     def produce(self) -> None:
-        if self.is_chaos:
+        if self.chaos:
             size = self.random.randint(1, 8)
             self.data.append(LogBatch(self.end, self.end + size - 1))
             self.end += size

@@ -84,7 +84,7 @@ def main(folder: pathlib.Path) -> None:
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",  # the compiler as users have it
     }
-    session = sessions.start(folder, settings=settings)
+    session = sessions.start(folder, settings=settings, python=sys.executable)  # as users have it, too
     for line in sys.stdin:
         ask = Ask(**json.loads(line))
         if ask.format != "kafka":

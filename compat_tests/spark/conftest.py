@@ -40,8 +40,11 @@ def spark_is_there() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = sessions.start(tmp_path_factory.mktemp("spark"))
+def spark(
+    spark_is_there: None, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    start = sessions.start_small if pytestconfig.option.markexpr == "smoke" else sessions.start
+    session = start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 

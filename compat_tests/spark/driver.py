@@ -18,14 +18,19 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark import sessions
 from compat_tests.spark.topics import KafkaTables
 from tools import environment
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PROGRAM = "compat_tests.spark.driver"
+START_SECONDS = 240
+"""What a driver may take to start and commit some batches on a busy machine."""
 END_SECONDS = 240
 
 
@@ -50,6 +55,10 @@ class Job:
     @property
     def topic(self) -> pathlib.Path:
         return pathlib.Path(self.folder, "topic")
+
+    @property
+    def trigger(self) -> dict[str, Any]:
+        return {"availableNow": True} if self.ends else {"processingTime": "0 seconds"}
 
     def committed(self) -> int:
         """Batches that both queries have committed, the lower number of the two."""
@@ -111,18 +120,21 @@ class Driver:
 
 def main(job: Job) -> None:
     threading.Thread(target=end_with_standard_input, daemon=True).start()
-    session = sessions.start(pathlib.Path(job.folder, "spark"), job.master)
-    tables = KafkaTables(session, KafkaPythonClient(job.bootstrap))
+    session = sessions.start(pathlib.Path(job.folder, "spark"), job.master, parts=sessions.CONNECTOR)
+    run(session, job)
+    session.stop()
+
+
+def run(session: SparkSession, job: Job) -> None:
+    """What the program does, in any session; returns when the queries end."""
+    client = KafkaPythonClient(job.bootstrap)
+    tables = KafkaTables(session, client)
     stream = tables.stream(job.source, startingOffsets="earliest", **job.options)
-    queries = [
-        writer.trigger(availableNow=True).start()
-        if job.ends
-        else writer.trigger(processingTime="0 seconds").start()
-        for writer in (tables.to_files(stream, job.files), tables.to_topic(stream, job.sink, job.topic))
-    ]
+    writers = (tables.to_files(stream, job.files), tables.to_topic(stream, job.sink, job.topic))
+    queries = [writer.trigger(**job.trigger).start() for writer in writers]
     for query in queries:
         query.awaitTermination()
-    session.stop()
+    client.close()
 
 
 def end_with_standard_input() -> None:

@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compat_tests.class_data import class_data
@@ -23,35 +23,45 @@ if TYPE_CHECKING:
 LOCAL = "local[2]"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+CONNECTOR = ("",)
+ALL_PARTS = (*CONNECTOR, "-formats", "-iceberg")
+"""What the names of sets of jars have behind the version of Spark."""
 
 
-def start(work: pathlib.Path, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> SparkSession:
+def start(
+    work: pathlib.Path,
+    master: str = LOCAL,
+    settings: Mapping[str, str] | None = None,
+    parts: Sequence[str] = ALL_PARTS,
+    python: str | None = None,
+) -> SparkSession:
     """A session; what it writes aside goes into `work`.
 
-    With the jars of PySpark's own version: the connector's, and those of Avro and Iceberg, as far as
-    `environment.JARS` has them. The catalog of Iceberg is `lake`, in a folder of `work`.
+    With the jars of PySpark's own version: the connector's, and those of Avro and Iceberg, as far as `parts`
+    and `environment.JARS` have them. The catalog of Iceberg is `lake`, in a folder of `work`.
 
-    `settings` come after, and in place of, those that the tests want.
+    `settings` come after, and in place of, those that the tests want. `python` runs the Python of Spark,
+    in place of the program that `python_of_tasks` makes.
     """
     import pyspark
     from pyspark.sql import SparkSession
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python or str(python_of_tasks(work))
     builder = SparkSession.builder.master(master).appName("odradek")
     own = dict(settings or {})
     if JAVA_OPTIONS not in own:
         own[JAVA_OPTIONS] = " ".join((QUICK_COMPILER, f"-Dderby.system.home={work}", *fast_start()))
-    for name, value in {**_settings(work, pyspark.__version__), **own}.items():
+    own.setdefault("spark.jars", jars(*(f"spark-{pyspark.__version__}{part}" for part in parts)))
+    for name, value in {**_settings(work), **own}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
 
 
-def _settings(work: pathlib.Path, version: str) -> dict[str, str]:
+def _settings(work: pathlib.Path) -> dict[str, str]:
     return {
-        "spark.jars": jars(*(f"spark-{version}{part}" for part in ("", "-formats", "-iceberg"))),
         **iceberg_catalog(work / "lake"),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
@@ -61,6 +71,36 @@ def _settings(work: pathlib.Path, version: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
     }
+
+
+PYTHON_OF_TASKS = """\
+#!/bin/sh
+kept=
+IFS=:
+for entry in $PYTHONPATH; do
+    case $entry in
+    {home}/*.zip | {home}/*.jar) ;;
+    *) kept=$kept:$entry ;;
+    esac
+done
+PYTHONPATH=${{kept#:}} exec {python} "$@"
+"""
+
+
+def python_of_tasks(work: pathlib.Path) -> pathlib.Path:
+    """A program in `work`: this Python, which imports PySpark from its own packages.
+
+    Spark hands it archives of the same code. Whatever has been imported from archives, a worker reads their
+    directories anew for each task, 17 times with thousands of names: more than all else that it does.
+    """
+    import pyspark
+
+    work.mkdir(parents=True, exist_ok=True)
+    program = work / "python"
+    home = pathlib.Path(pyspark.__file__).parent
+    program.write_text(PYTHON_OF_TASKS.format(home=home, python=sys.executable))
+    program.chmod(0o755)
+    return program
 
 
 @functools.cache
@@ -76,6 +116,14 @@ def fast_start() -> tuple[str, ...]:
             subprocess.run(command, check=True, capture_output=True)
 
     return class_data(f"spark-{pyspark.__version__}", str(pathlib.Path(pyspark.__file__).parent), run)
+
+
+def start_small(work: pathlib.Path) -> SparkSession:
+    """A session for a few queries on a machine that has nothing yet: with the connector's jars alone, and
+    without what would have to be made first to start fast."""
+    return start(
+        work, settings={JAVA_OPTIONS: f"{QUICK_COMPILER} -Dderby.system.home={work}"}, parts=CONNECTOR
+    )
 
 
 def jars(*names: str) -> str:
@@ -97,8 +145,9 @@ def iceberg_catalog(warehouse: pathlib.Path) -> dict[str, str]:
 
 
 def _use_all(work: pathlib.Path, java_options: str) -> None:
-    """What nearly every test does. The virtual machine ends by itself after this process."""
-    session = start(work, settings={JAVA_OPTIONS: f"{QUICK_COMPILER} {java_options}"})
+    """What nearly every test does. The virtual machine ends by itself after this process. Classes of jars
+    that a session adds are in no archive."""
+    session = start(work, settings={JAVA_OPTIONS: f"{QUICK_COMPILER} {java_options}"}, parts=())
     table, copied, checkpoint = (str(work / name) for name in ("table", "copied", "checkpoint"))
     rows = session.range(100).selectExpr("id", "id % 7 AS k", "CAST(id AS STRING) AS value")
     rows.write.partitionBy("k").parquet(table)

@@ -15,13 +15,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import odradek.spark
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark import sessions
 from compat_tests.spark.driver import Job, end_with_standard_input
 from compat_tests.spark.topics import KafkaTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROGRAM = "compat_tests.spark.sink_program"
 SPECULATION = {
@@ -31,9 +34,11 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
 }
 SLOW_SECONDS = 8
+PIECES = "spark.sql.execution.arrow.maxRecordsPerBatch"
+Trouble = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-def troubled(is_slow: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def troubled(is_slow: bool) -> Trouble:
     """For mapInArrow."""
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:
@@ -53,14 +58,23 @@ def troubled(is_slow: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
 def main(job: Job) -> None:
     threading.Thread(target=end_with_standard_input, daemon=True).start()
     is_slow = not job.master.startswith("local")
+    settings = SPECULATION if is_slow else {}
+    folder = pathlib.Path(job.folder, "spark")
+    session = sessions.start(folder, job.master, settings, parts=sessions.CONNECTOR)
+    run(session, job, troubled(is_slow))
+    session.stop()
+
+
+def run(session: SparkSession, job: Job, trouble: Trouble = lambda batches: batches) -> None:
+    """What the program does, in any session; returns when the query ends."""
     # Rows come to the sink in many pieces, so that an attempt has written when it fails.
-    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": "5", **(SPECULATION if is_slow else {})}
-    session = sessions.start(pathlib.Path(job.folder, "spark"), job.master, settings)
+    session.conf.set(PIECES, "5")
     odradek.spark.register(session)
-    tables = KafkaTables(session, KafkaPythonClient(job.bootstrap))
+    client = KafkaPythonClient(job.bootstrap)
+    tables = KafkaTables(session, client)
     stream = tables.stream(job.source, startingOffsets="earliest", **job.options)
     large = stream.selectExpr("key", "CAST(rpad(CAST(value AS STRING), 5000, ' ') AS BINARY) AS value")
-    rows = large.mapInArrow(troubled(is_slow), "key binary, value binary")
+    rows = large.mapInArrow(trouble, "key binary, value binary")
     writer = (
         rows.writeStream.format("odradek")
         .option("kafka.bootstrap.servers", job.bootstrap)
@@ -68,9 +82,11 @@ def main(job: Job) -> None:
         .option("kafka.batch.size", "200")
         .option("checkpointLocation", str(job.topic / "checkpoint"))
     )
-    trigger = {"availableNow": True} if job.ends else {"processingTime": "0 seconds"}
-    writer.trigger(**trigger).start().awaitTermination()
-    session.stop()
+    try:
+        writer.trigger(**job.trigger).start().awaitTermination()
+    finally:
+        session.conf.unset(PIECES)
+        client.close()
 
 
 if __name__ == "__main__":

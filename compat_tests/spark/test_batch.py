@@ -18,6 +18,7 @@ def per_partition(topic: str, offsets: dict[int, int]) -> str:
     return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
 
 
+@pytest.mark.smoke
 def test_keys_values_and_nulls_are_read_as_they_were_written(tables: KafkaTables) -> None:
     topic = tables.new_topic("nulls", 2)
     written = [

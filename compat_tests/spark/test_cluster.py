@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.clients import wait_until
 from compat_tests.spark.cluster import Cluster
-from compat_tests.spark.driver import Driver, Job
+from compat_tests.spark.driver import START_SECONDS, Driver, Job
 from compat_tests.spark.topics import KafkaTables, values
 
 COUNT = 3000
@@ -24,11 +24,11 @@ def test_a_lost_worker_costs_no_row(tables: KafkaTables, tmp_path: pathlib.Path)
         few = {"maxOffsetsPerTrigger": "50"}
         job = Job(tables.client.bootstrap, source, sink, folder, cluster.master, few)
         with Driver(job) as driver:
-            wait_until(lambda: job.committed() >= 3, "it works", [driver], 240)
+            wait_until(lambda: job.committed() >= 3, "it works", [driver], START_SECONDS)
             assert [cluster.executors(number) for number in range(2)] == [1, 1]
             cluster.kill_worker(0)
             before = job.committed()
-            wait_until(lambda: job.committed() >= before + 3, "it goes on", [driver], 240)
+            wait_until(lambda: job.committed() >= before + 3, "it goes on", [driver], START_SECONDS)
         ending = Job(tables.client.bootstrap, source, sink, folder, cluster.master, ends=True)
         with Driver(ending) as driver:
             driver.wait()

@@ -129,7 +129,7 @@ def test_records_deleted_under_a_running_stream(
     query = tables.to_files(stream, tmp_path).trigger(processingTime="0 seconds").start()
     try:
         wait_until(lambda: sum(batch_sizes(query)) >= 20, "the stream runs")
-        admin.delete_records(topic, {0: 900})
+        admin.delete_records(topic, {0: 970})
         if fail_on_data_loss:
             with pytest.raises(Exception, match=LOSS):
                 query.processAllAvailable()
@@ -138,10 +138,10 @@ def test_records_deleted_under_a_running_stream(
     finally:
         query.stop()
     written = tables.values_in_files(tmp_path)
-    before = [value for value in written if value < 900]
-    assert 20 <= len(before) < 900
+    before = [value for value in written if value < 970]
+    assert 20 <= len(before) < 970
     assert before == list(range(len(before)))
-    assert written[len(before) :] == ([] if fail_on_data_loss else list(range(900, 1000)))
+    assert written[len(before) :] == ([] if fail_on_data_loss else list(range(970, 1000)))
 
 
 def test_a_topic_that_was_deleted_fails_the_stream_or_is_left_out(

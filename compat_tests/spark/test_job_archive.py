@@ -53,6 +53,18 @@ def rows_of(table: pathlib.Path) -> dict[int, list[Content]]:
     return {partition: [rows[offset] for offset in sorted(rows)] for partition, rows in found.items()}
 
 
+def wait_for_all(topic: RealisticTopic, table: pathlib.Path, what: str) -> None:
+    """Until the table has the rows of the topic. It is read when it has other files than before: a job runs
+    beside it in this process."""
+    seen: list[pathlib.Path] = []
+
+    def has_all() -> bool:
+        before, seen[:] = [*seen], parquet_files(table)
+        return seen != before and rows_of(table) == topic.rows
+
+    wait_until(has_all, what)
+
+
 def _ms(when: datetime) -> int:
     return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -95,9 +107,9 @@ def test_a_stream_goes_on_until_it_is_stopped_and_the_next_run_goes_on_there(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        wait_until(lambda: rows_of(table) == topic.rows, "the table has it all")
+        wait_for_all(topic, table, "the table has it all")
         topic.add(some_messages(random.Random(2), 40, topic.partitions))
-        wait_until(lambda: rows_of(table) == topic.rows, "the table has what came later")
+        wait_for_all(topic, table, "the table has what came later")
     finally:
         stop.set()
         thread.join()

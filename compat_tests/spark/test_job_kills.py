@@ -18,10 +18,11 @@ import pytest
 from compat_tests.clients import wait_until
 from compat_tests.spark import sessions, test_job_archive_iceberg
 from compat_tests.spark.admin import TopicAdmin
+from compat_tests.spark.driver import START_SECONDS
 from compat_tests.spark.realistic_topic import RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.test_job_archive import archived, parquet_files, rows_of
 from compat_tests.spark.test_job_latest import brought_up, changes, expected, in_table
-from compat_tests.spark.test_job_mirror import check_runs, runs_of, truth
+from compat_tests.spark.test_job_mirror import check_runs, mirrored, truth
 from compat_tests.spark.test_job_replay import replayed, same
 from compat_tests.spark.topics import KafkaTables
 from odradek.client.cluster import LATEST
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = 10 if NIGHTLY else 1
-START_SECONDS = 240
-"""What a driver may take to start and write on a busy machine."""
 SHOWN_LENGTH = 4_000
 """Characters of what a driver told, its last ones."""
 BUCKETS = 4
@@ -293,20 +292,7 @@ def test_a_mirror_that_is_killed_at_any_moment_goes_on_exactly_there(
             )
         finally:
             command.kill()
-    # The last one ends in good order, with all that was there.
-    stream = Command(tmp_path / "log", *arguments)
-    try:
-        stream.wait_until(
-            lambda: (
-                copied(target, topic) >= topic.count
-                and sum(run["rows"] for runs in runs_of(table, topic.name).values() for run in runs)
-                == topic.count
-            ),
-            "it has it all",
-        )
-    finally:
-        told = stream.end()
-    assert f" rows of topic {topic.name} went to {target}" in told
+    mirrored(spark, topic, source, target, table)
     check_runs(table, topic.name, truth(source, target, topic.name, topic.partitions))
 
 

@@ -28,6 +28,7 @@ def committed(tables: OdradekTables, topic: str, partitions: int) -> list[int]:
     return sorted(int(value) for there in found.values() for value in there)
 
 
+@pytest.mark.smoke
 def test_a_table_goes_from_topic_to_topic_as_it_is(both: OdradekTables) -> None:
     source, copy = both.new_topic("source", 3), both.new_topic("copy", 3)
     sent = [

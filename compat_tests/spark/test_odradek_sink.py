@@ -18,7 +18,7 @@ from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark import sink_program
 from compat_tests.spark.cluster import Cluster
-from compat_tests.spark.driver import Driver, Job, committed_batches
+from compat_tests.spark.driver import START_SECONDS, Driver, Job, committed_batches
 from compat_tests.spark.topics import KafkaTables, batch_sizes, finish
 from compat_tests.stories import START_MS
 from compat_tests.transactions import readers
@@ -303,7 +303,7 @@ def test_rows_that_are_cut_off_are_not_taken_for_all_of_them(
     sink.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
     try:
         flag.touch()
-        for _ in range(5):
+        for _ in range(5 if NIGHTLY else 2):
             with pytest.raises(Exception, match="the flag is up"):
                 sink.write(rows.mapInArrow(failing_while(flag), "value string"), topic, writeId=topic)
         flag.unlink()
@@ -403,7 +403,7 @@ def test_a_query_without_epochs_is_refused(sink: SinkTables, tmp_path: pathlib.P
 # -- drivers and clusters that are killed
 
 
-@pytest.mark.timeout(300 + 200 * DRIVER_KILLS)
+@pytest.mark.timeout(300 + START_SECONDS * DRIVER_KILLS)
 def test_retried_tasks_and_killed_drivers_write_each_row_once(
     sink: SinkTables, tmp_path: pathlib.Path
 ) -> None:
@@ -421,12 +421,11 @@ def test_retried_tasks_and_killed_drivers_write_each_row_once(
                 lambda: committed_batches(job().topic) >= enough,  # noqa: B023
                 "epochs are written",
                 [driver],
-                200,
+                START_SECONDS,
             )
             driver.kill()
     assert len(sink.values(topic, 2)) < count
-    with Driver(job(ends=True), sink_program.PROGRAM) as driver:
-        driver.wait()
+    sink_program.run(sink.spark, job(ends=True))
     assert sink.values(topic, 2) == list(range(count))
     # The attempts that failed had written, too.
     assert len(sink.values(topic, 2, readers.READ_UNCOMMITTED)) > count
@@ -445,9 +444,11 @@ def test_speculative_tasks_and_a_lost_worker_write_each_row_once(
             return Job(sink.client.bootstrap, source, topic, str(tmp_path / "job"), cluster.master, **more)
 
         with Driver(job(options={"maxOffsetsPerTrigger": "200"}), sink_program.PROGRAM) as driver:
-            wait_until(lambda: committed_batches(job().topic) >= 2, "epochs are written", [driver], 200)
+            wait_until(
+                lambda: committed_batches(job().topic) >= 2, "epochs are written", [driver], START_SECONDS
+            )
             cluster.kill_worker(0)
-            wait_until(lambda: committed_batches(job().topic) >= 3, "it goes on", [driver], 200)
+            wait_until(lambda: committed_batches(job().topic) >= 3, "it goes on", [driver], START_SECONDS)
         with Driver(job(ends=True), sink_program.PROGRAM) as driver:
             driver.wait()
     assert sink.values(topic, 2) == list(range(count))

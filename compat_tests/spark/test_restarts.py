@@ -11,6 +11,7 @@ import pytest
 
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import wait_until
+from compat_tests.spark import driver
 from compat_tests.spark.driver import Driver, Job
 from compat_tests.spark.topics import KafkaTables, batch_sizes, values
 from tests.tiers import NIGHTLY
@@ -21,7 +22,7 @@ COUNT = 4000
 BATCHES_BETWEEN = 3
 
 
-@pytest.mark.timeout(120 + 120 * DRIVER_KILLS)
+@pytest.mark.timeout(120 + driver.START_SECONDS * DRIVER_KILLS)
 def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
     tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
@@ -33,12 +34,16 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
 
     for _ in range(DRIVER_KILLS):
         before = job().committed()
-        with Driver(job(options=few)) as driver:
-            wait_until(lambda: job().committed() >= before + BATCHES_BETWEEN, "it works", [driver], 100)  # noqa: B023
-            driver.kill()
+        with Driver(job(options=few)) as killed:
+            wait_until(
+                lambda: job().committed() >= before + BATCHES_BETWEEN,  # noqa: B023
+                "it works",
+                [killed],
+                driver.START_SECONDS,
+            )
+            killed.kill()
     assert len(tables.values_in_files(job().files)) < COUNT
-    with Driver(job(ends=True)) as driver:
-        driver.wait()
+    driver.run(tables.spark, job(ends=True))
     assert tables.values_in_files(job().files) == list(range(COUNT))
     counts = Counter(values(tables.read(sink)))
     assert sorted(counts) == list(range(COUNT))

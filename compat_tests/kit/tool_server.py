@@ -56,7 +56,7 @@ class ToolServer:
         self, words: Sequence[str], given: bytes, timeout_seconds: float
     ) -> subprocess.CompletedProcess[bytes]:
         """`words` are a folder of classes or "", the class and its arguments. Raises TimeoutExpired when the
-        program has not ended in time; its server has then been killed."""
+        program has not ended in time, and RuntimeError when the virtual machine has; it is gone then."""
         deadline = time.monotonic() + timeout_seconds
         self._is_settled = False
         assert self._process.stdin is not None
@@ -70,6 +70,9 @@ class ToolServer:
         except TimeoutError:
             self.kill()
             raise subprocess.TimeoutExpired([*words[1:]], timeout_seconds) from None
+        except RuntimeError:
+            self.kill()
+            raise
         return subprocess.CompletedProcess([*words[1:]], status, out, errors)
 
     def is_usable(self) -> bool:

@@ -19,6 +19,7 @@ from compat_tests.transactions.producers import LIBRARIES, Failed, Fenced, Trans
 from compat_tests.transactions.proxy import Verdict
 from compat_tests.transactions.topics import create_topics
 from odradek.wire.messages.end_txn import EndTxnRequest
+from tests.tiers import with_smoke
 from tools import environment
 
 PARTITIONS = 2
@@ -235,7 +236,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(
     new.close()
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", with_smoke(LIBRARIES, "confluent-kafka"))
 def test_an_abort_hides_values_and_forgets_offsets(broker: TransactionBroker, library: str) -> None:
     name = topic_name("aborts")
     where = create_topics(broker.bootstrap, {name: 2})

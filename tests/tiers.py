@@ -3,7 +3,6 @@ each tier runs.
 """
 
 import os
-from collections.abc import Iterable
 
 import pytest
 
@@ -29,8 +28,3 @@ def seeds(count: int, *, fast: int) -> list:
 def rest_at_night(first: object, *others: object) -> list:
     """Parameters of which only the first is tried by day, in the tests of clients."""
     return [first, *(pytest.param(one, marks=pytest.mark.nightly) for one in others)]
-
-
-def with_smoke(values: Iterable[str], chosen: str) -> list:
-    """Parameters of which one is also what a stranger runs first."""
-    return [pytest.param(one, marks=pytest.mark.smoke) if one == chosen else one for one in values]

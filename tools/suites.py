@@ -285,8 +285,12 @@ SUITES = {
         ],
         jars=["kafka-4.3.1", *SHARE_CLIENTS],
     ),
-    # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end.
-    "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
+    # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end. Which
+    # files share a cluster, and the order, is in the folder's conftest.
+    "cluster": Suite(
+        [pytest("-n", "4", "--dist", "loadgroup", "--no-loadscope-reorder", "compat_tests/cluster")],
+        jars=["kafka-4.3.1"],
+    ),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(
         [

@@ -43,6 +43,14 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
+def controllers() -> Iterator[Controllers]:
+    """Of these two nodes alone: all states are with them."""
+    with Controllers() as started:
+        assert isinstance(started, Controllers)
+        yield started
+
+
+@pytest.fixture(scope="module")
 def nodes(controllers: Controllers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Inside]]:
     """Two nodes of ours; the second one leads what the first one does not."""
     started = []

@@ -35,7 +35,6 @@ from compat_tests.cluster.test_topics_on_demand import errors_of
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 
 FIRST, SECOND, MOVING, FAILING = 1, 2, 3, 4
 ABSENCE_SECONDS = 8
@@ -81,15 +80,6 @@ def controllers() -> Iterator[Controllers]:
 def first(controllers: Controllers) -> Iterator[OdradekMember]:
     with OdradekMember(controllers, FIRST, QUICK) as started:
         yield started
-
-
-def test_the_first_group_of_a_cluster_finds_its_coordinator_in_the_first_answer(first: OdradekMember) -> None:
-    # A controller takes its time for the first topic of its life.
-    create(first.bootstrap_servers, "warm-up", [FIRST])
-    side = Side("first", first.bootstrap_servers)
-    answer = side.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["first"]), 4)
-    assert [one.error_code for one in answer.coordinators] == [ErrorCode.NONE]
-    side.close()
 
 
 def test_nodes_serve_on_without_controllers_and_changes_of_the_isr_wait_for_them(

@@ -20,7 +20,7 @@ from typing import Any
 
 from compat_tests import reference
 from compat_tests.differential.harness import Side
-from compat_tests.reference import CURRENT, SHOWN_LENGTH, free_port, programs
+from compat_tests.reference import CURRENT, SHOWN_LENGTH, START_SECONDS, free_port, programs
 from odradek.config.properties import format_properties
 from odradek.server.apache_kafka import (
     CONTROLLER_JVM,
@@ -32,8 +32,6 @@ from odradek.server.meta_properties import new_id
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 CONTROLLER_ID = 100
-START_SECONDS = 180
-"""Also on a machine that is busy with all else: only who fails waits so long."""
 BROKER_JVM = ["-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 INTERNAL_TOPICS = {

@@ -83,6 +83,12 @@ class CuttingProxy:
     ) -> None:
         self.close()
 
+    def mend(self) -> None:
+        """Both directions pass all again, as it comes."""
+        for direction in (self.requests, self.answers):
+            direction.bytes_per_second = direction.change = None
+            direction.mend()
+
     def drop(self) -> None:
         """Ends the connections that there are. Others can be made."""
         sockets, self._sockets = self._sockets, []

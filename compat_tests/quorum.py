@@ -20,7 +20,7 @@ from typing import Any
 
 from compat_tests import reference
 from compat_tests.differential.harness import Side
-from compat_tests.reference import CURRENT, SHOWN_LENGTH, free_port, programs
+from compat_tests.reference import CURRENT, SHOWN_LENGTH, START_SECONDS, free_port, programs
 from odradek.config.properties import format_properties
 from odradek.server.apache_kafka import (
     CONTROLLER_JVM,
@@ -32,7 +32,6 @@ from odradek.server.meta_properties import new_id
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 CONTROLLER_ID = 100
-START_SECONDS = 60
 BROKER_JVM = ["-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 INTERNAL_TOPICS = {
@@ -50,7 +49,8 @@ def new_cluster_id() -> str:
 
 class Controllers(reference.Kafka):
     """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster: one
-    of the newest release, or of `release`, such as "4.0"."""
+    of the newest release, or of `release`, such as "4.0". `of_members` are properties of its nodes, unless
+    they say otherwise; where controllers `are_shared`, a node of ours leaves in order."""
 
     def __init__(
         self,
@@ -61,8 +61,12 @@ class Controllers(reference.Kafka):
         version: str = CURRENT,
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
+        of_members: Mapping[str, str] | None = None,
+        are_shared: bool = False,
     ) -> None:
         self.cluster_id = new_cluster_id()
+        self.of_members = dict(of_members or {})
+        self.are_shared = are_shared
         formatting = _levels(features or {})
         if release is not None:
             formatting += ["--release-version", release]
@@ -102,8 +106,17 @@ class _Voter(reference.Kafka):
 class ControllerQuorum:
     """Several controllers of Apache Kafka, which elect one of them."""
 
-    def __init__(self, count: int = 3, properties: Mapping[str, str] | None = None) -> None:
+    are_shared = False
+
+    def __init__(
+        self,
+        count: int = 3,
+        properties: Mapping[str, str] | None = None,
+        *,
+        of_members: Mapping[str, str] | None = None,
+    ) -> None:
         self.version = CURRENT
+        self.of_members = dict(of_members or {})
         self.cluster_id = new_cluster_id()
         self.voters: list[_Voter] = []
         self.voters += [_Voter(self, CONTROLLER_ID + number, properties or {}) for number in range(count)]
@@ -236,6 +249,10 @@ class OdradekMember:
         return self._child.popen
 
     @property
+    def is_running(self) -> bool:
+        return self._child.is_running
+
+    @property
     def log(self) -> str:
         """What the node has printed, in all its runs."""
         return self._child.log.read_text() if self._child.log.exists() else ""
@@ -245,10 +262,18 @@ class OdradekMember:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
-        self.kill()
+        if self.controllers.are_shared and error is None:
+            self.stop()
+        else:
+            self.kill()
         if error is not None:
             error.add_note(f"the log of node {self.node_id} ended with:\n{self.log[-SHOWN_LENGTH:]}")
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def add_properties(self, properties: Mapping[str, str]) -> None:
+        """For its next start; of two lines for one property the later counts."""
+        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+        self._config.write_text(f"{self._config.read_text()}\n{lines}")
 
     def format(self) -> None:
         """Has Kafka's storage tool format the directory."""
@@ -314,6 +339,7 @@ def broker_properties(
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(data),
             "group.initial.rebalance.delay.ms": "0",
+            **controllers.of_members,
             **more,
         }
     )

@@ -255,8 +255,9 @@ SUITES = {
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "transactions": Suite(
-        # As in `compat`: half of the time is waiting for brokers and clients that were killed.
-        [pytest("-n", "2", "--dist", "loadfile", "compat_tests/transactions")],
+        # Four at once, as most of the time is waiting for brokers and clients that were killed. Each test has
+        # topics and names of its own, so they are dealt out one by one.
+        [pytest("-n", "4", "--dist", "load", "--maxschedchunk=1", "compat_tests/transactions")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     "transactions-on-kafka": Suite(
@@ -284,8 +285,12 @@ SUITES = {
         ],
         jars=["kafka-4.3.1", *SHARE_CLIENTS],
     ),
-    # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end.
-    "cluster": Suite([pytest("-n", "4", "--dist", "loadfile", "compat_tests/cluster")], jars=["kafka-4.3.1"]),
+    # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end. Which
+    # files share a cluster, and the order, is in the folder's conftest.
+    "cluster": Suite(
+        [pytest("-n", "4", "--dist", "loadgroup", "--no-loadscope-reorder", "compat_tests/cluster")],
+        jars=["kafka-4.3.1"],
+    ),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(
         [
@@ -317,7 +322,8 @@ SUITES = {
         jars=["kafka-4.3.1"],
     ),
     "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1", *SPARK_JARS]),
-    "soak": Suite([pytest("compat_tests/soak")]),
+    # Each file has brokers of its own, and waits most of the time.
+    "soak": Suite([pytest("-n", "3", "--dist", "loadfile", "compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite(
         # A file's tests share what was made for it; two sessions at once, as much of the time is waiting.

@@ -1,4 +1,4 @@
-"""What the tests of bad days have in common: short sessions, produces and fetches by hand, logs as bytes."""
+"""What the tests of bad days have in common: produces and fetches by hand, logs as bytes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
-SHORT_SESSION = {"broker.session.timeout.ms": "3000"}
-"""Of the controllers: whom they do not hear of for so long is fenced."""
-QUICK = {
-    "broker.heartbeat.interval.ms": "500",
-    "replica.lag.time.max.ms": "2000",
-    "replica.fetch.backoff.ms": "200",
-    "replica.socket.timeout.ms": "2000",
-}
-"""Of a node under such controllers."""
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
 TIMESTAMP = wall_clock_ms()
@@ -110,9 +101,9 @@ def wait_for_equal_logs(topic: str, *data_dirs: pathlib.Path) -> None:
         raise
 
 
-def lines_with(node: OdradekMember, *parts: str) -> list[str]:
-    """Of the node's log."""
-    return [line for line in node.log.splitlines() if all(part in line for part in parts)]
+def lines_with(node: OdradekMember, *parts: str, since: int = 0) -> list[str]:
+    """Of the node's log; `since` is how long it was."""
+    return [line for line in node.log[since:].splitlines() if all(part in line for part in parts)]
 
 
 def wait_for_line(node: OdradekMember, *parts: str) -> None:

@@ -29,7 +29,8 @@ class Kills:
         self._cluster, self._led, self._workers = cluster, led, workers
         self._chance = random.Random(f"{seed}/kills")
         # Each once; then as chance will have it.
-        self._planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
+        self.planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
+        """The first ones, which are to come."""
         self.kills = 0
         """By SIGKILL."""
         self.told: list[str] = []
@@ -39,7 +40,7 @@ class Kills:
         """One blow, and what heals it."""
         self._cluster.wait_until_healthy()
         time.sleep(self._chance.uniform(0, 1.5))
-        blow = self._planned.pop() if self._planned else self._drawn()
+        blow = self.planned.pop() if self.planned else self._drawn()
         role = self._chance.choice(self.ROLES)
         node_id = self._chosen(role)
         self.told.append(f"{blow}: node {node_id}, {role}")

@@ -9,9 +9,9 @@ import os
 import pathlib
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from compat_tests.clients import wait_until
@@ -33,6 +33,9 @@ REPLICAS, MIN_ISR = 3, 2
 SESSION_MS = 3_000
 HEALTHY_SECONDS = 180.0
 EQUAL_SECONDS = 60.0
+COMMIT_TIMEOUT_MS = 2_000
+STATE_PARTITIONS = 3
+"""Of share groups."""
 
 CONTROLLER_PROPERTIES = {
     "broker.session.timeout.ms": str(SESSION_MS),
@@ -53,10 +56,20 @@ NODE_PROPERTIES = {
     "group.consumer.session.timeout.ms": "12000",
     "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.heartbeat.interval.ms": "300",
+    "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
+    "share.coordinator.state.topic.replication.factor": str(REPLICAS),
+    "share.coordinator.state.topic.min.isr": "2",
+    # The lowest that Kafka takes: what a consumer has when its leader dies is free at once at the next one.
+    "group.share.record.lock.duration.ms": "15000",
+    # A record that is released again and again is archived only after that.
+    "group.share.delivery.count.limit": "10",
 }
 """A node that is killed is missed soon, and so is a member that is; but not while its coordinator moves."""
 
 Node = OdradekMember | KafkaMember
+KAFKA_ID = 7
+CLUSTERS = {"odradek": ((1, 2, 3), ()), "mixed": ((1, 2), (KAFKA_ID,))}
+"""Nodes of ours, brokers of Kafka."""
 
 
 class Cluster(TransactionBroker):
@@ -218,6 +231,16 @@ class Cluster(TransactionBroker):
         deadline = time.monotonic() + EQUAL_SECONDS
         while found := differences([batches_of(node) for node in self.nodes.values()]):
             assert time.monotonic() < deadline, "\n".join(found)
+
+
+@contextmanager
+def started(kind: str, properties: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """One of `CLUSTERS` under a controller of its own."""
+    ours, theirs = CLUSTERS[kind]
+    with Controllers(CONTROLLER_PROPERTIES) as controllers:
+        assert isinstance(controllers, Controllers)
+        with Cluster(controllers, ours, properties, kafka_ids=theirs) as cluster:
+            yield cluster
 
 
 def batches_of(node: Node) -> dict[str, list[str]]:

@@ -9,8 +9,6 @@ import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.cluster.bad_days import (
-    QUICK,
-    SHORT_SESSION,
     lines_with,
     produce,
     produce_all,
@@ -18,6 +16,7 @@ from compat_tests.cluster.bad_days import (
     wait_for_isr,
 )
 from compat_tests.cluster.inside import Inside
+from compat_tests.cluster.sharing import QUICK, with_short_sessions
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
@@ -30,7 +29,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def controllers() -> Iterator[Controllers]:
-    with Controllers(SHORT_SESSION) as started:
+    with with_short_sessions() as started:
         assert isinstance(started, Controllers)
         yield started
 

@@ -11,8 +11,6 @@ import pytest
 from compat_tests.cluster.bad_days import (
     FETCH_VERSION,
     PRODUCE_VERSION,
-    QUICK,
-    SHORT_SESSION,
     fetch_request,
     leader_of,
     lines_with,
@@ -28,95 +26,15 @@ from compat_tests.cluster.bad_days import (
     wait_for_line,
     waits,
 )
+from compat_tests.cluster.sharing import FOLLOWER, LEADER, QUICK, WITNESS, SharedControllers
 from compat_tests.cluster.test_membership import brokers_named_by
 from compat_tests.cluster.test_replication import create
 from compat_tests.cutting_proxy import CuttingProxy, Direction
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, OdradekMember
-from compat_tests.reference import free_port
+from compat_tests.quorum import OdradekMember
 from odradek.wire.errors import ErrorCode
 
-LEADER, FOLLOWER, CUT_OFF = 1, 2, 3
-
-
-class TwoListeners(Controllers):
-    """A controller with a second listener, which is advertised at the port of a proxy: a node that comes
-    there is sent there again."""
-
-    def __init__(self) -> None:
-        self.second_port = free_port()
-        self.proxy = CuttingProxy(self.second_port)
-        super().__init__(SHORT_SESSION)
-        host, first, second = "127.0.0.1", self.port, self.second_port
-        self._properties |= {
-            "listeners": f"CONTROLLER://{host}:{first},CUT://{host}:{second}",
-            "advertised.listeners": f"CONTROLLER://{host}:{first},CUT://{host}:{self.proxy.port}",
-            "controller.listener.names": "CONTROLLER,CUT",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CUT:PLAINTEXT",
-        }
-
-    @property
-    def behind_the_proxy(self) -> dict[str, str]:
-        """Of a node that reaches the controllers by the proxy alone."""
-        return {
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.proxy.port}",
-            "controller.listener.names": "CUT",
-            "listener.security.protocol.map": "CUT:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        }
-
-
-@pytest.fixture(scope="module")
-def controllers() -> Iterator[TwoListeners]:
-    controllers = TwoListeners()
-    with controllers.proxy, controllers:
-        yield controllers
-
-
-@pytest.fixture
-def proxy(controllers: TwoListeners) -> Iterator[CuttingProxy]:
-    """In front of the listener at which brokers fetch from the leader."""
-    with CuttingProxy(free_port()) as started:
-        yield started
-
-
-@pytest.fixture
-def leader(controllers: TwoListeners, proxy: CuttingProxy) -> Iterator[OdradekMember]:
-    node = OdradekMember(controllers, LEADER, QUICK)
-    host = "127.0.0.1"
-    own = {
-        "listeners": f"PLAINTEXT://{host}:{node.port},BROKERS://{host}:{proxy.target_port}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{node.port},BROKERS://{host}:{proxy.port}",
-        **BROKERS,
-    }
-    with with_properties(node, own):
-        yield node
-
-
-BROKERS = {
-    "inter.broker.listener.name": "BROKERS",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
-}
-
-
-@pytest.fixture
-def follower(controllers: TwoListeners) -> Iterator[OdradekMember]:
-    node = OdradekMember(controllers, FOLLOWER, QUICK)
-    host, brokers = "127.0.0.1", free_port()
-    own = {
-        "listeners": f"PLAINTEXT://{host}:{node.port},BROKERS://{host}:{brokers}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{node.port},BROKERS://{host}:{brokers}",
-        **BROKERS,
-    }
-    with with_properties(node, own):
-        yield node
-
-
-def with_properties(node: OdradekMember, properties: dict[str, str]) -> OdradekMember:
-    """Later lines count."""
-    path = node.directory / "server.properties"
-    lines = "".join(f"{name}={value}\n" for name, value in properties.items())
-    path.write_text(f"{path.read_text()}\n{lines}")
-    return node
+CUT_OFF = 14
 
 
 @pytest.mark.parametrize("which", ["requests", "answers"])
@@ -210,35 +128,31 @@ def test_a_follower_that_is_slower_than_its_leader_leaves_the_isr_and_comes_back
     side.close()
 
 
-@pytest.fixture
-def cut_off(controllers: TwoListeners) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, CUT_OFF, {**QUICK, **controllers.behind_the_proxy}) as node:
+@pytest.fixture(scope="module")
+def cut_off(troubled_controllers: SharedControllers) -> Iterator[OdradekMember]:
+    properties = {**QUICK, **troubled_controllers.behind_the_proxy}
+    with OdradekMember(troubled_controllers, CUT_OFF, properties) as node:
         yield node
-
-
-@pytest.fixture
-def other(controllers: TwoListeners) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, FOLLOWER, QUICK) as started:
-        yield started
 
 
 @pytest.mark.parametrize("which", ["requests", "answers"])
 def test_a_leader_that_is_cut_off_from_the_controllers_in_one_direction_is_replaced_and_acknowledges_nothing(
-    controllers: TwoListeners, cut_off: OdradekMember, other: OdradekMember, which: str
+    troubled_controllers: SharedControllers, cut_off: OdradekMember, witness: OdradekMember, which: str
 ) -> None:
     """Clients and the other node reach it all the time."""
-    topic, asked = f"cut-off-{which}", other.bootstrap_servers
-    create(asked, topic, [CUT_OFF, FOLLOWER], min_insync_replicas="1")
-    wait_for_isr(asked, topic, CUT_OFF, FOLLOWER)
+    topic, asked = f"cut-off-{which}", witness.bootstrap_servers
+    create(asked, topic, [CUT_OFF, WITNESS], min_insync_replicas="1")
+    wait_for_isr(asked, topic, CUT_OFF, WITNESS)
     old = Side("the old leader", cut_off.bootstrap_servers)
     produce_all(old, topic, b"before")
-    direction: Direction = getattr(controllers.proxy, which)
+    told = len(witness.log)
+    direction: Direction = getattr(troubled_controllers.proxy, which)
     direction.cut()
     try:
-        waits(lambda: leader_of(asked, topic) == FOLLOWER, "the other one leads")
+        waits(lambda: leader_of(asked, topic) == WITNESS, "the other one leads")
         new = Side("the new leader", asked)
         produce_all(new, topic, b"new")
-        assert lines_with(other, f"broker {CUT_OFF} is fenced")
+        assert lines_with(witness, f"broker {CUT_OFF} is fenced", since=told)
         # It believes that it leads. Nobody follows it: who wants to be sure waits in vain.
         code, _ = produced(old.ask(produce_request(topic, [b"by all"], -1, 1_000), PRODUCE_VERSION))
         assert code is ErrorCode.REQUEST_TIMED_OUT
@@ -248,8 +162,8 @@ def test_a_leader_that_is_cut_off_from_the_controllers_in_one_direction_is_repla
         wait_for_line(cut_off, "waiting for the controllers at")
     finally:
         direction.mend()
-    wait_for_isr(asked, topic, CUT_OFF, FOLLOWER)
-    wait_for_equal_logs(topic, cut_off.data_dir, other.data_dir)
+    wait_for_isr(asked, topic, CUT_OFF, WITNESS)
+    wait_for_equal_logs(topic, cut_off.data_dir, witness.data_dir)
     wait_for_line(cut_off, f"{topic}-0: cut at 1, as its leader has it")
     assert values_at(new, topic) == [b"before", b"new"]
     for side in (old, new):

@@ -6,13 +6,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-
-import pytest
 
 from compat_tests.cluster.bad_days import (
-    QUICK,
-    SHORT_SESSION,
     lines_with,
     log_of,
     produce_all,
@@ -20,30 +15,10 @@ from compat_tests.cluster.bad_days import (
     wait_for_equal_logs,
     wait_for_isr,
 )
+from compat_tests.cluster.sharing import FOLLOWER, LEADER
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, OdradekMember
-
-LEADER, FOLLOWER = 1, 2
-
-
-@pytest.fixture(scope="module")
-def controllers() -> Iterator[Controllers]:
-    with Controllers(SHORT_SESSION) as started:
-        assert isinstance(started, Controllers)
-        yield started
-
-
-@pytest.fixture(scope="module")
-def leader(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, LEADER, QUICK) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def follower(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, FOLLOWER, QUICK) as started:
-        yield started
+from compat_tests.quorum import OdradekMember
 
 
 def flip_a_byte(node: OdradekMember, topic: str) -> pathlib.Path:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.cluster.bad_days import (
-    QUICK,
-    SHORT_SESSION,
+    TIMESTAMP,
     leader_of,
     lines_with,
     log_of,
@@ -22,39 +20,26 @@ from compat_tests.cluster.bad_days import (
     wait_for_isr,
     waits,
 )
+from compat_tests.cluster.sharing import FOLLOWER, LEADER, QUICK, WITNESS, SharedControllers
 from compat_tests.cluster.test_replication import create, isr_of
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, OdradekMember, new_cluster_id
+from compat_tests.quorum import OdradekMember, new_cluster_id
 from odradek.server import meta_properties
+from odradek.wire.records import Record, build_batch
 
-FIRST, SECOND, THIRD = 1, 2, 3
+FIRST, SECOND, THIRD = LEADER, FOLLOWER, WITNESS
 BOTH = (FIRST, SECOND)
-
-
-@pytest.fixture(scope="module")
-def controllers() -> Iterator[Controllers]:
-    with Controllers(SHORT_SESSION) as started:
-        assert isinstance(started, Controllers)
-        yield started
-
-
-@pytest.fixture(scope="module")
-def witness(controllers: Controllers) -> Iterator[OdradekMember]:
-    """It has no replica, and says what the controllers say."""
-    with OdradekMember(controllers, THIRD, QUICK) as started:
-        yield started
+STRANGER, ANOTHER = 18, 19
 
 
 @pytest.fixture
-def first(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, FIRST, QUICK) as started:
-        yield started
+def first(leader: OdradekMember) -> OdradekMember:
+    return leader
 
 
 @pytest.fixture
-def second(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, SECOND, QUICK) as started:
-        yield started
+def second(follower: OdradekMember) -> OdradekMember:
+    return follower
 
 
 def put_back(node: OdradekMember, copy: pathlib.Path) -> None:
@@ -115,8 +100,9 @@ def test_a_node_with_an_empty_disk_gets_all_of_what_others_have_and_begins_nothi
     own_side.close()
     second.kill()
     shutil.rmtree(second.data_dir)
+    told = len(second.log)
     second.start()
-    assert len(lines_with(second, "its disks know of no clean stop")) == 2
+    assert len(lines_with(second, "its disks know of no clean stop", since=told)) == 1
     wait_for_isr(asked, topic, *BOTH)
     wait_for_equal_logs(topic, first.data_dir, second.data_dir)
     produce_all(side, topic, b"2")
@@ -133,17 +119,22 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("whose", ["cluster", "node"])
 def test_the_disk_of_another_cluster_or_node_is_refused_in_one_sentence_and_stays_as_it_is(
-    controllers: Controllers, first: OdradekMember, whose: str
+    troubled_controllers: SharedControllers, whose: str
 ) -> None:
-    first.stop()
-    stranger = OdradekMember(controllers, FIRST if whose == "cluster" else SECOND, QUICK)
-    shutil.copytree(first.data_dir, stranger.data_dir)
-    other = str(FIRST)
+    stranger = OdradekMember(troubled_controllers, STRANGER, QUICK)
+    cluster_id, node_id = troubled_controllers.cluster_id, STRANGER
     if whose == "cluster":
-        other = new_cluster_id()
-        directory_id = "AAAAAAAAAAAAAAAAAAAAbw"
-        meta_properties.write(str(stranger.data_dir), other, FIRST, directory_id, for_member=True)
+        cluster_id = other = new_cluster_id()
+    else:
+        node_id, other = ANOTHER, str(ANOTHER)
+    log = stranger.data_dir / "topic-0" / "00000000000000000000.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(bytes(build_batch([Record(0, TIMESTAMP, None, b"value")])))
+    meta_properties.write(
+        str(stranger.data_dir), cluster_id, node_id, "AAAAAAAAAAAAAAAAAAAAbw", for_member=True
+    )
     before = contents(stranger.data_dir)
+    assert len(before) == 2
     try:
         assert stranger.begin().wait(DEADLINE_SECONDS) == 1
         assert len(lines_with(stranger, whose, other)) == 1, stranger.log

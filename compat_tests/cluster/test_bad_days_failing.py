@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import pathlib
 from collections.abc import Iterator
@@ -10,8 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.cluster.bad_days import (
-    QUICK,
-    SHORT_SESSION,
     leader_of,
     produce,
     produce_all,
@@ -22,43 +21,27 @@ from compat_tests.cluster.bad_days import (
 )
 from compat_tests.cluster.failing_disk import FailingDisk, Failure
 from compat_tests.cluster.inside import Inside
-from compat_tests.cluster.test_bad_days_cut import TwoListeners
+from compat_tests.cluster.sharing import QUICK, WITNESS, SharedControllers
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, OdradekMember
-from odradek.storage import disk as disk_module
+from compat_tests.quorum import OdradekMember
 from odradek.wire.errors import ErrorCode
 
-FAILING, OTHER, CUT_OFF = 1, 2, 3
-
-
-@pytest.fixture(scope="module")
-def controllers() -> Iterator[TwoListeners]:
-    controllers = TwoListeners()
-    with controllers.proxy, controllers:
-        yield controllers
-
-
-@pytest.fixture(scope="module")
-def other(controllers: TwoListeners) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, OTHER, QUICK) as started:
-        yield started
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
-    made = FailingDisk()
-    monkeypatch.setattr(disk_module, "OsDisk", lambda: made)
-    return made
+OTHER, CUT_OFF = WITNESS, 16
+NUMBERS = itertools.count(20)
+"""Of nodes: one that leads nothing when it stops keeps its number for a session."""
 
 
 @pytest.fixture
 def failing(
-    controllers: TwoListeners, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+    troubled_controllers: SharedControllers,
+    disk: FailingDisk,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> Iterator[Inside]:
     """With two log directories: where one fails the node goes on."""
     caplog.set_level(logging.INFO, logger="odradek")
-    with Inside(controllers, FAILING, tmp_path, directories=2, properties=QUICK) as node:
+    with Inside(troubled_controllers, next(NUMBERS), tmp_path, directories=2, properties=QUICK) as node:
         yield node
 
 
@@ -73,11 +56,11 @@ def lines_with(caplog: pytest.LogCaptureFixture, *parts: str) -> list[str]:
 
 
 def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
-    failing: Inside, other: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture
+    failing: Inside, witness: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, asked = "full-follower", other.bootstrap_servers
-    create(asked, topic, [OTHER, FAILING], min_insync_replicas="1")
-    wait_for_isr(asked, topic, OTHER, FAILING)
+    topic, asked = "full-follower", witness.bootstrap_servers
+    create(asked, topic, [OTHER, failing.node_id], min_insync_replicas="1")
+    wait_for_isr(asked, topic, OTHER, failing.node_id)
     side = Side("leader", asked)
     produce_all(side, topic, b"0")
     home = str(home_of(failing, topic))
@@ -90,9 +73,9 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
         len(lines_with(caplog, f"{topic}-0: a change of the replica failed", "No space left on device")) == 1
     )
     disk.failures.clear()
-    wait_for_isr(asked, topic, OTHER, FAILING)
+    wait_for_isr(asked, topic, OTHER, failing.node_id)
     produce_all(side, topic, b"2")
-    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
+    wait_for_equal_logs(topic, home_of(failing, topic), witness.data_dir)
     side.close()
 
 
@@ -101,15 +84,15 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_waits_for_room_and_comes_back(
 )
 def test_a_leader_gives_up_a_full_or_broken_directory_and_another_leads_with_all_that_was_acknowledged(
     failing: Inside,
-    other: OdradekMember,
+    witness: OdradekMember,
     disk: FailingDisk,
     caplog: pytest.LogCaptureFixture,
     failure: tuple[int, str, str, str],
 ) -> None:
     code, *operations = failure
-    topic, asked = f"failing-leader-{code}", other.bootstrap_servers
-    create(asked, topic, [FAILING, OTHER], min_insync_replicas="1")
-    wait_for_isr(asked, topic, OTHER, FAILING)
+    topic, asked = f"failing-leader-{code}", witness.bootstrap_servers
+    create(asked, topic, [failing.node_id, OTHER], min_insync_replicas="1")
+    wait_for_isr(asked, topic, OTHER, failing.node_id)
     side, new = Side("leader", failing.bootstrap_servers), Side("other", asked)
     produce_all(side, topic, b"0")
     home = str(home_of(failing, topic))
@@ -127,20 +110,20 @@ def test_a_leader_gives_up_a_full_or_broken_directory_and_another_leads_with_all
     # As in Kafka, it is back with the next start.
     failing.stop()
     failing.start()
-    wait_for_isr(asked, topic, OTHER, FAILING)
-    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
+    wait_for_isr(asked, topic, OTHER, failing.node_id)
+    wait_for_equal_logs(topic, home_of(failing, topic), witness.data_dir)
     assert values_at(new, topic) == [b"0", b"1"]
     new.close()
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_replica_whose_flush_has_failed_is_back_after_a_rescan_and_replicated_again(
-    failing: Inside, other: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture, role: str
+    failing: Inside, witness: OdradekMember, disk: FailingDisk, caplog: pytest.LogCaptureFixture, role: str
 ) -> None:
-    topic, asked = f"flushed-{role}", other.bootstrap_servers
-    replicas = [FAILING, OTHER] if role == "leader" else [OTHER, FAILING]
+    topic, asked = f"flushed-{role}", witness.bootstrap_servers
+    replicas = [failing.node_id, OTHER] if role == "leader" else [OTHER, failing.node_id]
     create(asked, topic, replicas, min_insync_replicas="1", flush_messages="1")
-    wait_for_isr(asked, topic, OTHER, FAILING)
+    wait_for_isr(asked, topic, OTHER, failing.node_id)
     side = Side("leader", failing.bootstrap_servers if role == "leader" else asked)
     produce_all(side, topic, b"0")
     partition = failing.server.store.get(topic, 0)
@@ -152,29 +135,27 @@ def test_a_replica_whose_flush_has_failed_is_back_after_a_rescan_and_replicated_
     disk.failures.append(Failure(home, errno.EIO, "sync", part=f"{topic}-0/", count=1))
     produce(side, topic, b"1")
     waits(lambda: bool(lines_with(caplog, f"{topic}-0 is back, and nothing of it is lost")), "it is back")
-    wait_for_isr(asked, topic, OTHER, FAILING)
+    wait_for_isr(asked, topic, OTHER, failing.node_id)
     produce_all(side, topic, b"2")
-    wait_for_equal_logs(topic, home_of(failing, topic), other.data_dir)
+    wait_for_equal_logs(topic, home_of(failing, topic), witness.data_dir)
     assert values_at(side, topic) in ([b"0", b"1", b"2"], [b"0", b"2"])
     assert leader_of(asked, topic) == replicas[0]
     assert len(lines_with(caplog, f"{topic}-0 is offline: flushing")) == 1
-    if role == "follower":
-        assert lines_with(caplog, f"{topic}-0 is back, and is replicated again")
     side.close()
 
 
 def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
-    controllers: TwoListeners,
-    other: OdradekMember,
+    troubled_controllers: SharedControllers,
+    witness: OdradekMember,
     disk: FailingDisk,
     tmp_path: pathlib.Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A replay of the journal would bring it back: all in it is flushed first, and then the journal goes."""
     caplog.set_level(logging.INFO, logger="odradek")
-    topic, asked = "journaled", other.bootstrap_servers
-    properties = {**QUICK, **controllers.behind_the_proxy, "log.initial.task.delay.ms": "100"}
-    with Inside(controllers, CUT_OFF, tmp_path, properties=properties) as node:
+    topic, asked = "journaled", witness.bootstrap_servers
+    properties = {**QUICK, **troubled_controllers.behind_the_proxy, "log.initial.task.delay.ms": "100"}
+    with Inside(troubled_controllers, CUT_OFF, tmp_path, properties=properties) as node:
         create(asked, topic, [CUT_OFF, OTHER], min_insync_replicas="1", flush_messages="1")
         wait_for_isr(asked, topic, CUT_OFF, OTHER)
         side, new = Side("the old leader", node.bootstrap_servers), Side("the new leader", asked)
@@ -187,7 +168,7 @@ def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
             return journal.generation > 0
 
         waits(is_in_use, "the flush journal is in use")
-        controllers.proxy.requests.cut()
+        troubled_controllers.proxy.requests.cut()
         waits(lambda: leader_of(asked, topic) == OTHER, "the other one leads")
         assert produce(side, topic, b"goes", acks=1) is ErrorCode.NONE
         disk.failures.append(Failure(str(tmp_path), errno.EIO, "sync", part="group-log"))
@@ -195,34 +176,12 @@ def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
         assert journal.has_failed
         disk.failures.clear()
         produce_all(new, topic, b"new")
-        controllers.proxy.requests.mend()
+        troubled_controllers.proxy.requests.mend()
         wait_for_isr(asked, topic, CUT_OFF, OTHER)
-        wait_for_equal_logs(topic, home_of(node, topic), other.data_dir)
+        wait_for_equal_logs(topic, home_of(node, topic), witness.data_dir)
         assert values_at(new, topic) == [*produced, b"new"]
         assert not list(tmp_path.glob("data-*/group-log.*"))
         cut = f"{topic}-0: cut at {len(produced)}, as its leader has it"
         assert len(lines_with(caplog, cut)) == 1
         for one in (side, new):
             one.close()
-
-
-def test_a_node_ends_whose_failed_directory_no_controller_learns_of_in_time(
-    disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its partitions would stay without a leader (`log.dir.failure.timeout.ms`)."""
-    caplog.set_level(logging.INFO, logger="odradek")
-    properties = {**QUICK, "log.dir.failure.timeout.ms": "2000"}
-    with Controllers(SHORT_SESSION) as controllers:
-        assert isinstance(controllers, Controllers)
-        with Inside(controllers, FAILING, tmp_path, directories=2, properties=properties) as node:
-            side = Side("node", node.bootstrap_servers)
-            create(node.bootstrap_servers, "lost", [FAILING])
-            produce_all(side, "lost", b"0")
-            controllers.kill()
-            disk.failures.append(Failure(str(home_of(node, "lost")), errno.EIO, "open", "write", "sync"))
-            assert produce(side, "lost", b"1") is ErrorCode.KAFKA_STORAGE_ERROR
-            line = ("stopping: a failed log directory", "log.dir.failure.timeout.ms")
-            waits(lambda: bool(lines_with(caplog, *line)), "it says why it ends")
-            side.close()
-            disk.failures.clear()
-    assert len(lines_with(caplog, *line)) == 1

@@ -11,11 +11,10 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
-from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
+from compat_tests.cluster.nodes import REPLICAS, Cluster, started
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from compat_tests.groups.members import CONSUMER, Kind, group_of
 from compat_tests.groups.test_phases import BEGINS_ANEW, NOTHING
-from compat_tests.quorum import Controllers
 from compat_tests.stories import topic_name
 from compat_tests.streams.word_count import EXACTLY_ONCE, Application
 from compat_tests.transactions import readers
@@ -32,9 +31,12 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.tiers import NIGHTLY
 
 SESSION_MS = 20_000
 """Longer than a coordinator takes to move on a busy machine."""
+ROUNDS = 3 if NIGHTLY else 2
+"""So often a coordinator ends while offsets are committed, by each of the two ways."""
 KINDS = [
     Kind("kafka-python", "range"),
     Kind("confluent-kafka", "uniform", CONSUMER),
@@ -48,10 +50,8 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Controllers(CONTROLLER_PROPERTIES) as controllers:
-        assert isinstance(controllers, Controllers)
-        with Cluster(controllers) as started:
-            yield started
+    with started("odradek") as running:
+        yield running
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_the_next_coordinator_tells_nothing_older_than_what_was_acknowledged(
     (read,) = create_topics(healthy.bootstrap, {topic_name("read"): 1}, REPLICAS)
     offset = 0
     where = healthy.offsets_partition(group)
-    for _ in range(3):
+    for _ in range(ROUNDS):
         assert readers.committed_offset(healthy.bootstrap, group, read) == offset
         commits = Commits(healthy, group, read)
         node_id = healthy.leader(where)

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.test_replication import batches_in, create, isr_of, partition, values_in
-from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.quorum import KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
 
-OTHER_ID = 2
 FENCED_SECONDS = 60
-"""A session is 9 s; the bound is for a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def other(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, OTHER_ID) as started:
-        yield started
+"""A session is 3 s; the bound is for a busy machine."""
 
 
 def elect(bootstrap: str, kind: str, topic: str) -> str:

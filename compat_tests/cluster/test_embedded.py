@@ -19,32 +19,17 @@ from kafka.errors import KafkaError
 
 import odradek
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.cluster.conftest import EMBEDDED
 from compat_tests.cluster.test_replication import Load, create, values_in
 
 ALL = {1, 2, 3}
-PARTITIONS = 6
+PARTITIONS = EMBEDDED["num.partitions"]
 """Of a topic that is made by itself: each node leads two."""
 REPLICA_FETCH_WAIT_SECONDS = 0.5
 """replica.fetch.wait.max.ms"""
 SECONDS = 90
 """Longer than any change takes on a busy machine."""
-QUICK = {
-    "broker.session.timeout.ms": 6_000,
-    "broker.heartbeat.interval.ms": 1_000,
-    "replica.lag.time.max.ms": 3_000,
-    "group.initial.rebalance.delay.ms": 0,
-    "offsets.topic.num.partitions": 3,
-    "num.partitions": PARTITIONS,
-}
-"""Changes of leaders and of the ISR come sooner than by default."""
-
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[odradek.Cluster]:
-    with odradek.Cluster(nodes=3, options=QUICK) as started:
-        yield started
 
 
 @pytest.fixture
@@ -93,17 +78,19 @@ def test_topics_have_three_replicas_two_of_which_have_to_be_in_sync(cluster: odr
 
 
 def test_idle_partitions_do_not_keep_records_of_another_from_the_followers(cluster: odradek.Cluster) -> None:
-    """A follower asks for what comes after these records with its very next request."""
+    """A follower asks for what comes after these records with its very next request. On a busy machine many
+    take long; if the request waited for the idle partitions, all would."""
     took = []
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all", linger_ms=0) as producer:
         for place in range(2 * PARTITIONS + 21):
             began = time.monotonic()
             producer.send("many", b"v", partition=place % PARTITIONS).get(DEADLINE_SECONDS)
             took.append(time.monotonic() - began)
-    assert statistics.median(took[2 * PARTITIONS :]) < REPLICA_FETCH_WAIT_SECONDS / 2
+    quickest_quarter, *_ = statistics.quantiles(took[2 * PARTITIONS :])
+    assert quickest_quarter < REPLICA_FETCH_WAIT_SECONDS / 2
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+@pytest.mark.parametrize("how", [pytest.param("kill", marks=pytest.mark.smoke), "stop"])
 def test_a_leader_that_ends_is_followed_by_another_and_comes_back(cluster: odradek.Cluster, how: str) -> None:
     topic = new_topic(cluster, f"ended-{how}", 1)
     leader = cluster.leader_of(topic)
@@ -223,7 +210,7 @@ def _can_create(cluster: odradek.Cluster) -> bool:
 
 def test_a_directory_that_is_given_has_the_cluster_again(tmp_path: pathlib.Path) -> None:
     """One node and three controllers, one of which is killed."""
-    arguments = {"nodes": 1, "controllers": 3, "data_dir": tmp_path, "options": QUICK}
+    arguments = {"nodes": 1, "controllers": 3, "data_dir": tmp_path, "options": EMBEDDED}
     with odradek.Cluster(**arguments) as cluster:  # type: ignore[arg-type]
         bootstrap = cluster.bootstrap_servers
         with KafkaProducer(bootstrap_servers=bootstrap) as producer:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.clients import wait_until
-from compat_tests.cluster.conftest import KAFKA_ID, KILLS
+from compat_tests.cluster.conftest import KILLS
 from compat_tests.cluster.kills import Kills
-from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
-from compat_tests.quorum import Controllers, OdradekMember
+from compat_tests.cluster.nodes import REPLICAS, Cluster, started
+from compat_tests.quorum import OdradekMember
 from compat_tests.reference import SHOWN_LENGTH
 from compat_tests.stories import topic_name
 from compat_tests.transactions.checker import check, summary
@@ -31,17 +31,10 @@ KILLS_A_ROUND = 50
 PAUSE_SECONDS = 0.2
 
 
-CLUSTERS = {"odradek": ((1, 2, 3), ()), "mixed": ((1, 2), (KAFKA_ID,))}
-"""Nodes of ours, brokers of Kafka."""
-
-
 @pytest.fixture(scope="module", params=["odradek", *(["mixed"] * NIGHTLY)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    ours, theirs = CLUSTERS[request.param]
-    with Controllers(CONTROLLER_PROPERTIES) as controllers:
-        assert isinstance(controllers, Controllers)
-        with Cluster(controllers, ours, kafka_ids=theirs) as started:
-            yield started
+    with started(request.param) as running:
+        yield running
 
 
 def test_no_promise_is_broken_when_nodes_are_killed_and_paused(
@@ -80,7 +73,7 @@ def a_round(cluster: Cluster, seed: int, kills: int) -> str:
                 "transactions are running",
                 seconds=120,
             )
-            while nemesis.kills < kills:
+            while nemesis.kills < kills or nemesis.planned:
                 nemesis.strike()
                 workload.raise_failure()
             cluster.wait_until_healthy()

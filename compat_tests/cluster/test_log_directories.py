@@ -112,23 +112,6 @@ def test_the_controllers_learn_where_new_and_moved_replicas_are(
         side.close()
 
 
-def test_a_move_while_no_controller_answers_is_told_when_they_are_back(tmp_path: pathlib.Path) -> None:
-    with Controllers() as controllers:
-        assert isinstance(controllers, Controllers)
-        with Inside(controllers, 1, tmp_path, directories=2) as node:
-            side = Side("odradek", node.bootstrap_servers)
-            create_on(side, "moved", 1)
-            before = home_of(node, "moved")
-            (other,) = [str(one) for one in node.directories if str(one) != before]
-            waits(lambda: recorded(node, "moved") == ids_of(node)[before], "the record names the first one")
-            controllers.kill()
-            move(side, "moved", other)
-            waits(lambda: pathlib.Path(other, "moved-0").is_dir(), "it has moved")
-            side.close()
-            controllers.start()
-            waits(lambda: recorded(node, "moved") == ids_of(node)[other], "the record names the other one")
-
-
 def test_a_failed_directory_is_told_and_the_others_go_on(
     controllers: Controllers, tmp_path: pathlib.Path
 ) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import time
 
 import pytest
 
@@ -22,8 +22,6 @@ from odradek.wire.messages.create_topics import (
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-
-SESSION_MS = 9_000
 
 
 def brokers_named_by(bootstrap: str) -> set[int]:
@@ -53,7 +51,7 @@ def test_a_node_and_a_broker_of_kafka_are_named_by_each_other(
 ) -> None:
     for bootstrap in (odradek.bootstrap_servers, kafka.bootstrap_servers):
         wait_until(
-            lambda where=bootstrap: brokers_named_by(where) == {odradek.node_id, kafka.node_id},  # type: ignore[misc]
+            lambda where=bootstrap: brokers_named_by(where) >= {odradek.node_id, kafka.node_id},  # type: ignore[misc]
             "both are named",
             seconds=DEADLINE_SECONDS,
         )
@@ -112,13 +110,22 @@ def test_a_restart_finds_the_records_and_a_stop_is_a_controlled_shutdown(control
         consumer.close()
 
 
-def test_a_killed_node_is_back_when_its_session_is_over(controllers: Controllers) -> None:
-    with OdradekMember(controllers, 22) as node:
-        node.kill()
-        before = time.monotonic()
-        node.start()
-        assert time.monotonic() - before < SESSION_MS / 1000 + DEADLINE_SECONDS
+def test_a_node_that_comes_while_the_former_one_lives_is_in_when_that_is_killed_and_its_session_over(
+    controllers: Controllers,
+) -> None:
+    """With the same number, as a node that is started again at once after a kill."""
+    node = OdradekMember(controllers, 22)
+    with OdradekMember(controllers, 22) as former, contextlib.ExitStack() as stack:
+        stack.push(node.__exit__)
+        node.launch()
+        wait_until(
+            lambda: "another process is registered as node 22" in node.log,
+            "it is refused",
+            seconds=DEADLINE_SECONDS,
+        )
         assert "DUPLICATE_BROKER_REGISTRATION" in node.log
+        former.kill()
+        node.wait_until_ready()
 
 
 def test_a_node_of_another_cluster_is_refused_with_both_ids(controllers: Controllers) -> None:

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import pathlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from compat_tests.clients import wait_until
-from compat_tests.cluster.conftest import KAFKA_ID
-from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
+from compat_tests.cluster.nodes import COMMIT_TIMEOUT_MS, KAFKA_ID, REPLICAS, Cluster
 from compat_tests.cluster.test_coordinators import commit_of
 from compat_tests.differential.harness import Side
 from compat_tests.groups.members import CONSUMER, Kind, group_of
-from compat_tests.quorum import Controllers
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
 from compat_tests.transactions.topics import create_topics
@@ -30,18 +27,13 @@ from odradek.wire.messages.offset_fetch import (
 )
 
 OURS, OTHER = 1, 2
-COMMIT_TIMEOUT_MS = 2_000
 SESSION_MS = 20_000
 REFUSED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Controllers(CONTROLLER_PROPERTIES) as controllers:
-        assert isinstance(controllers, Controllers)
-        properties = {"offsets.commit.timeout.ms": str(COMMIT_TIMEOUT_MS)}
-        with Cluster(controllers, (OURS, OTHER), properties, kafka_ids=[KAFKA_ID]) as started:
-            yield started
+@pytest.fixture
+def cluster(mixed: Cluster) -> Cluster:
+    return mixed
 
 
 @pytest.mark.timeout(500)

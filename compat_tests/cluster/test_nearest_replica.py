@@ -6,15 +6,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.cluster import sharing
+from compat_tests.cluster.sharing import NUMBERS, Member
 from compat_tests.cluster.test_replication import create, isr_of
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -23,26 +23,8 @@ from odradek.wire.messages.delete_records import (
 )
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-BY_RACK = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 COUNT = 50
-RACKS = {1: "a", 2: "b", 3: "c"}
-
-Member = OdradekMember | KafkaMember
-
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[dict[str, Member]]:
-    """Two nodes of ours and a broker of Kafka, each in a rack of its own."""
-    with Controllers() as controllers:
-        assert isinstance(controllers, Controllers)
-        racks = {node_id: {**BY_RACK, "broker.rack": rack} for node_id, rack in RACKS.items()}
-        with (
-            OdradekMember(controllers, 1, racks[1]) as ours,
-            OdradekMember(controllers, 2, racks[2]) as other,
-            KafkaMember(controllers, 3, racks[3]) as kafka,
-        ):
-            assert isinstance(kafka, KafkaMember)
-            yield {"ours": ours, "other": other, "kafka": kafka}
+RACKS = {NUMBERS[name]: rack for name, rack in sharing.RACKS.items()}
 
 
 def produce(bootstrap: str, topic: str, first: int = 0) -> None:
@@ -192,9 +174,9 @@ def test_a_replica_that_does_not_fetch_is_waited_for_until_the_time_out_or_until
     leader, follower = replicated(members, topic, order)
     os.kill(follower.pid, signal.SIGSTOP)
     try:
-        code, low_watermark = delete_before(leader, topic, 20, 1_000)
+        code, low_watermark = delete_before(leader, topic, 20, 200)
         assert (code, low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
-        # Its session ends after 9 s: then it is not waited for.
+        # Its session ends after 3 s: then it is not waited for.
         wait_until(
             lambda: delete_before(leader, topic, 30, 1_000) == (ErrorCode.NONE, 30),
             "it is fenced",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.clients import wait_until
+from compat_tests.cluster.bad_days import TIMESTAMP
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import CLIENT_ID, Side
 from compat_tests.quorum import KafkaMember, OdradekMember
@@ -47,7 +48,7 @@ def described(side: Side) -> dict[str, float]:
 
 
 def produced(topic: str) -> ProduceRequest:
-    batch = build_batch([Record(0, 1_700_000_000_000, None, b"v" * VALUE_BYTES)])
+    batch = build_batch([Record(0, TIMESTAMP, None, b"v" * VALUE_BYTES)])
     partition = PartitionProduceData(index=0, records=batch)
     data = TopicProduceData(name=topic, partition_data=[partition])
     return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])

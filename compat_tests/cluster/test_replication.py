@@ -6,14 +6,13 @@ import json
 import pathlib
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.quorum import KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
 from odradek.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -23,14 +22,6 @@ from odradek.wire.messages.create_topics import (
 )
 from odradek.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-
-OTHER_ID = 2
-
-
-@pytest.fixture(scope="module")
-def other(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, OTHER_ID) as started:
-        yield started
 
 
 def create(bootstrap: str, name: str, replicas: list[int], **configs: str) -> None:

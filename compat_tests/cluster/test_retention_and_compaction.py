@@ -5,36 +5,19 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
-from compat_tests.cluster.test_nearest_replica import Member, fetch_once
+from compat_tests.cluster.sharing import Member
+from compat_tests.cluster.test_nearest_replica import fetch_once
 from compat_tests.cluster.test_replication import batches_in, create, isr_of
-from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
 
-OFTEN = {
-    "log.retention.check.interval.ms": "300",
-    "log.initial.task.delay.ms": "100",
-    "log.cleaner.backoff.ms": "200",
-}
 SEGMENT_BYTES = 1_048_576
 VALUE_BYTES = 10_000
 ROUNDS, KEYS = 5, 100
 """Of a compacted topic: as many values of each key; about a segment a round."""
-
-
-@pytest.fixture(scope="module")
-def members() -> Iterator[dict[str, Member]]:
-    with (
-        Controllers() as controllers,
-        OdradekMember(controllers, 1, OFTEN) as ours,  # type: ignore[arg-type]
-        OdradekMember(controllers, 2, OFTEN) as other,  # type: ignore[arg-type]
-        KafkaMember(controllers, 3, OFTEN) as kafka,  # type: ignore[arg-type]
-    ):
-        yield {"ours": ours, "other": other, "kafka": kafka}  # type: ignore[dict-item]
 
 
 def bootstrap_of(members: dict[str, Member]) -> str:

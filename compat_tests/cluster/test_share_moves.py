@@ -13,13 +13,12 @@ import pytest
 from kafka import KafkaProducer
 
 from compat_tests.clients import wait_until
-from compat_tests.cluster.conftest import KAFKA_ID
-from compat_tests.cluster.nodes import CONTROLLER_PROPERTIES, REPLICAS, Cluster
+from compat_tests.cluster.nodes import REPLICAS, STATE_PARTITIONS, Cluster, started
 from compat_tests.cluster.share_workers import WORKERS, ShareHistory, ShareWorker
 from compat_tests.cluster.test_elections import elect
 from compat_tests.cluster.test_replication import Load
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, OdradekMember
+from compat_tests.quorum import OdradekMember
 from compat_tests.reference import SHOWN_LENGTH
 from compat_tests.stories import topic_name
 from compat_tests.transactions.history import Partition
@@ -35,16 +34,6 @@ from odradek.wire.messages.incremental_alter_configs import (
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.tiers import NIGHTLY
 
-STATE_PARTITIONS = 3
-PROPERTIES = {
-    "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
-    "share.coordinator.state.topic.replication.factor": str(REPLICAS),
-    "share.coordinator.state.topic.min.isr": "2",
-    # The lowest that Kafka takes: what a consumer has when its leader dies is free at once at the next one.
-    "group.share.record.lock.duration.ms": "15000",
-    # A record that is released again and again is archived only after that.
-    "group.share.delivery.count.limit": "10",
-}
 GROUP, SET = 32, 0
 DRAINED_SECONDS = 120
 BLOWS = 60 if NIGHTLY else 3
@@ -52,17 +41,13 @@ BLOWS = 60 if NIGHTLY else 3
 pytestmark = pytest.mark.timeout(3_600 if NIGHTLY else 600)
 
 
-CLUSTERS = {"odradek": ((1, 2, 3), ()), "mixed": ((1, 2), (KAFKA_ID,))}
-"""Nodes of ours, brokers of Kafka."""
-
-
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    ours, theirs = CLUSTERS[request.param]
-    with Controllers(CONTROLLER_PROPERTIES) as controllers:
-        assert isinstance(controllers, Controllers)
-        with Cluster(controllers, ours, PROPERTIES, kafka_ids=theirs) as started:
-            yield started
+    if request.param == "mixed":
+        yield request.getfixturevalue("mixed")
+    else:
+        with started(request.param) as running:
+            yield running
 
 
 class Story:

@@ -1,4 +1,5 @@
-"""The states of share partitions in a cluster: asked through any node, wherever their coordinator moves."""
+"""The states of share partitions in a cluster: asked through any node, wherever their coordinator moves. And
+the first group of all, as nobody else uses groups in this cluster."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from odradek.coordinator.share_state.persister import (
     StateBatch,
     StateWrite,
 )
+from odradek.server import new_topics
 from odradek.server.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -29,6 +31,7 @@ from odradek.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.raw_client import RawClient
 
 NODES = (61, 62)
@@ -40,6 +43,14 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "2",
     "share.coordinator.state.topic.min.isr": "1",
 }
+
+
+@pytest.fixture(scope="module")
+def controllers() -> Iterator[Controllers]:
+    """Of these two nodes alone: all states are with them."""
+    with Controllers() as started:
+        assert isinstance(started, Controllers)
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +111,16 @@ def in_sync(node: Inside) -> set[int]:
     """How many replicas of each partition are."""
     topic = node.server.cluster_view.topics[SHARE_STATE_TOPIC]
     return {len(partition.isr) for partition in topic.partitions}
+
+
+def test_the_first_group_of_a_cluster_finds_its_coordinator_in_the_first_answer(
+    nodes: list[Inside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long a busy machine takes for the topic of the coordinators.
+    monkeypatch.setattr(new_topics, "NEW_TOPIC_WAIT_S", float(SECONDS))
+    with RawClient(nodes[0].port) as client:
+        answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["first"]), 4)
+    assert [one.error_code for one in answer.coordinators] == [ErrorCode.NONE]
 
 
 def test_each_node_asks_the_coordinators_of_both(nodes: list[Inside]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import odradek
 from compat_tests.clients import wait_until
-from compat_tests.cluster.test_embedded import ALL, QUICK, SECONDS, new_topic
+from compat_tests.cluster.test_embedded import ALL, SECONDS, new_topic
 from compat_tests.cluster.test_replication import values_in
 from odradek.client.cluster import LATEST, Cluster
 from odradek.client.fetching import Fetcher
@@ -21,12 +21,6 @@ from odradek.wire.records import iter_batches, iter_records
 pytestmark = pytest.mark.timeout(400)
 
 OLD = 3
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[odradek.Cluster]:
-    with odradek.Cluster(nodes=3, options=QUICK) as started:
-        yield started
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ from compat_tests.cluster.test_log_directories import reassign
 from compat_tests.cluster.test_replication import create, isr_of, partition
 from compat_tests.cluster.test_settings import BROKER, TOPIC, altered
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.quorum import KafkaMember, OdradekMember
 from compat_tests.reference import CURRENT, run_java
 from compat_tests.test_java_tools import Reassigning
 from odradek.coordinator.replication.replication_quota import WindowedRate
@@ -27,7 +26,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.tiers import rest_at_night
 
-OTHER_ID = 2
 VALUE_BYTES = 100_000
 MOVED_BYTES = 16_000_000
 RATE = 3_000_000
@@ -43,12 +41,6 @@ MOVED_BY_TOOL_BYTES = 20_000_000
 PIECE_BYTES = 2 * 1_048_576
 """A fetch of one partition goes over the limit before it is known, on each side."""
 MOVE_SECONDS = 120
-
-
-@pytest.fixture(scope="module")
-def other(controllers: Controllers) -> Iterator[OdradekMember]:
-    with OdradekMember(controllers, OTHER_ID) as started:
-        yield started
 
 
 def fill(bootstrap: str, topic: str, size_bytes: int = MOVED_BYTES) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.cluster.sharing import NUMBERS
 from compat_tests.cluster.test_replication import create, isr_of, partition
 from compat_tests.cluster.test_throttles import fill
 from compat_tests.differential.harness import Side
@@ -46,6 +47,24 @@ def run(bootstrap: str, main_class: str, *arguments: str) -> str:
     return text
 
 
+def observers(text: str) -> list[dict[str, Any]]:
+    """As `describe --status` names them."""
+    (found,) = re.findall(r"CurrentObservers: +(.*)", text)
+    return list(json.loads(found))
+
+
+def of_members(text: str) -> str:
+    """Without the observers that have left: the controllers forget them after minutes, perhaps just now."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("CurrentObservers:"):
+            there = [one for one in observers(line) if one["id"] in NUMBERS.values()]
+            line = f"CurrentObservers: {there}"
+        if not re.match(r"\d+ *\t.*\tObserver", line) or int(line.split()[0]) in NUMBERS.values():
+            lines.append(line)
+    return "\n".join(lines)
+
+
 @pytest.fixture(scope="module")
 def replicated(odradek: OdradekMember, kafka: KafkaMember) -> str:
     """A topic with a replica on both."""
@@ -68,10 +87,9 @@ def test_the_quorum_is_described_as_through_kafka_and_our_node_is_an_observer(
             run(one.bootstrap_servers, "MetadataQuorumCommand", *SERVER, "describe", what)
             for one in (odradek, kafka)
         )
-        assert ours == theirs
+        assert of_members(ours) == of_members(theirs)
         if what == "--status":
-            (observers,) = re.findall(r"CurrentObservers: +(.*)", ours)
-            assert {one["id"] for one in json.loads(observers)} == {odradek.node_id, kafka.node_id}
+            assert {one["id"] for one in observers(ours)} >= set(NUMBERS.values())
         else:
             (line,) = re.findall(rf"^{odradek.node_id} *\t.*$", ours, re.MULTILINE)
             assert line.split()[-1] == "Observer"
@@ -136,7 +154,7 @@ def test_the_log_directories_of_all_brokers_are_described(
     for one in (odradek, kafka):
         text = run(one.bootstrap_servers, "LogDirsCommand", *SERVER, "--describe", "--topic-list", replicated)
         found = described(text, replicated)
-        assert found.keys() == {odradek.node_id, kafka.node_id}
+        assert found.keys() >= {odradek.node_id, kafka.node_id}
         (ours,), (theirs,) = found[odradek.node_id], found[kafka.node_id]
         assert ours == theirs
         assert ours["size"] > 1_000_000
@@ -182,7 +200,7 @@ def test_moves_are_planned_listed_and_cancelled_as_through_kafka(
         for node, name in ((one, "HERE"), (there, "THERE")):
             text = re.sub(rf"(?<![\w.:-]){node.node_id}(?!\w|:|\.\d)", name, text)
             text = text.replace(str(node.data_dir), name)
-        text = re.sub("brokers (HERE,THERE|THERE,HERE)", "brokers HERE,THERE", text)
+        text = re.sub(r"(?<=brokers )\w+(,\w+)+", lambda found: ",".join(sorted(found[0].split(","))), text)
         outputs.append(text.replace(topic, "TOPIC"))
     ours, theirs = outputs
     for shown in ("Proposed partition reassignment", "is still in progress", "Successfully cancelled"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-SECONDS = 60
-KILLS = 5
+SECONDS = 30
+KILLS = 3
 """In so many seconds; a longer soak kills more often in proportion."""
 SET_UP_AND_CHECK_SECONDS = 240
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak-seconds", type=int, default=SECONDS, help="how long the soak lasts (60)")
+    parser.addoption("--soak-seconds", type=int, default=SECONDS, help="how long the soak lasts (30)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

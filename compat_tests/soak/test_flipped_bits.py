@@ -5,7 +5,7 @@ checkpoint, whose directory it is, or the cluster's metadata. A consumer that ch
 can from each partition; what it gets is what was sent, at its offset. Then the broker takes a record, and
 gives it back. (10,000 flips on the storage layer alone are in tests/storage/test_corruption.py.)
 
-20 samples, 100 in `make nightly`. ODRADEK_FLIPS_SEED, which is printed, repeats a run.
+12 samples, 100 in `make nightly`. ODRADEK_FLIPS_SEED, which is printed, repeats a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import odradek
 from tests.tiers import NIGHTLY
 
-SAMPLES = 100 if NIGHTLY else 20
+SAMPLES = 100 if NIGHTLY else 12
 TOPICS = {"plain": 2, "small-batches": 1}
 RECORDS = 300
 PATIENCE_SECONDS = 20.0

@@ -7,7 +7,7 @@ Every few rounds a new topic takes the place of the old one, so that what is rea
 are small and half of the topics are flushed before they are acknowledged (`flush.messages=1`), so that kills
 meet rolling, indexes, snapshots, checkpoints and the flush journal.
 
-10 rounds; 200 in `make nightly`. ODRADEK_KILLS_SEED, which is printed, repeats a run as far as threads can be
+6 rounds; 200 in `make nightly`. ODRADEK_KILLS_SEED, which is printed, repeats a run as far as threads can be
 repeated.
 """
 
@@ -30,8 +30,7 @@ from compat_tests.soak.load import ConfluentLoad, Load
 from compat_tests.soak.moves import Moves
 from tests.tiers import NIGHTLY
 
-ROUNDS = 200 if NIGHTLY else 10
-ROUNDS_PER_TOPIC = 5
+ROUNDS, ROUNDS_PER_TOPIC = (200, 5) if NIGHTLY else (6, 3)
 PARTITIONS = 3
 ALIVE_RECORDS = 20
 SECONDS_UNDER_LOAD_MAX = 0.6

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.order import longest_first
 from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 from tests.tiers import NIGHTLY
 
 SHORT_HISTORY_SECONDS = 25
 HISTORY_SECONDS = 300 if NIGHTLY else SHORT_HISTORY_SECONDS
 SET_UP_AND_CHECK_SECONDS = 600
+LONGEST = ("test_history", "test_copiers", "test_streams", "test_loops", "test_versions")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.name.startswith("test_no_promise"):
             item.add_marker(pytest.mark.timeout(seconds * 3 + SET_UP_AND_CHECK_SECONDS))
+    longest_first(items, LONGEST)
 
 
 @pytest.fixture(scope="session")

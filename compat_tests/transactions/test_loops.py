@@ -26,6 +26,8 @@ RECORDS = 60
 """In each partition of the input: more transactions than deaths."""
 RUN_SECONDS = 180.0
 RUNS_MAX = 5
+QUICKEST = "confluent-kafka"
+OTHERS = [name for name in LIBRARIES if name != QUICKEST]
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +237,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(
     new.close()
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", [*OTHERS, pytest.param(QUICKEST, marks=pytest.mark.smoke)])
 def test_an_abort_hides_values_and_forgets_offsets(broker: TransactionBroker, library: str) -> None:
     name = topic_name("aborts")
     where = create_topics(broker.bootstrap, {name: 2})

@@ -20,6 +20,7 @@ import pytest
 
 from compat_tests.broker_host import hosted
 from compat_tests.clients import wait_until
+from compat_tests.differential.harness import SECONDS
 from compat_tests.secured import MECHANISMS, OTHER_PASSWORD, PASSWORD, SecuredKafka, secured_odradek
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.alter_user_scram_credentials import (
@@ -40,7 +41,6 @@ from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, digest_of, keys_o
 
 DELAY_S = 0.08
 """A bit less than the delay: timers of both have a resolution of a millisecond."""
-SECONDS = 20.0
 ATTEMPTS = 3
 OPEN_S = 0.3
 """After that time without a sign a connection counts as open."""

@@ -16,6 +16,7 @@ import pytest
 
 from compat_tests.broker_host import hosted
 from compat_tests.clients import wait_until
+from compat_tests.differential.harness import SECONDS
 from compat_tests.differential.test_sasl import (
     ATTEMPTS,
     LISTING,
@@ -38,7 +39,6 @@ from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 
-SECONDS = 20.0
 DAY_MS = 86_400_000
 VERSIONS = (1, 2, 3)
 """Of Create and Describe; Renew and Expire end with 2. Kafka 4.3 closes the connection of a version 0."""

@@ -26,9 +26,10 @@ from odradek.wire.records import LOG_OVERHEAD_BYTES
 from odradek.wire.schema import Message, Struct, fields_of
 
 CLIENT_ID = "differential"
-SECONDS = 8.0
+SECONDS = 60.0
+"""For whatever a broker does in a moment: an answer, and what comes behind it. Long enough for a machine that
+has other things to do."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.05
-"""Seconds between two looks at a step that a broker takes behind its answer."""
 SHOWN_CHARACTERS = 400
 """Of a value that differs, at most."""
 
@@ -206,6 +207,18 @@ def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, A
             yield from differences(one, other, f"{path}[{label}]")
     elif theirs != ours:
         yield path, theirs, ours
+
+
+class Pauses:
+    """A pause at each call, between two looks at a step that a broker takes behind its answer: most take a
+    moment, and who waits for seconds has no need to look often."""
+
+    def __init__(self) -> None:
+        self._seconds = SHORTEST_PAUSE
+
+    def __call__(self) -> None:
+        time.sleep(self._seconds)
+        self._seconds = min(2 * self._seconds, LONGEST_PAUSE)
 
 
 class Side:
@@ -412,13 +425,12 @@ class Pair:
         __tracebackhide__ = True
         answers = []
         for side in self.sides:
-            deadline, pause = time.monotonic() + SECONDS, SHORTEST_PAUSE
+            deadline, pause = time.monotonic() + SECONDS, Pauses()
             while True:
                 answer = side.ask(build(side), version, connection, seconds=seconds)
                 if settle is None or settle(answer) or time.monotonic() > deadline:
                     break
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause()
             if see is not None and answer not in (CLOSED, NO_ANSWER):
                 see(side, answer)
             answers.append(answer)

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import Pair, Pauses, Side
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.compression import Compression
 from odradek.wire.messages import api_name, find
@@ -111,8 +111,10 @@ def is_consumer(side: Side, world: World) -> None:
 def is_producer(side: Side, world: World) -> None:
     """The transactional id has a new epoch, remembered with its producer's id."""
     request = Request("", 22, _init).message(side, world)
+    pause = Pauses()
     while (answer := side.ask(request, 5)).error_code:
         assert answer.error_code in (14, 15, 16, 51), answer  # loading, or the one before ends
+        pause()
     side.values.update(producer=answer.producer_id, epoch_of_producer=answer.producer_epoch)
 
 
@@ -120,6 +122,7 @@ def has_begun(side: Side, world: World) -> None:
     """The producer's transaction has a partition."""
     is_producer(side, world)
     request = Request("", 24, _add_partitions).message(side, world)
+    pause = Pauses()
     while (
         code := side.ask(request, 3)
         .results_by_topic_v3_and_below[0]
@@ -127,6 +130,7 @@ def has_begun(side: Side, world: World) -> None:
         .partition_error_code
     ):
         assert code == 51, code  # the transaction before ends
+        pause()
 
 
 # -- fields of requests

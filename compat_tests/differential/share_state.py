@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compat_tests.differential.harness import SECONDS, Side
+from compat_tests.differential.harness import SECONDS, Pauses, Side
 from compat_tests.differential.topics import id_of
 from odradek.wire.messages import (
     delete_share_group_state,
@@ -46,10 +46,11 @@ def wait_for_coordinator(side: Side, topic: str) -> None:
 
 
 def _wait_for(side: Side, request: Message, version: int, is_there: Callable[[Any], bool]) -> None:
-    deadline = time.monotonic() + 5 * SECONDS
+    deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not is_there(answer := side.ask(request, version)):
         assert time.monotonic() < deadline, (side.name, answer)
-        time.sleep(0.05)
+        pause()
 
 
 def _id(side: Side, of: str | bytes) -> bytes:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.share_state import wait_for_coordinator
 from compat_tests.differential.topics import id_of
 from odradek.wire.messages import (
@@ -39,7 +39,6 @@ FINAL = -1
 """Epoch of the last request of a share session."""
 UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID = -1, 100
 GROUP_RESOURCE, SET = 32, 0
-SECONDS = 30
 WAIT_MS = 5_000
 """For records that are there, or will be soon."""
 SHORTEST_INTERVAL_MS = 5_000
@@ -64,9 +63,10 @@ def until(
 ) -> Any:
     """Asks one side until an answer is as it should be."""
     deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not done(answer := side.ask(build(), version, connection)):
         assert time.monotonic() < deadline, (side.name, answer)
-        time.sleep(0.02)
+        pause()
     return answer
 
 

@@ -20,7 +20,7 @@ import pytest
 from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.differential import share_state, sharing
-from compat_tests.differential.harness import CLOSED, Pair, Side
+from compat_tests.differential.harness import CLOSED, SECONDS, Pair, Pauses, Side
 from compat_tests.differential.members import consumer_join
 from compat_tests.differential.pairs import access_pair
 from compat_tests.differential.test_transactions import (
@@ -158,7 +158,6 @@ from tests.tiers import rest_at_night
 
 ANYBODY = "User:*"
 
-SECONDS = 30
 IMPLYING = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
@@ -1716,13 +1715,14 @@ def test_patterns_find_only_topics_that_the_member_may_describe(pair: Pair) -> N
         assert answer.error_code == 0, (side.name, answer)
         epoch, assigned = answer.member_epoch, answer.assignment
         deadline = time.monotonic() + SECONDS
+        pause = Pauses()
         while assigned is None or not assigned.topic_partitions:
             assert time.monotonic() < deadline, side.name
             beat = ConsumerGroupHeartbeatRequest(group_id=names.group, member_id="m", member_epoch=epoch)
             answer = side.ask(beat, 1, client.address)
             assert answer.error_code == 0, (side.name, answer)
             epoch, assigned = answer.member_epoch, answer.assignment
-            time.sleep(0.05)
+            pause()
         found.append([side.plain(one.topic_id, 1) for one in assigned.topic_partitions])
     assert found == [[f"<id of {names.topic}>"]] * 2
 

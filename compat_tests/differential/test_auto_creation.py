@@ -32,6 +32,12 @@ KINDS = {
     "too few brokers": {"default.replication.factor": "3"},
     "too many partitions": {"num.partitions": "10001"},
 }
+FEW_PARTITIONS = {
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "4",
+}
+"""Of the topics of coordinators, instead of 50 each: Kafka makes a log for every one."""
 FIRST_VERSION_WITH_FLAG = 4
 LAST_VERSION_OF_DELETION_BY_NAME = 5
 
@@ -46,7 +52,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def pair(kind: str) -> Iterator[Pair]:
-    settings = {"offsets.topic.num.partitions": "2", **KINDS[kind]}
+    settings = {**FEW_PARTITIONS, **KINDS[kind]}
     real = reference_container.real_kafka(reference.CURRENT, settings)
     with real as kafka, Broker(process=True, options=settings) as broker:
         sides = side_of("kafka", kafka.bootstrap_servers), side_of("odradek", broker.bootstrap_servers)

@@ -66,7 +66,7 @@ AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.share.assignment
 PRODUCER = "the one that commits"
 STRANGE = bytes(range(16))
 """A topic id that nobody has."""
-STEP = 1 if NIGHTLY else 3
+STEP = 1 if NIGHTLY else 6
 """Of the pairs of faults, one of so many is tried."""
 
 _numbers = itertools.count()

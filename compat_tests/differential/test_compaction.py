@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compat_tests import reference
 from compat_tests.broker_host import hosted
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import Pair, Pauses, Side
 from compat_tests.differential.sharing import ACCEPT, GAP, Member, describe_offsets, readers
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.topics import NOW_MS, new_topic
@@ -60,9 +60,10 @@ def both(kafka: reference.Kafka) -> Iterator[Pair]:
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
     deadline = time.monotonic() + PATIENCE_S
+    pause = Pauses()
     while not (found := condition()):
         assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+        pause()
     return found
 
 

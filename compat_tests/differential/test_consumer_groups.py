@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.members import consumer_situations, is_listed
 from compat_tests.differential.test_groups import commits_of_members
 from compat_tests.differential.topics import id_of, new_topic
@@ -44,7 +44,6 @@ from odradek.wire.messages.offset_fetch import (
 from odradek.wire.records import iter_records, iter_whole_batches
 from odradek.wire.schema import uuid_from_text
 
-SECONDS = 30
 _numbers = itertools.count()
 NEWEST = 1
 TOLD_OTHERWISE = ("metadata_hash", "assignment_timestamp", "timestamp", "version", "current_state_timestamp")
@@ -62,13 +61,14 @@ def _with_consumer_groups(pair: Pair) -> None:
         pytest.skip("not served by this reference")
     for side in pair.sides:
         deadline = time.monotonic() + SECONDS
+        pause = Pauses()
         while True:
             side.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
             described = side.ask(DescribeGroupsRequest(groups=["g"]), 4)
             if described.groups[0].error_code == 0:
                 break
             assert time.monotonic() < deadline, (side.name, described)
-            time.sleep(0.05)
+            pause()
 
 
 def heartbeat(group: str, member: str, epoch: int, **more: Any) -> ConsumerGroupHeartbeatRequest:
@@ -342,9 +342,10 @@ def test_subscriptions_by_pattern(pair: Pair) -> None:
     pair.ask(lambda _: join(group, "m1", **good), NEWEST, "not resolved yet")
     deadline = time.monotonic() + SECONDS
     for side in pair.sides:
+        pause = Pauses()
         while side.ask(heartbeat(group, "m1", 1), NEWEST).member_epoch == 1:
             assert time.monotonic() < deadline, side.name
-            time.sleep(0.05)
+            pause()
     pair.ask(lambda _: heartbeat(group, "m1", 2), NEWEST, "resolved")
     describe = ConsumerGroupDescribeRequest(group_ids=[group])
     pair.ask(lambda _: describe, NEWEST)
@@ -381,9 +382,10 @@ def test_a_group_with_members_changes_its_protocol_and_back(pair: Pair) -> None:
     told, _ = pair.ask(lambda _: join(group, "m1", topic, **by_pattern), NEWEST, "m1 upgrades the group")
     deadline = time.monotonic() + SECONDS
     for side in pair.sides:
+        pause = Pauses()
         while side.ask(heartbeat(group, "m1", told.member_epoch), NEWEST).member_epoch == told.member_epoch:
             assert time.monotonic() < deadline, side.name
-            time.sleep(0.05)
+            pause()
     pair.ask(lambda _: ConsumerGroupDescribeRequest(group_ids=[group]), NEWEST, "of both protocols")
     compare_records(pair, group)
     pair.ask(lambda _: heartbeat(group, "m1", -1), NEWEST, "m1 leaves, and the group is a classic one")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.test_records import fetch, produce
 from compat_tests.differential.topics import NOW_MS, new_topic
 from odradek.wire.messages.delete_records import (
@@ -270,12 +270,13 @@ def settled(pair: Pair, topics: list[str], version: int) -> list[list[Any]]:
     """`state_of` each topic, of each side, when none of them has changed for a while."""
     found: list[list[Any]] = []
     since = time.monotonic()
-    deadline = since + 30
+    deadline = since + SECONDS
+    pause = Pauses()
     while time.monotonic() < min(deadline, since + SETTLED_S):
         now = [[state_of(side, topic, version) for topic in topics] for side in pair.sides]
         if now != found:
             found, since = now, time.monotonic()
-        time.sleep(0.05)
+        pause()
     return found
 
 
@@ -288,10 +289,11 @@ def look_everywhere(pair: Pair) -> None:
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         pair.ask(lambda _: request, pair.versions(IncrementalAlterConfigsRequest)[-1])
         for side in pair.sides:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + SECONDS
+            pause = Pauses()
             while (start := side.ask(offsets(topic, -2), 5).topics[0].partitions[0].offset) < gone:
                 assert time.monotonic() < deadline, f"{side.name} does not look at its topics"
-                time.sleep(0.02)
+                pause()
             assert start == gone
 
 

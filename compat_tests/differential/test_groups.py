@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.members import Named, classic_situations, named
 from compat_tests.differential.topics import id_of, new_topic
 from compat_tests.groups.wire import commit_request
@@ -61,7 +61,8 @@ def new_group() -> str:
 def _coordinators(pair: Pair) -> None:
     """Both have their offsets topic and have loaded it: an asynchronous step at first use."""
     for side in pair.sides:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + SECONDS
+        pause = Pauses()
         while True:
             found = side.ask(FindCoordinatorRequest(coordinator_keys=["group-0"]), 4)
             if found.coordinators[0].error_code == 0:
@@ -69,7 +70,7 @@ def _coordinators(pair: Pair) -> None:
                 if described.groups[0].error_code == 0:
                     break
             assert time.monotonic() < deadline, (side.name, found)
-            time.sleep(0.05)
+            pause()
 
 
 def join(
@@ -156,6 +157,7 @@ def test_coordinators_are_found_alike(pair: Pair) -> None:
                 pair.ask(lambda _: FindCoordinatorRequest(key="one", key_type=9), version, "unknown type")
 
 
+@pytest.mark.smoke
 def test_a_member_lives_alike_in_every_version_of_join(pair: Pair) -> None:
     for version in pair.versions(JoinGroupRequest):
         group = new_group()
@@ -187,6 +189,7 @@ def test_a_member_lives_alike_in_every_version_of_join(pair: Pair) -> None:
         pair.ask(lambda _: DescribeGroupsRequest(groups=[group]), 4, "an empty group")
 
 
+@pytest.mark.smoke
 def test_joins_are_refused_alike(pair: Pair) -> None:
     for version in pair.versions(JoinGroupRequest):
         group = new_group()
@@ -210,6 +213,7 @@ def test_joins_are_refused_alike(pair: Pair) -> None:
         )
 
 
+@pytest.mark.smoke
 def test_every_version_of_the_members_requests_answers_alike(pair: Pair) -> None:
     group = new_group()
     joined(pair, group, 5)
@@ -291,6 +295,7 @@ def test_every_version_of_the_members_requests_answers_alike(pair: Pair) -> None
             pair.ask(lambda _: DeleteGroupsRequest(groups_names=[name]), version, name)
 
 
+@pytest.mark.smoke
 def test_offsets_are_committed_and_fetched_alike(pair: Pair) -> None:
     for version in pair.versions(OffsetCommitRequest):
         topic, group = new_topic(pair, "commits", 2), new_group()
@@ -373,6 +378,7 @@ def commits_of_members(pair: Pair, group: str, topic: str, cases: Iterable[Named
         pair.ask(lambda _: offset_fetch(7, group, topic), 7, f"{note}, committed in v{version}")
 
 
+@pytest.mark.smoke
 def test_offsets_of_members_are_fenced_alike(pair: Pair) -> None:
     topic, group = new_topic(pair, "fenced", 2), new_group()
     for note, cases in classic_situations(pair, group, topic):

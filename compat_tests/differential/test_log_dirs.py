@@ -13,7 +13,7 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.broker_host import hosted
-from compat_tests.differential.harness import Pair, Side, common_versions, side_of
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side, common_versions, side_of
 from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_settings import BROKER, complete, incremental, partly, whole
 from compat_tests.differential.topics import new_topic
@@ -126,9 +126,10 @@ def test_partitions_are_moved_between_directories(pair: Pair) -> None:
             def is_there(answer: Any) -> bool:
                 return [place[0] for place in places(side, answer)] == [target]
 
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + SECONDS
+            pause = Pauses()
             while not is_there(side.ask(describe(topic), newest)) and time.monotonic() < deadline:
-                time.sleep(0.05)
+                pause()
             answer = side.ask(describe(topic), newest)
             found.append(places(side, answer))
         pair.compare(f"where {topic} lies", found[0], found[1])
@@ -184,9 +185,10 @@ def cordoning(pair: Pair, *names: str, kind: int = SET, owner: str = "1") -> Non
 
     pair.ask(request, 1, note)
     found = [cordoned_as_described(side) for side in pair.sides]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while found[0] != found[1] and time.monotonic() < deadline:  # Kafka follows behind its answer
-        time.sleep(0.05)
+        pause()
         found = [cordoned_as_described(side) for side in pair.sides]
     pair.compare(note, *found)
 
@@ -249,9 +251,10 @@ def test_new_partitions_avoid_cordoned_directories(uncordoned: Pair) -> None:
         request = describe(topic, partitions=tuple(range(count)))
         found = []
         for side in pair.sides:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + SECONDS
+            pause = Pauses()
             while len(places(side, side.ask(request, newest))) < count and time.monotonic() < deadline:
-                time.sleep(0.05)
+                pause()
             lie = [place[0] for place in places(side, side.ask(request, newest))]
             assert len(lie) == count
             assert not set(names) & set(lie)
@@ -297,9 +300,10 @@ def test_where_all_directories_are_cordoned_only_assigned_partitions_are_made(un
     found = []
     for side in pair.sides:
         request = describe(old, "assigned", partitions=(0, 1))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + SECONDS
+        pause = Pauses()
         while len(places(side, side.ask(request, newest))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
+            pause()
         made = [place[:3] for place in places(side, side.ask(request, newest)) if place[1:3] != (old, 0)]
         found.append(made)
     pair.compare("made where all is cordoned", *found)
@@ -339,7 +343,8 @@ def make(pair: Pair, name: str) -> str:
         side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
     newest = pair.versions(DescribeLogDirsRequest)[-1]
     for side in pair.sides:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + SECONDS
+        pause = Pauses()
         while not places(side, side.ask(describe(name), newest)) and time.monotonic() < deadline:
-            time.sleep(0.05)
+            pause()
     return name

@@ -16,7 +16,7 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.broker_host import hosted
-from compat_tests.differential.harness import SECONDS, Pair, common_versions, side_of
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, common_versions, side_of
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.test_settings import (
     BROKER,
@@ -247,6 +247,7 @@ def test_what_is_set_for_a_listener_is_told_alike(pair: Pair) -> None:
             told = []
             for side in pair.sides:
                 deadline = time.monotonic() + SECONDS
+                pause = Pauses()
                 while True:
                     configs = [
                         one
@@ -255,7 +256,7 @@ def test_what_is_set_for_a_listener_is_told_alike(pair: Pair) -> None:
                     ]
                     if len(configs) == (len(settings) if owner else 1) or time.monotonic() > deadline:
                         break
-                    time.sleep(0.05)
+                    pause()
                 told.append(sorted((side.plain(one, 4) for one in configs), key=lambda one: one["name"]))
             pair.compare(f"told of {owner!r}, {keys}", *told)
             assert told[1]

@@ -22,6 +22,7 @@ from compat_tests.differential.harness import (
     SECONDS,
     UNORDERED,
     Pair,
+    Pauses,
     Side,
     sorted_lists,
 )
@@ -171,13 +172,16 @@ def show(three: Three, world: World, *pipeline: Request) -> None:
 def settle(three: Three, world: World, api_keys: set[int]) -> None:
     """Waits for what is done behind an answer, and looks at where the logs have come to."""
     deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     if api_keys & ENDS_TRANSACTION:
         for side in three.sides:
             while not _is_over(side, world):
                 assert time.monotonic() < deadline, side.name
+                pause()
     if api_keys & BY_CONTROLLER:
         while _known(three.kafka, world) != _known(three.odradek, world):
             assert time.monotonic() < deadline, world.plain
+            pause()
         world.partitions = len(three.odradek.ask(metadata_of(world.plain), 9).topics[0].partitions)
     world.ends = _common_ends(three, world)
 

@@ -100,6 +100,7 @@ def fetch(side: Side, topic: str, offset: int = 0, *, partition: int = 0, **more
     )
 
 
+@pytest.mark.smoke
 def test_sound_batches_get_the_same_answers_and_come_back_as_the_same_bytes(pair: Pair) -> None:
     for version in pair.versions(ProduceRequest):
         topic = new_topic(pair, "produce")
@@ -402,6 +403,7 @@ def test_unknown_topics_and_partitions_are_refused_alike(pair: Pair) -> None:
     pair.sweep(FetchRequest, lambda s, _: fetch(s, "not-there"), "no such topic")
 
 
+@pytest.mark.smoke
 def test_topic_settings_bind_producers_alike(pair: Pair) -> None:
     small = new_topic(pair, "small", max_message_bytes="200")
     compacted = new_topic(pair, "compacted", cleanup_policy="compact")
@@ -443,6 +445,7 @@ def send(
     return pair.ask(build, version, told.rstrip())
 
 
+@pytest.mark.smoke
 def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
     for version in pair.versions(ProduceRequest):
         if version < 3:
@@ -576,6 +579,7 @@ def test_init_producer_id_answers_alike(pair: Pair) -> None:
             )
 
 
+@pytest.mark.smoke
 def test_fetch_limits_hold_alike(pair: Pair) -> None:
     topic = new_topic(pair, "limits", 2)
     for start in (0, 10, 20):
@@ -646,6 +650,7 @@ def list_offsets(
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])])
 
 
+@pytest.mark.smoke
 def test_offsets_are_found_alike(pair: Pair) -> None:
     topic, empty = new_topic(pair, "offsets"), new_topic(pair, "offsets")
     for start in (0, 100, 50):

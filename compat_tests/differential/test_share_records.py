@@ -9,7 +9,7 @@ from typing import Any
 
 from compat_tests.broker_host import hosted
 from compat_tests.differential.conftest import SETTINGS
-from compat_tests.differential.harness import Side
+from compat_tests.differential.harness import Pauses, Side
 from compat_tests.differential.topics import metadata_of
 from compat_tests.reference import Kafka
 from odradek.wire.messages import group_records
@@ -30,9 +30,10 @@ SECONDS = 60
 
 def until(ask: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not done(answer := ask()):
         assert time.monotonic() < deadline, answer
-        time.sleep(0.05)
+        pause()
     return answer
 
 

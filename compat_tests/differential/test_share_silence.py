@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.differential.conftest import SETTINGS
-from compat_tests.differential.harness import Pair
+from compat_tests.differential.harness import Pair, Pauses
 from compat_tests.differential.members import settle_coordinator
 from compat_tests.differential.pairs import pair_of
 from compat_tests.differential.sharing import (
@@ -54,6 +54,7 @@ def test_a_silent_member_is_let_go_alike(pair: Pair) -> None:
     begin = time.monotonic()
     epochs = dict.fromkeys(pair.sides, 0)  # It joins again first.
     seconds: dict[str, float] = {}
+    pause = Pauses()
     while len(seconds) < len(pair.sides):
         assert time.monotonic() < begin + SECONDS, seconds
         for side in pair.sides:
@@ -63,7 +64,7 @@ def test_a_silent_member_is_let_go_alike(pair: Pair) -> None:
             (now,) = side.ask(ShareGroupDescribeRequest(group_ids=[group]), 1).groups
             if len(now.members) == 1:
                 seconds.setdefault(side.name, time.monotonic() - begin)
-        time.sleep(0.05)
+        pause()
     assert all(0.9 * SESSION_MS < 1000 * took < 2 * SESSION_MS for took in seconds.values()), seconds
 
     epoch = join(pair, group, "m", topic, partitions=2)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import SECONDS, Pair, Side
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.share_state import (
     SHARE,
     InitializeShareGroupStateRequest,
@@ -256,12 +256,13 @@ def test_the_states_of_a_deleted_topic_get_tombstones_alike(pair: Pair, topic: s
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
         assert side.ask(request, 5).responses[0].error_code == 0
     deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not all(
         any(value is None and story.group.encode() in key for key, value in records_of(side))
         for side in pair.sides
     ):
         assert time.monotonic() < deadline, "a tombstone is missing"
-        time.sleep(0.05)
+        pause()
     story.compare_records()
 
 

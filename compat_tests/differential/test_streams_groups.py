@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import Pair
+from compat_tests.differential.harness import SECONDS, Pair, Pauses
 from compat_tests.differential.members import Named, is_listed, of_epochs, of_member
 from compat_tests.differential.test_groups import commits_of_members
 from compat_tests.differential.test_transactions import offsets_of_members, wait_for_coordinators
@@ -46,7 +46,6 @@ from odradek.wire.messages.streams_group_heartbeat import (
 )
 
 GROUP_RESOURCE, SET = 32, 0
-SECONDS = 30
 SHORTEST_INTERVAL_MS = 5_000
 """That the broker allows between heartbeats."""
 WATCHED = "streams-watched"
@@ -61,6 +60,7 @@ def _served(pair: Pair) -> None:
         pytest.skip("this release has no streams groups")
     for side in pair.sides:
         deadline = time.monotonic() + SECONDS
+        pause = Pauses()
         while True:
             found = side.ask(FindCoordinatorRequest(coordinator_keys=["group-0"]), 4)
             if found.coordinators[0].error_code == 0:
@@ -68,7 +68,7 @@ def _served(pair: Pair) -> None:
                 if described.groups[0].error_code == 0:
                     break
             assert time.monotonic() < deadline, (side.name, found)
-            time.sleep(0.05)
+            pause()
 
 
 def new_group(pair: Pair, **settings: str) -> str:
@@ -83,9 +83,10 @@ def new_group(pair: Pair, **settings: str) -> str:
     for side in pair.sides:
         deadline = time.monotonic() + SECONDS
         beat = join(WATCHED, "m", subtopology("0", ["none"]))
+        pause = Pauses()
         while side.ask(beat, 0).heartbeat_interval_ms != interval_ms:
             assert time.monotonic() < deadline, side.name
-            time.sleep(0.02)
+            pause()
     return group
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compat_tests.differential.harness import Pair, Side, messages, sorted_lists
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side, messages, sorted_lists
 from compat_tests.differential.test_records import UNKNOWN_ID, fetch, produce
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -54,7 +54,6 @@ from odradek.wire.messages.write_txn_markers import (
 )
 from odradek.wire.records import build_batch, iter_records, iter_whole_batches, read_end_txn_marker
 
-SECONDS = 30
 RETRIABLE = {14, 15, 16, 51}
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
 FIRST_FETCH_OF_V2 = 4
@@ -74,9 +73,10 @@ class Producer(NamedTuple):
 
 def until(side: Side, ask: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not done(answer := ask()):
         assert time.monotonic() < deadline, (side.name, answer)
-        time.sleep(0.02)
+        pause()
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import CLIENT_ID, CLOSED, NO_ANSWER, Pair, Side
+from compat_tests.differential.harness import CLIENT_ID, CLOSED, NO_ANSWER, SECONDS, Pair, Pauses, Side
 from compat_tests.differential.members import Named, classic_situations, consumer_situations, named
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.errors import ErrorCode
@@ -55,7 +55,6 @@ from tests.tiers import NIGHTLY
 
 YEAR_MS = 2**31 - 1
 """The longest time-out that there is room for: 24 days. A year is more than that."""
-SETTLE_SECONDS = 40.0
 NOT_YET = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -96,10 +95,11 @@ def _found(answer: Any) -> bool:
 
 
 def _until(side: Side, request: Message, version: int, done: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + SETTLE_SECONDS
+    deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not done(answer := side.ask(request, version)):
         assert time.monotonic() < deadline, (side.name, answer)
-        time.sleep(0.02)
+        pause()
     return answer
 
 
@@ -326,6 +326,7 @@ def test_transaction_coordinators_are_found_alike(pair: Pair) -> None:
             pair.ask(lambda _: request, version, f"{len(key)} characters")
 
 
+@pytest.mark.smoke
 def test_producers_are_begun_alike_in_every_version(pair: Pair) -> None:
     for version in pair.versions(InitProducerIdRequest):
         name = new_id()
@@ -454,6 +455,7 @@ def test_a_producer_of_the_last_epoch_is_fenced_alike(pair: Pair) -> None:
 # -- partitions and offsets in a transaction
 
 
+@pytest.mark.smoke
 def test_partitions_are_added_alike(pair: Pair) -> None:
     topic = new_topic(pair, "adds", 4)
     name = new_id()
@@ -547,6 +549,7 @@ def test_offsets_are_added_alike(pair: Pair) -> None:
         describe(pair, name, note=f"after AddOffsetsToTxn v{version}")
 
 
+@pytest.mark.smoke
 def test_offsets_wait_for_the_end_alike(pair: Pair) -> None:
     topic = new_topic(pair, "pending", 2)
     for version in pair.versions(TxnOffsetCommitRequest):
@@ -670,6 +673,7 @@ def test_offsets_of_consumers_in_transactions_are_fenced_alike(pair: Pair) -> No
 # -- the end
 
 
+@pytest.mark.smoke
 def test_transactions_end_alike_in_every_version(pair: Pair) -> None:
     topic = new_topic(pair, "ends")
     for version in pair.versions(EndTxnRequest):
@@ -728,6 +732,7 @@ def test_a_transaction_that_was_never_begun_ends_alike(pair: Pair) -> None:
             describe(pair, name, note=f"after EndTxn v{version}")
 
 
+@pytest.mark.smoke
 def test_time_outs_end_transactions_alike(pair: Pair) -> None:
     if not pair.versions(EndTxnRequest):
         return
@@ -816,6 +821,7 @@ def _appended(answer: Any) -> bool:
     return ErrorCode.NOT_ENOUGH_REPLICAS not in codes and ErrorCode.CONCURRENT_TRANSACTIONS not in codes
 
 
+@pytest.mark.smoke
 def test_a_transaction_of_version_2_runs_alike(pair: Pair) -> None:
     """Partitions and offsets add themselves; every end moves the epoch."""
     for version in pair.versions(ProduceRequest):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.differential.harness import STARTED_MS, Pair, Side
+from compat_tests.differential.harness import SECONDS, STARTED_MS, Pair, Pauses, Side
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -33,10 +33,11 @@ def _led(answer: Any) -> bool:
 
 
 def _ask_until(side: Side, request: Message, version: int, done: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + SECONDS
+    pause = Pauses()
     while not done(answer := side.ask(request, version)):
         assert time.monotonic() < deadline, (side.name, answer)
-        time.sleep(0.02)
+        pause()
     return answer
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -48,9 +49,14 @@ def records_of(index):
 
 
 @pytest.fixture
-def kafka(tmp_path):
+def kafka(made_once, tmp_path):
     """A log directory such as Kafka's, of an orderly stop: orders-0 to 2, users-0, the cluster's metadata."""
-    directory = tmp_path / "kafka-logs"
+    return pathlib.Path(shutil.copytree(made_once, tmp_path / "kafka-logs"))
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("original") / "kafka-logs"
     store = LogStore(OsDisk(), [str(directory)])
     store.open(NOW_MS)
     config = LogConfig(segment_bytes=600, index_interval_bytes=200)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -489,19 +490,27 @@ class Node:
         )
 
 
-@pytest.fixture
-def make_node(tmp_path):
-    """Makes nodes; options go to `Node`."""
-    made = []
-
-    def make(**options):
-        node = Node(tmp_path / f"data{len(made)}", **options)
-        made.append(node)
-        return node
-
-    yield make
-    for node in made:
+@contextlib.contextmanager
+def opened(directory, **options):
+    node = Node(directory, **options)
+    try:
+        yield node
+    finally:
         node.store.close(node.loop.now_ms)
+
+
+@pytest.fixture
+def short_lived(tmp_path):
+    """Makes nodes for the cases of a loop, `with short_lived() as node`: not all have files open at once."""
+    numbers = itertools.count()
+    return lambda **options: opened(tmp_path / f"data{next(numbers)}", **options)
+
+
+@pytest.fixture
+def make_node(short_lived):
+    """Makes nodes; options go to `Node`."""
+    with contextlib.ExitStack() as nodes:
+        yield lambda **options: nodes.enter_context(short_lived(**options))
 
 
 @pytest.fixture

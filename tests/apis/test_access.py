@@ -24,6 +24,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
+from tests.kit.collecting import collected
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,
@@ -43,14 +44,15 @@ def test_an_api_without_a_row_keeps_the_broker_from_starting(make_node, monkeypa
         make_node()
 
 
-@pytest.mark.parametrize("api_key", NEEDS)
-def test_the_resources_of_an_empty_request_can_be_told(api_key):
+def test_the_resources_of_an_empty_request_can_be_told():
     """That is what a client may send at least: no field is missing for a name."""
-    needs = NEEDS[api_key]
-    named = resources(needs, find(api_key)[0]())
-    assert {(operation, kind) for operation, kind, _ in named} <= {
-        (need.operation, need.resource_type) for need in needs
-    }
+    with collected() as failures:
+        for api_key, needs in NEEDS.items():
+            with failures.of(f"API {api_key}"):
+                named = resources(needs, find(api_key)[0]())
+                assert {(operation, kind) for operation, kind, _ in named} <= {
+                    (need.operation, need.resource_type) for need in needs
+                }
 
 
 def test_resources_are_named_by_the_request_in_all_its_forms():

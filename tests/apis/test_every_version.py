@@ -3,8 +3,6 @@
 import sys
 from dataclasses import replace
 
-import pytest
-
 from odradek.wire.messages import alter_configs, find, incremental_alter_configs, share_fetch
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
@@ -56,6 +54,7 @@ from odradek.wire.messages.txn_offset_commit import (
 from odradek.wire.messages.update_features import FeatureUpdateKey
 from odradek.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from odradek.wire.schema import ZERO_UUID, fields_of
+from tests.kit.collecting import collected
 
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 17: 1, 18: 4,
@@ -411,8 +410,14 @@ def served(key):
     return range(1 if key in (76, 77, 78, 79) else 0, SERVED[key] + 1)
 
 
-@pytest.mark.parametrize("key", SERVED)
-def test_every_version_is_answered(node, key):
+def test_every_version_is_answered(short_lived):
+    with collected() as failures:
+        for key in SERVED:
+            with failures.of(f"API {key}"), short_lived() as node:
+                check_that_every_version_is_answered(node, key)
+
+
+def check_that_every_version_is_answered(node, key):
     node.create("__consumer_offsets")
     node.loop.turn()
     for version in served(key):
@@ -421,9 +426,15 @@ def test_every_version_is_answered(node, key):
         assert node.ask(request, version) is not None, version
 
 
-@pytest.mark.parametrize("key", SERVED)
-def test_every_version_can_refuse_everything(node, key):
+def test_every_version_can_refuse_everything(short_lived):
     """The same requests, when nothing that they name exists."""
+    with collected() as failures:
+        for key in SERVED:
+            with failures.of(f"API {key}"), short_lived() as node:
+                check_that_every_version_can_refuse(node, key)
+
+
+def check_that_every_version_can_refuse(node, key):
     topic = node.create("t")
     node.machine.delete_topics(["t"])
     node.machine.publisher.view = replace(node.machine.view, brokers={})

@@ -52,6 +52,7 @@ from odradek.wire.messages.sync_group import SyncGroupRequest
 from odradek.wire.response_errors import errors_of
 from tests.apis.granting import Granting
 from tests.apis.test_every_version import SERVED, fields, served
+from tests.kit.collecting import collected
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,
@@ -86,8 +87,14 @@ def refuse_all(node):
     node.authorizer = Granting.only(node)
 
 
-@pytest.mark.parametrize("key", sorted(WHEN_NOTHING_IS_ALLOWED))
-def test_who_may_do_nothing_is_refused_everything_in_every_version(node, key):
+def test_who_may_do_nothing_is_refused_everything_in_every_version(short_lived):
+    with collected() as failures:
+        for key in sorted(WHEN_NOTHING_IS_ALLOWED):
+            with failures.of(f"API {key}"), short_lived() as node:
+                check_that_all_is_refused(node, key)
+
+
+def check_that_all_is_refused(node, key):
     node.create("__consumer_offsets")
     node.create("__transaction_state")
     node.loop.turn()
@@ -111,9 +118,14 @@ def test_each_api_is_refused_or_open():
     assert WHEN_NOTHING_IS_ALLOWED.keys() | OPEN == SERVED.keys()
 
 
-@pytest.mark.parametrize("key", sorted(SERVED))
-def test_who_may_do_everything_gets_the_answers_of_a_node_without_authorizer(make_node, key):
-    plain, asked = make_node(), make_node()
+def test_who_may_do_everything_gets_the_answers_of_a_node_without_authorizer(short_lived):
+    with collected() as failures:
+        for key in sorted(SERVED):
+            with failures.of(f"API {key}"), short_lived() as plain, short_lived() as asked:
+                check_that_answers_are_the_same(plain, asked, key)
+
+
+def check_that_answers_are_the_same(plain, asked, key):
     asked.authorizer = Granting.all_but(asked)
     for version in served(key):
         answers = []

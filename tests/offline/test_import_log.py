@@ -48,8 +48,14 @@ from tests.kit.kafka_directories import (
 
 
 @pytest.fixture
-def kafka(tmp_path):
-    return make_kafka(tmp_path)
+def kafka(made_once, tmp_path):
+    return shutil.copytree(made_once, tmp_path / made_once.name)
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    """Made with every flush to the disk, which takes longer than a test."""
+    return make_kafka(tmp_path_factory.mktemp("original"))
 
 
 @pytest.fixture

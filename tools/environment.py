@@ -200,7 +200,7 @@ def venv(name: str) -> pathlib.Path:
     with alone(folder):
         if not ready.exists():
             _say(f"making the {name} environment in {folder}")
-            _make_venv(folder, PINNED.get(name, []), _extras(name))
+            _make_venv(folder, PINNED.get(name, []), _extras(name), newest=name == "spark-newest")
             compiled.write_text(_compiled_digest())
             ready.touch()
         elif _needs_building(compiled):
@@ -210,8 +210,9 @@ def venv(name: str) -> pathlib.Path:
     return folder
 
 
-def _make_venv(folder: pathlib.Path, pinned: list[str], extras: str) -> None:
+def _make_venv(folder: pathlib.Path, pinned: list[str], extras: str, *, newest: bool) -> None:
     chosen = _installer()
+    chosen.asks_last = not newest
     chosen.make_venv(folder)
     if pinned:  # PySpark: it is on its way while another environment has its compiled parts made
         chosen.install(folder, pinned, {})

@@ -91,6 +91,8 @@ def fetch_uv(pip: Sequence[str], target: pathlib.Path) -> bool:
 class Pip:
     """Python's own way."""
 
+    asks_last = False
+
     def make_venv(self, folder: pathlib.Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
@@ -110,6 +112,10 @@ class Pip:
 
 class Uv:
     """Has what it downloaded and built in a cache of its own, from which an environment gets links."""
+
+    asks_last = True
+    """Whether the index is asked only where the cache does not do: some send PySpark's 400 MB again when
+    they are asked whether they are new. Else everything is the newest."""
 
     def __init__(self, program: pathlib.Path, variables: Mapping[str, str]) -> None:
         self.program = str(program)
@@ -131,11 +137,14 @@ class Uv:
         self._run(["pip", "install", *options, *requirements], variables)
 
     def _run(self, arguments: list[str], variables: Mapping[str, str]) -> None:
+        command = [self.program, "--quiet", *arguments]
         everything = {**os.environ, **self.variables, **variables}
+        if self.asks_last:
+            offline = {**everything, "UV_OFFLINE": "1"}
+            if subprocess.run(command, env=offline, capture_output=True).returncode == 0:
+                return
         try:
-            subprocess.run(
-                [self.program, "--quiet", *arguments], check=True, env=everything, stdout=sys.stderr
-            )
+            subprocess.run(command, check=True, env=everything, stdout=sys.stderr)
         except subprocess.CalledProcessError:
             print(f"uv failed; with {CHOICE}=pip it is pip that installs", file=sys.stderr)
             raise

@@ -166,7 +166,7 @@ def test_who_wants_an_environment_that_is_being_made_waits_and_makes_none(tmp_pa
     made = []
     monkeypatch.setattr(environment, "_needs_building", lambda compiled: False)
 
-    def make(folder, pinned, extras):
+    def make(folder, pinned, extras, *, newest):
         made.append(folder)
         folder.mkdir()
 

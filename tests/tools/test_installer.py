@@ -95,3 +95,15 @@ def test_pip_can_be_chosen(choose, monkeypatch):
     monkeypatch.setenv(installer.CHOICE, "pip")
     chosen, told = choose("")
     assert (type(chosen), told) == (installer.Pip, [])
+
+
+@pytest.mark.parametrize(("asks_last", "tries"), [(True, "1\n\n"), (False, "\n")])
+def test_the_cache_is_asked_before_the_index(tmp_path, monkeypatch, asks_last, tries):
+    monkeypatch.delenv("UV_OFFLINE", raising=False)
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$UV_OFFLINE" >> {tmp_path}/tries\ntest -z "$UV_OFFLINE"\n')
+    uv.chmod(0o755)
+    chosen = installer.Uv(uv, {})
+    chosen.asks_last = asks_last
+    chosen.install(tmp_path, ["pyspark"], {})
+    assert (tmp_path / "tries").read_text() == tries

@@ -15,7 +15,8 @@ import shutil
 from typing import TypedDict
 
 from compat_tests import reference
-from compat_tests.clients.java import SOURCE, Program, compile_java
+from compat_tests.clients.java import SOURCE, Program
+from compat_tests.kit.java import compiled
 
 __all__ = ["BrokerHost", "hosted", "in_memory"]
 
@@ -32,7 +33,7 @@ class BrokerHost:
 
     def __init__(self) -> None:
         kafka = reference.class_path()
-        classes, _, _ = compile_java(kafka, SOURCE.with_name("BrokerHost.java")).partition(":")
+        classes = compiled(kafka, SOURCE.with_name("BrokerHost.java"))
         # Kafka's jars first: the archive of `fast_start` is for class paths that begin so.
         options = (*JVM, *reference.fast_start(reference.CURRENT))
         self._program = Program(["java", *options, "-cp", f"{kafka}:{classes}", "BrokerHost"])

@@ -18,8 +18,11 @@ import argparse
 import json
 import math
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,6 +41,9 @@ LAST_FAILED = environment.CHECKOUT / ".pytest_cache" / "v" / "cache" / "lastfail
 """Where pytest keeps which tests failed: an object whose keys are their names."""
 ERROR_FROM = 1.5
 """How far a tier may exceed its budget, as a factor, before that is an error: machines differ."""
+MEMORY = pathlib.Path("/dev/shm")
+FREE_BYTES_MIN = 4 << 30
+"""A suite writes a fraction of that."""
 SECOND_TRIES_MAX = 3
 """Of the tests of one command. Where more fail, the reason is not chance."""
 SOME_FAILED = 1
@@ -59,6 +65,8 @@ class Suite:
     """The virtual environment whose python replaces the word `python` at the head of a command."""
     starts_java: bool = False
     """Whether it needs a JDK and Maven. It is left out where they are missing, but never by CI."""
+    on_disk: bool = False
+    """Whether the directory of its temporary files is on a disk by day, too."""
     ours_alone: bool = False
     """Whether it is about our code alone: nothing in it has a reason to fail by chance."""
 
@@ -231,7 +239,8 @@ SUITES = {
         ours_alone=True,
     ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")], ours_alone=True),
-    "dist": Suite([pytest("compat_tests/dist")]),
+    # On a disk: environments are links to what an installer has on one.
+    "dist": Suite([pytest("compat_tests/dist")], on_disk=True),
     # Three files at once, as in `reference`: half of the time is waiting, and tests of a file share a broker.
     "compat": Suite([pytest("-n", "3", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite(
@@ -372,8 +381,23 @@ TIERS = {
 }
 
 
+def scratch_parent(suite: Suite) -> str | None:
+    """A directory in memory, where there is one with room: the tests of all layers wait for the disk for two
+    fifths of their time. By night they are on a disk. None stands for the usual directory."""
+    has_room = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
+    if NIGHTLY or suite.on_disk or not has_room or shutil.disk_usage(MEMORY).free < FREE_BYTES_MIN:
+        return None
+    return str(MEMORY)
+
+
 def run(suite: Suite, name: str) -> Outcome:
     """Runs the commands of a suite; their reports get this name."""
+    with tempfile.TemporaryDirectory(prefix="odradek-", dir=scratch_parent(suite)) as scratch:
+        return run_in(scratch, suite, name)
+
+
+def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
+    """The same, with the directory of temporary files."""
     start = time.monotonic()
     python = environment.venv(suite.python) / "bin" / "python"
     for jars in suite.jars:
@@ -382,6 +406,7 @@ def run(suite: Suite, name: str) -> Outcome:
         environment.source(suite.source)
     # Every broker and every worker of pytest would compile all of it anew.
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    variables["TMPDIR"] = scratch
     where = {"cwd": environment.CHECKOUT, "env": variables}
     for command in suite.before:
         subprocess.run([str(python), *command[1:]], check=True, **where)

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 
 from compat_tests import reference, reference_container
-from compat_tests.broker_host import in_memory
 from compat_tests.differential.harness import (
     PACKED_OTHERWISE,
     Pair,
@@ -72,7 +71,7 @@ def odradek(settings: Mapping[str, str]) -> Iterator[Side]:
 
     options = {**settings, "group.initial.rebalance.delay.ms": 0}
     with (
-        tempfile.TemporaryDirectory(prefix="odradek-", dir=in_memory()) as directory,
+        tempfile.TemporaryDirectory(prefix="odradek-") as directory,
         Broker(process=True, data_dir=directory, options=options) as broker,
     ):
         side = side_of("odradek", broker.bootstrap_servers)

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.differential.harness import Pair, Pauses, Side
 from compat_tests.differential.sharing import ACCEPT, GAP, Member, describe_offsets, readers
 from compat_tests.differential.test_records import produce
@@ -45,7 +45,7 @@ NEVER, SOON = "1", "0.01"
 def kafka() -> Iterator[reference.Kafka]:
     """From its jars: its files are looked at."""
     settings = {**SETTINGS, "transaction.state.log.num.partitions": "1"}
-    with reference.Kafka(properties=settings, **hosted()) as broker:
+    with reference.Kafka(properties=settings, host=shared_host()) as broker:
         yield broker
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import Side, side_of
 from compat_tests.differential.test_client_quotas import CONNECTED, alter_quotas, found, quota_entry
@@ -35,7 +35,7 @@ Sides = tuple[Side, Side]
 def sides() -> Iterator[Sides]:
     """Kafka first."""
     with (
-        reference.Kafka(properties=SETTINGS, **hosted()) as kafka,
+        reference.Kafka(properties=SETTINGS, host=shared_host()) as kafka,
         Broker(process=True, options=SETTINGS) as ours,
     ):
         yield side_of("kafka", kafka.bootstrap_servers), side_of("odradek", ours.bootstrap_servers)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import CLOSED, Pair, Side, served_versions
 from compat_tests.differential.topics import new_topic
@@ -231,7 +231,7 @@ def begun_at(directory: pathlib.Path, *arguments: str) -> Iterator[Pair]:
     command = [sys.executable, "-m", "odradek", "serve", "--listen", "127.0.0.1:0", "--log-level", "error"]
     command += ["--data-dir", str(directory / "data"), *arguments]
     environment = {**os.environ, "ODRADEK_ADDRESS_FILE": str(address)}
-    with reference.Kafka(formatting=arguments, **hosted()) as kafka:
+    with reference.Kafka(formatting=arguments, host=shared_host()) as kafka:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: address.exists() and bool(address.read_text()), "it is ready")

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.differential.harness import SECONDS, Side
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -41,7 +41,7 @@ class KafkaOn(reference.Kafka):
     """Kafka with these listeners; it waits for that of 127.0.0.1. `told` are its advertised ones."""
 
     def __init__(self, hosts: Mapping[str, str], told: str | None) -> None:
-        super().__init__(**hosted())
+        super().__init__(host=shared_host())
         self.ports = {name: reference.free_port() for name in hosts}
         self.port = self.ports["IPV4"]
         self._hosts, self._told = hosts, told

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side, common_versions, side_of
 from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_settings import BROKER, complete, incremental, partly, whole
@@ -48,7 +48,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     given = {name: ",".join(str(path / one) for one in NAMES) for name, path in paths.items()}
     settings = {"auto.create.topics.enable": "false"}
     with (
-        reference.Kafka(properties={**settings, "log.dirs": given["kafka"]}, **hosted()) as kafka,
+        reference.Kafka(properties={**settings, "log.dirs": given["kafka"]}, host=shared_host()) as kafka,
         Broker(process=True, data_dir=given["odradek"], options=settings) as broker,
     ):
         sides = side_of("kafka", kafka.bootstrap_servers), side_of("odradek", broker.bootstrap_servers)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.differential.harness import SECONDS, Pair, Pauses, common_versions, side_of
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.test_settings import (
@@ -166,7 +166,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         "producer.id.expiration.check.interval.ms": "100",
     }
     with (
-        reference.Kafka(properties=settings, **hosted()) as kafka,
+        reference.Kafka(properties=settings, host=shared_host()) as kafka,
         Broker(process=True, options=settings) as broker,
     ):
         sides = side_of("kafka", kafka.bootstrap_servers), side_of("odradek", broker.bootstrap_servers)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import SECONDS
 from compat_tests.secured import MECHANISMS, OTHER_PASSWORD, PASSWORD, SecuredKafka, secured_odradek
@@ -199,7 +199,7 @@ SESSION_ROWS: dict[str, Sequence[Step]] = {
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
-    with SecuredKafka(**hosted()) as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
+    with SecuredKafka(host=shared_host()) as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
         yield Ports(kafka.port, ours.port)
 
 
@@ -207,7 +207,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
 def ports_of_sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
     limit = {"connections_max_reauth_ms": REAUTH_MS}
     directory = tmp_path_factory.mktemp("data")
-    with SecuredKafka(**hosted(), **limit) as kafka, secured_odradek(directory, **limit) as ours:
+    with SecuredKafka(host=shared_host(), **limit) as kafka, secured_odradek(directory, **limit) as ours:
         yield Ports(kafka.port, ours.port)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.differential.conftest import SETTINGS
 from compat_tests.differential.harness import Pauses, Side
 from compat_tests.differential.topics import metadata_of
@@ -38,7 +38,7 @@ def until(ask: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
 
 
 def test_the_records_of_a_share_group_are_those_of_kafka() -> None:
-    with Kafka(properties=SETTINGS, **hosted()) as kafka:
+    with Kafka(properties=SETTINGS, host=shared_host()) as kafka:
         side = Side("kafka", kafka.bootstrap_servers)
         topic = CreatableTopic(name="in", num_partitions=3, replication_factor=1)
         side.ask(CreateTopicsRequest(topics=[topic]), 7)

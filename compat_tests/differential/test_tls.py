@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests import reference
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.security.certificates import Authority
 from compat_tests.security.sealed_clients import confluent_settings
@@ -79,7 +79,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
     kafka_map = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SSL"}
     ours = {"listener.security.protocol.map": "PLAINTEXT:SSL", "listeners": "PLAINTEXT://127.0.0.1:0"}
     with (
-        reference.Kafka(properties=options["kafka"] | kafka_map, **hosted()) as kafka,
+        reference.Kafka(properties=options["kafka"] | kafka_map, host=shared_host()) as kafka,
         Served(tmp_path_factory.mktemp("data"), options["odradek"] | ours) as odradek,
     ):
         yield [

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.broker_host import hosted
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import SECONDS
 from compat_tests.differential.test_sasl import (
@@ -61,7 +61,7 @@ SETTINGS = {
 
 class TokenKafka(SecuredKafka):
     def __init__(self, settings: dict[str, str]) -> None:
-        super().__init__(**hosted())
+        super().__init__(host=shared_host())
         self._properties.update(settings)
 
 
@@ -76,7 +76,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
 
 @pytest.fixture(scope="module")
 def ports_without_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
-    with SecuredKafka(**hosted()) as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
+    with SecuredKafka(host=shared_host()) as kafka, secured_odradek(tmp_path_factory.mktemp("data")) as ours:
         yield Ports(kafka.port, ours.port)
 
 

@@ -28,6 +28,7 @@ from odradek.wire.records import iter_whole_batches
 from tests.apis.conftest import FakeConnection
 from tests.apis.transactional import end, write
 from tests.share_partitions.memory_persister import MemoryPersister
+from tests.tiers import seeds
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = -1
@@ -272,7 +273,7 @@ def test_one_that_goes_away_when_it_is_woken_lets_the_next_one_look(share_node):
     assert acquired(second.response) == [(6, 6, 1)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20, fast=5))
 def test_nobody_waits_while_there_is_something_to_acquire(share_node, seed):
     chance = random.Random(seed)
     share_node.group_settings.group_configs["g"]["share.partition.max.record.locks"] = "100"

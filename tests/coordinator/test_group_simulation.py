@@ -218,6 +218,7 @@ def test_groups_of_both_protocols_are_in_order_without_a_planted_bug():
     assert {("going back", "classic"), ("going back", "consumer")} <= types
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("bug", MIXED_BUGS)
 def test_a_bug_that_is_planted_in_the_classic_protocol_is_found(bug, monkeypatch):
     bug(monkeypatch.setattr)

@@ -38,7 +38,7 @@ from odradek.wire.messages.metadata_records import (
 )
 from odradek.wire.work import finish
 from tests.coordinator.metadata_histories import History, acl_record, quota_record
-from tests.tiers import NIGHTLY
+from tests.tiers import NIGHTLY, seeds
 
 HERE = 1
 SEEDS = 300 if NIGHTLY else 25
@@ -500,7 +500,7 @@ def load_snapshot(image, history, offset):
     return image.publish()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS, fast=5))
 def test_log_and_snapshot_give_the_same_view_and_changes_are_the_exact_difference(seed):
     history = History(seed)
     by_log, by_snapshots = MetadataImage(HERE, "c"), MetadataImage(HERE, "c")

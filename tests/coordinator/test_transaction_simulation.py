@@ -122,6 +122,7 @@ FOUND_BY = {
 """Seed and trouble of a world that finds the bug. When worlds have changed, another one does."""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mutant", FOUND_BY)
 def test_a_planted_bug_is_found(mutant):
     assert is_found(FOUND_BY[mutant], machine_class=mutant)

@@ -522,6 +522,7 @@ def committed(disk: MemoryDisk, offset: int, end_offset: int) -> list[int]:
     return seen
 
 
+@pytest.mark.deep
 def test_no_flipped_bit_of_a_transaction_index_changes_unseen_what_is_read():
     disk = transaction_log(
         *(

@@ -517,6 +517,7 @@ def is_found(seed: int) -> bool:
     return World(seed).finds()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("bug", FOUND_BY, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug, monkeypatch):
     bug(monkeypatch.setattr)

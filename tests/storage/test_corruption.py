@@ -214,6 +214,7 @@ def test_a_flipped_bit_hands_nobody_another_record(number):
             raise
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_every_bit_that_a_batchs_checksum_leaves_out_is_watched(is_clean):
     """Base offset, length, leader epoch, magic and the checksum itself of a batch in the middle of a log."""

@@ -48,7 +48,7 @@ def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
 
 # These two find it when a start takes any size for the one that was noted, or what nobody asked for until a
 # clean stop for something that was closed.
-@pytest.mark.parametrize("seed", range(100) if NIGHTLY else (20, 56))
+@pytest.mark.parametrize("seed", range(100) if NIGHTLY else (20, pytest.param(56, marks=pytest.mark.deep)))
 def test_a_power_loss_between_starts_at_which_nobody_asks_for_anything_breaks_no_promise(seed):
     steps = [("create", 5), *history(seed, 20, PASSED_BY)]
     assert crash_at_each_operation(steps, seed) > len(steps)

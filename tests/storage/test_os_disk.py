@@ -4,7 +4,9 @@ import ctypes
 import errno
 import mmap
 import os
+import pathlib
 import platform
+import tempfile
 
 import pytest
 
@@ -14,6 +16,18 @@ from odradek.storage.log.slices import MAP_AT_LEAST_BYTES, Slice
 
 CONTENT = os.urandom(64 * SAMPLE_EVERY_BYTES)
 """Much more than is read ahead: Linux begins with that when it is only asked."""
+
+
+CHECKOUT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tmp_path():
+    """On a disk: the directory of temporary files is in memory by day, which drops nothing."""
+    build = CHECKOUT / "build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as directory:
+        yield pathlib.Path(directory)
 
 
 @pytest.fixture

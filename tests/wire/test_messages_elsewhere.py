@@ -71,6 +71,7 @@ def same_value(mine, other, wire_type, version, path):
         assert plain(mine) == plain(other), path
 
 
+@pytest.mark.deep
 def test_kafka_python_reads_and_writes_the_same_bytes():
     known, tried = kafka_python_classes(), 0
     with collected() as failures:
@@ -137,6 +138,7 @@ def same_names(ours, theirs, version, path):
             same_names(inner, nested[-1], version, f"{path}.{spec.name}")
 
 
+@pytest.mark.deep
 def test_kio_reads_and_writes_the_same_bytes():
     tried = 0
     with collected() as failures:

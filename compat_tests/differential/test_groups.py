@@ -54,7 +54,7 @@ _numbers = itertools.count()
 
 
 def new_group() -> str:
-    return f"group-{next(_numbers)}"
+    return f"classic-{next(_numbers)}"
 
 
 @pytest.fixture(autouse=True)

@@ -361,6 +361,8 @@ def in_any_order(value: Any) -> Any:
 
 
 Build = Callable[[Side], Message]
+Settled = Callable[[Any], bool]
+"""Whether a broker has finished an asynchronous step, by its answer."""
 
 
 class Pair:
@@ -411,7 +413,7 @@ class Pair:
         note: str = "",
         *,
         connection: str = "main",
-        settle: Callable[[Any], bool] | None = None,
+        settle: Settled | None = None,
         see: Callable[[Side, Any], None] | None = None,
         any_order: bool = False,
         seconds: float = SECONDS,
@@ -420,7 +422,7 @@ class Pair:
         each side's request.
 
         `settle` says of an answer whether the broker has finished an asynchronous step; until then it is
-        asked again. `see` may remember values of an answer before it is compared.
+        asked again, and fails after `SECONDS`. `see` may remember values of an answer before it is compared.
         """
         __tracebackhide__ = True
         answers = []
@@ -428,8 +430,9 @@ class Pair:
             deadline, pause = time.monotonic() + SECONDS, Pauses()
             while True:
                 answer = side.ask(build(side), version, connection, seconds=seconds)
-                if settle is None or settle(answer) or time.monotonic() > deadline:
+                if settle is None or settle(answer):
                     break
+                assert time.monotonic() < deadline, f"{side.name} has not settled ({note}): {answer}"
                 pause()
             if see is not None and answer not in (CLOSED, NO_ANSWER):
                 see(side, answer)

@@ -206,7 +206,8 @@ def subscription(pair: Pair, **configs: str) -> None:
 
     assert all(map(settled, pair.ask(lambda _: question, 4, "subscription", settle=settled)))
     # Kafka tells it before those who answer clients have it.
-    metrics = sorted(texts["metrics"].split(","))
+    wanted = texts["metrics"].split(",")
+    metrics = ["*"] if "*" in wanted else sorted(wanted)
     pair.ask(
         lambda _: GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID),
         0,

@@ -96,7 +96,7 @@ HEARTBEATS = [name for name in CASES if name.startswith(("ConsumerGroup", "Strea
 
 
 def test_requests_without_a_coordinator_are_refused_alike(pair: Pair) -> None:
-    begun(pair, PRODUCER)
+    begun(pair, PRODUCER, settle=None)
     assert ErrorCode.NOT_COORDINATOR in ask_everything(pair, "no coordinator")
     describe(pair, "no coordinator")
     for request in (

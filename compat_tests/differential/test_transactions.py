@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import CLIENT_ID, CLOSED, NO_ANSWER, SECONDS, Pair, Pauses, Side
+from compat_tests.differential.harness import (
+    CLIENT_ID,
+    CLOSED,
+    NO_ANSWER,
+    SECONDS,
+    Pair,
+    Pauses,
+    Settled,
+    Side,
+)
 from compat_tests.differential.members import Named, classic_situations, consumer_situations, named
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.errors import ErrorCode
@@ -110,14 +119,15 @@ def init(name: str | None, timeout_ms: int = 60_000, **more: Any) -> InitProduce
     return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms, **more)
 
 
-def begun(pair: Pair, name: str, *, timeout_ms: int = 60_000) -> None:
-    """Both have a producer of that name, remembered as `NAME` with its epoch as `epoch of NAME`."""
+def begun(pair: Pair, name: str, *, timeout_ms: int = 60_000, settle: Settled | None = ready) -> None:
+    """Both have a producer of that name, remembered as `NAME` with its epoch as `epoch of NAME`; without
+    `settle` also where no coordinator gives one."""
 
     def seen(side: Side, answer: Any) -> None:
         side.remember(name, answer.producer_id, "producer_id")
         side.values[f"epoch of {name}"] = answer.producer_epoch
 
-    pair.ask(lambda _: init(name, timeout_ms), 4, f"new producer {name}", settle=ready, see=seen)
+    pair.ask(lambda _: init(name, timeout_ms), 4, f"new producer {name}", settle=settle, see=seen)
 
 
 def identity(side: Side, name: str, *, other_id: int = 0, epoch: int = 0) -> dict[str, int]:

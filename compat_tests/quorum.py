@@ -20,14 +20,14 @@ from typing import Any
 
 from compat_tests import reference
 from compat_tests.differential.harness import Side
-from compat_tests.reference import CURRENT, SHOWN_LENGTH, START_SECONDS, free_port, programs
+from compat_tests.reference import CURRENT, SHOWN_LENGTH, START_SECONDS, Host, free_port, programs
 from odradek.config.properties import format_properties
 from odradek.server.apache_kafka import (
     CONTROLLER_JVM,
     controller_properties,
     format_directory,
 )
-from odradek.server.cluster_processes import ChildProcess, ClusterStartError, wait_until_ready
+from odradek.server.cluster_processes import ChildProcess, wait_until_ready
 from odradek.server.meta_properties import new_id
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
@@ -49,8 +49,9 @@ def new_cluster_id() -> str:
 
 class Controllers(reference.Kafka):
     """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster: one
-    of the newest release, or of `release`, such as "4.0". `of_members` are properties of its nodes, unless
-    they say otherwise; where controllers `are_shared`, a node of ours leaves in order."""
+    of the newest release, or of `release`, such as "4.0". With a `host` it cannot be killed.
+    `of_members` are properties of its nodes, unless they say otherwise; where controllers `are_shared`, a
+    node of ours leaves in order."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Controllers(reference.Kafka):
         parent: pathlib.Path | None = None,
         of_members: Mapping[str, str] | None = None,
         are_shared: bool = False,
+        host: Host | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
         self.of_members = dict(of_members or {})
@@ -71,13 +73,19 @@ class Controllers(reference.Kafka):
         if release is not None:
             formatting += ["--release-version", release]
         super().__init__(
-            version, properties, formatting=formatting, jvm=CONTROLLER_JVM, prefix=prefix, parent=parent
+            version,
+            properties,
+            formatting=formatting,
+            jvm=CONTROLLER_JVM,
+            prefix=prefix,
+            parent=parent,
+            host=host,
         )
 
     def _format(self, config: pathlib.Path) -> None:
         own = (CONTROLLER_ID, self.port, self.data_dir, self.bootstrap_servers)
         config.write_text(controller_properties(*own, self._properties))
-        _format(self.version, self.cluster_id, config, "--standalone", *self._formatting)
+        self._format_directories(config, ["--standalone", *self._formatting], self.cluster_id)
 
 
 class _Voter(reference.Kafka):
@@ -99,8 +107,8 @@ class _Voter(reference.Kafka):
         initial = ",".join(
             f"{one.node_id}@{one.bootstrap_servers}:{one.directory_id}" for one in self._quorum.voters
         )
-        cluster_id = self._quorum.cluster_id
-        _format(self.version, cluster_id, config, "--initial-controllers", initial, *self._formatting)
+        arguments = ["--initial-controllers", initial, *self._formatting]
+        self._format_directories(config, arguments, self._quorum.cluster_id)
 
 
 class ControllerQuorum:
@@ -192,6 +200,7 @@ class KafkaMember(reference.Kafka):
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
         is_fast_to_start: bool = True,
+        host: Host | None = None,
     ) -> None:
         self._controllers = controllers
         self.node_id = node_id
@@ -203,13 +212,14 @@ class KafkaMember(reference.Kafka):
             prefix=prefix,
             parent=parent,
             is_fast_to_start=is_fast_to_start,
+            host=host,
         )
 
     def _format(self, config: pathlib.Path) -> None:
         config.write_text(
             broker_properties(self._controllers, self.node_id, self.port, self.data_dir, self._properties)
         )
-        _format(self.version, self._controllers.cluster_id, config, "--no-initial-controllers")
+        self._format_directories(config, ["--no-initial-controllers"], self._controllers.cluster_id)
 
 
 class OdradekMember:
@@ -277,9 +287,8 @@ class OdradekMember:
 
     def format(self) -> None:
         """Has Kafka's storage tool format the directory."""
-        _format(
-            self.controllers.version, self.controllers.cluster_id, self._config, "--no-initial-controllers"
-        )
+        kafka = programs(self.controllers.version)
+        format_directory(kafka, self.controllers.cluster_id, self._config, "--no-initial-controllers")
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait for it."""
@@ -343,11 +352,3 @@ def broker_properties(
             **more,
         }
     )
-
-
-def _format(version: str, cluster_id: str, config: pathlib.Path, *arguments: str) -> None:
-    try:
-        format_directory(programs(version), cluster_id, config, *arguments)
-    except ClusterStartError:
-        config.unlink()
-        raise

@@ -24,7 +24,6 @@ from compat_tests.class_data import class_data
 from compat_tests.kit.java import SMALL_JVM, compiled, java_version
 from compat_tests.kit.tool_server import ToolServers
 from odradek.server.apache_kafka import KafkaPrograms, format_directory
-from odradek.server.cluster_processes import ClusterStartError
 from odradek.server.free_port import free_port
 from odradek.server.meta_properties import new_id
 from tools import environment
@@ -290,19 +289,18 @@ class Kafka:
         unwanted = "controller.quorum.voters" if current else "controller.quorum.bootstrap.servers"
         config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
         arguments = [*(["--standalone"] if current else []), *self._formatting]
-        try:
-            self._format_directories(config, arguments)
-        except ClusterStartError:
-            config.unlink()
-            raise
+        self._format_directories(config, arguments, new_id(os.urandom))
 
-    def _format_directories(self, config: pathlib.Path, arguments: Sequence[str]) -> None:
-        cluster_id = new_id(os.urandom)
-        if self._host is None:
-            kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
-            format_directory(kafka, cluster_id, config, *arguments)
-        else:
-            self._host.format("-t", cluster_id, "-c", config, *arguments)
+    def _format_directories(self, config: pathlib.Path, arguments: Sequence[str], cluster_id: str) -> None:
+        try:
+            if self._host is None:
+                kafka = programs(self.version, is_fast_to_start=self._is_fast_to_start)
+                format_directory(kafka, cluster_id, config, *arguments)
+            else:
+                self._host.format("-t", cluster_id, "-c", config, *arguments)
+        except BaseException:
+            config.unlink()  # The next start is to try it again.
+            raise
 
 
 def kafka_tool(

@@ -15,6 +15,7 @@ import pytest
 
 import odradek
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from tests.tiers import rest_at_night
 
@@ -65,7 +66,7 @@ def plain(finished: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with reference.Kafka() as kafka, odradek.Broker(process=True) as ours:
+    with reference.Kafka(host=shared_host()) as kafka, odradek.Broker(process=True) as ours:
         for address in (kafka.bootstrap_servers, ours.bootstrap_servers):
             KafkaPythonClient(address).create_topic(TOPIC, 2)
         yield Pair(kafka.bootstrap_servers, ours.bootstrap_servers)

@@ -239,8 +239,9 @@ SUITES = {
         ours_alone=True,
     ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")], ours_alone=True),
-    # On a disk: environments are links to what an installer has on one.
-    "dist": Suite([pytest("compat_tests/dist")], on_disk=True),
+    # On a disk: environments are links to what an installer has on one. One process builds what the tests of
+    # three files share, beside it is `make serve`.
+    "dist": Suite([pytest("-n", "2", "--dist", "loadgroup", "compat_tests/dist")], on_disk=True),
     # Three files at once, as in `reference`: half of the time is waiting, and tests of a file share a broker.
     "compat": Suite([pytest("-n", "3", "--dist", "loadfile", *CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite(

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
@@ -237,7 +238,7 @@ class Cluster(TransactionBroker):
 def started(kind: str, properties: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """One of `CLUSTERS` under a controller of its own."""
     ours, theirs = CLUSTERS[kind]
-    with Controllers(CONTROLLER_PROPERTIES) as controllers:
+    with Controllers(CONTROLLER_PROPERTIES, host=shared_host()) as controllers:
         assert isinstance(controllers, Controllers)
         with Cluster(controllers, ours, properties, kafka_ids=theirs) as cluster:
             yield cluster

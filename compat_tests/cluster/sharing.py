@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.cluster.test_membership import create_on
 from compat_tests.cutting_proxy import CuttingProxy
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import START_SECONDS, Controllers, KafkaMember, OdradekMember
-from compat_tests.reference import free_port
+from compat_tests.reference import Host, free_port
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 
 SESSION_MS = 3_000
@@ -46,9 +47,9 @@ MEMBERS = {
 Member = OdradekMember | KafkaMember
 
 
-def with_short_sessions() -> Controllers:
-    """One that a test has for itself."""
-    return Controllers(SHORT_SESSION, of_members=OFTEN_HEARD)
+def with_short_sessions(*, host: Host | None) -> Controllers:
+    """One that a test has for itself; without a `host` it can be killed."""
+    return Controllers(SHORT_SESSION, of_members=OFTEN_HEARD, host=host)
 
 
 class SharedControllers(Controllers):
@@ -58,7 +59,7 @@ class SharedControllers(Controllers):
     def __init__(self) -> None:
         self.second_port = free_port()
         self.proxy = CuttingProxy(self.second_port)
-        super().__init__(SHORT_SESSION, of_members=OFTEN_HEARD, are_shared=True)
+        super().__init__(SHORT_SESSION, of_members=OFTEN_HEARD, are_shared=True, host=shared_host())
         host, first, second = "127.0.0.1", self.port, self.second_port
         self._properties |= {
             "listeners": f"CONTROLLER://{host}:{first},CUT://{host}:{second}",
@@ -106,7 +107,7 @@ class Members:
 
         self.ours = OdradekMember(controllers, NUMBERS["ours"], properties("ours"))
         self.other = OdradekMember(controllers, NUMBERS["other"], properties("other"))
-        self.kafka = KafkaMember(controllers, NUMBERS["kafka"], properties("kafka"))
+        self.kafka = KafkaMember(controllers, NUMBERS["kafka"], properties("kafka"), host=shared_host())
         self._stack = ExitStack()
 
     def __enter__(self) -> Members:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.cluster.bad_days import (
     lines_with,
@@ -29,7 +30,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def controllers() -> Iterator[Controllers]:
-    with with_short_sessions() as started:
+    with with_short_sessions(host=shared_host()) as started:
         assert isinstance(started, Controllers)
         yield started
 

@@ -71,7 +71,7 @@ def commit(bootstrap: str, topic: str) -> int:
 @pytest.fixture(scope="module")
 def controllers() -> Iterator[Controllers]:
     """To be killed and started again."""
-    with with_short_sessions() as started:
+    with with_short_sessions(host=None) as started:
         assert isinstance(started, Controllers)
         yield started
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.loads import Group, Transactions
@@ -105,14 +106,14 @@ class Loads:
 def test_all_nodes_are_restarted_one_after_the_other_and_no_client_has_an_error(with_kafka: bool) -> None:
     with ExitStack() as stack:
         # A cluster of its own: the topics of the coordinators have a replica on each node.
-        controllers = stack.enter_context(Controllers())
+        controllers = stack.enter_context(Controllers(host=shared_host()))
         assert isinstance(controllers, Controllers)
         nodes: list[Node] = [
             stack.enter_context(OdradekMember(controllers, number, INTERNAL))
             for number in range(1, 3 if with_kafka else 4)
         ]
         if with_kafka:
-            kafka = stack.enter_context(KafkaMember(controllers, 3, INTERNAL))
+            kafka = stack.enter_context(KafkaMember(controllers, 3, INTERNAL, host=shared_host()))
             assert isinstance(kafka, KafkaMember)
             nodes.append(kafka)
         loads = Loads(nodes, "rolled")
@@ -148,7 +149,7 @@ def versions(node: Inside, api: str) -> set[int]:
 @pytest.fixture
 def older() -> Iterator[Controllers]:
     """Of a cluster that was formatted by Kafka 4.0."""
-    with Controllers(release="4.0") as started:
+    with Controllers(release="4.0", host=shared_host()) as started:
         assert isinstance(started, Controllers)
         yield started
 
@@ -165,7 +166,7 @@ def test_a_cluster_is_upgraded_while_its_clients_go_on(older: Controllers, tmp_p
     with (
         Inside(older, 1, made(tmp_path, 1), properties=INTERNAL) as one,
         Inside(older, 2, made(tmp_path, 2), properties=INTERNAL) as two,
-        KafkaMember(older, 3, INTERNAL) as kafka,
+        KafkaMember(older, 3, INTERNAL, host=shared_host()) as kafka,
     ):
         assert isinstance(kafka, KafkaMember)
         nodes: list[Node] = [one, two, kafka]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.cluster.inside import SECONDS, Inside
 from compat_tests.quorum import Controllers
@@ -48,7 +49,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def controllers() -> Iterator[Controllers]:
     """Of these two nodes alone: all states are with them."""
-    with Controllers() as started:
+    with Controllers(host=shared_host()) as started:
         assert isinstance(started, Controllers)
         yield started
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.differential.harness import CLOSED, Side
 from compat_tests.quorum import Controllers, OdradekMember
@@ -20,7 +21,7 @@ TOPIC, LITERAL, READ, ALLOW = 2, 3, 3, 3
 
 @pytest.fixture(scope="module")
 def protected() -> Iterator[Controllers]:
-    with Controllers(AUTHORIZED) as started:
+    with Controllers(AUTHORIZED, host=shared_host()) as started:
         assert isinstance(started, Controllers)
         yield started
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 
@@ -18,7 +19,7 @@ SHORT_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval
 def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
     member = KafkaMember if request.config.getoption("--broker") == "kafka" else OdradekMember
     with (
-        Controllers(SHORT_SESSION) as controllers,
+        Controllers(SHORT_SESSION, host=shared_host()) as controllers,
         member(controllers, 1) as one,
         member(controllers, 2) as two,
     ):

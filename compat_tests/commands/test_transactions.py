@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient, TopicPartition
 
 import odradek
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.reference import kafka_tool
@@ -46,7 +47,7 @@ def trusting(request: pytest.FixtureRequest) -> Iterator[str]:
     Kafka 3.6 do."""
     options = {"transaction.partition.verification.enable": "false"}
     if request.config.getoption("--broker") == "kafka":
-        with reference.Kafka(properties=options) as kafka:
+        with reference.Kafka(properties=options, host=shared_host()) as kafka:
             yield kafka.bootstrap_servers
     else:
         with odradek.Broker(process=True, options=options) as ours:

@@ -15,7 +15,10 @@ import pytest
 
 from tools.build_dists import CHECKOUT, Dists, extension_modules
 
-pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+pytestmark = [
+    pytest.mark.timeout(600),  # compiling takes its time on a busy machine
+    pytest.mark.xdist_group("dists"),  # built once
+]
 
 SETTINGS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 VERSION = SETTINGS["project"]["version"]

@@ -17,7 +17,10 @@ from compat_tests.outside import clean_environment
 from tools.build_dists import CHECKOUT, Dists
 from tools.environment import only_from, wheels
 
-pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+pytestmark = [
+    pytest.mark.timeout(600),  # compiling takes its time on a busy machine
+    pytest.mark.xdist_group("dists"),  # built once
+]
 
 BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy", "google-re2"}
 PIP_BRINGS = {"pip", "setuptools", "wheel"}

@@ -14,7 +14,10 @@ from compat_tests.dist.conftest import USERS, Installed, empty
 from tools.build_dists import CHECKOUT, Dists
 from tools.environment import wheels
 
-pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+pytestmark = [
+    pytest.mark.timeout(600),  # compiling takes its time on a busy machine
+    pytest.mark.xdist_group("dists"),  # built once
+]
 
 VERSIONS = ("3.12", "3.13", "3.14")
 OWN_TESTS = ("hypothesis", "pytest-timeout")
@@ -27,7 +30,10 @@ def found(version: str) -> str | None:
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or pathlib.Path.home() / ".pyenv")
     for python in (on_path, *map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python")))):
         # pyenv puts names on PATH of which some run nothing.
-        if python and subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
+        if (
+            python
+            and subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0
+        ):
             return python
     return None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.differential.harness import Pair, Side, common_versions, served_versions, side_of
 from compat_tests.groups.comparison import Both
 from compat_tests.transactions.brokers import Start, TransactionBroker, starting
@@ -73,7 +74,7 @@ def both_brokers() -> Iterator[Both]:
     theirs = {name: str(value) for name, value in {**ONE_PARTITION, **QUICK_DEATHS}.items()}
     ours = {**ONE_PARTITION, **settings(is_odradek=True), "group.initial.rebalance.delay.ms": 0}
     with (
-        reference.Kafka(properties=theirs) as kafka,
+        reference.Kafka(properties=theirs, host=shared_host()) as kafka,
         Broker(process=True, options=ours) as odradek,
         Both(kafka.bootstrap_servers, odradek.bootstrap_servers, odradek.pid) as both,
     ):

@@ -10,6 +10,7 @@ import pytest
 
 import odradek
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import CLOSED, Side
 from compat_tests.quorum import Controllers, OdradekMember
@@ -64,7 +65,7 @@ SUPER = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
 @contextlib.contextmanager
 def both(settings: dict[str, str]) -> Iterator[tuple[str, str]]:
     with (
-        reference.Kafka(properties=settings) as kafka,
+        reference.Kafka(properties=settings, host=shared_host()) as kafka,
         odradek.Broker(process=True, options=settings) as ours,
     ):
         yield kafka.bootstrap_servers, ours.bootstrap_servers
@@ -171,7 +172,7 @@ def test_rules_count_at_once_and_are_there_after_a_stop_and_after_a_kill() -> No
 
 @pytest.fixture(scope="module")
 def authorizing() -> Iterator[Controllers]:
-    with Controllers(OPEN_AT_FIRST) as started:
+    with Controllers(OPEN_AT_FIRST, host=shared_host()) as started:
         assert isinstance(started, Controllers)
         yield started
 

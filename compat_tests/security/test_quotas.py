@@ -12,6 +12,7 @@ import pytest
 
 import odradek
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.differential.harness import Side
@@ -218,7 +219,7 @@ def test_a_client_that_has_to_wait_for_its_processor_time_is_served_all_the_same
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with reference.Kafka() as kafka, odradek.Broker(process=True) as ours:
+    with reference.Kafka(host=shared_host()) as kafka, odradek.Broker(process=True) as ours:
         yield Pair(kafka.bootstrap_servers, ours.bootstrap_servers)
 
 

@@ -10,6 +10,7 @@ import kafka
 import pytest
 from kafka.admin import NewTopic
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.security.test_sasl_clients import kafka_configs
@@ -46,9 +47,9 @@ class Nodes:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     with (
-        Controllers(SASL) as controllers,
+        Controllers(SASL, host=shared_host()) as controllers,
         OdradekMember(controllers, 1, OF_BROKERS) as ours,  # type: ignore[arg-type]
-        KafkaMember(controllers, 2, OF_BROKERS) as theirs,  # type: ignore[arg-type]
+        KafkaMember(controllers, 2, OF_BROKERS, host=shared_host()) as theirs,  # type: ignore[arg-type]
     ):
         assert isinstance(theirs, KafkaMember)
         yield Nodes(ours, theirs)

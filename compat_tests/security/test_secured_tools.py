@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.secured import PASSWORD, SecuredKafka, secured_odradek
 from compat_tests.security.certificates import Authority
@@ -69,7 +70,7 @@ def users(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
         lines = (f"{name}={value}\n" for name, value in client_options(authority, user).items())
         files[user].write_text("".join(lines))
     with (
-        SecuredKafka(options, listener=LISTENER) as kafka,
+        SecuredKafka(options, listener=LISTENER, host=shared_host()) as kafka,
         secured_odradek(directory / "data", options, listener=LISTENER) as ours,
     ):
         brokers = (

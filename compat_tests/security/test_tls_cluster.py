@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.security.certificates import Authority
@@ -49,8 +50,8 @@ def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(
         return sealed_options(authority, name, protocol)
 
     with (
-        Controllers(of("controller")) as controllers,
-        KafkaMember(controllers, KAFKA, of("kafka")),
+        Controllers(of("controller"), host=shared_host()) as controllers,
+        KafkaMember(controllers, KAFKA, of("kafka"), host=shared_host()),
         OdradekMember(controllers, OURS, of("ours")) as ours,
     ):
         client = authority.write_pem("client", authority.issue("client.example", common_name="client"))
@@ -108,7 +109,7 @@ def replicate(settings: dict[str, Any], prefix: str = "") -> None:
 def test_a_node_that_the_others_do_not_trust_does_not_start_or_says_who_refuses_it(
     authority: Authority, tmp_path: pathlib.Path
 ) -> None:
-    with Controllers(sealed_options(authority, "controller")) as controllers:
+    with Controllers(sealed_options(authority, "controller"), host=shared_host()) as controllers:
         refuse_strangers(authority, controllers, tmp_path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.security.test_sasl_cluster import OF_BROKERS, SASL, Nodes
@@ -23,9 +24,9 @@ SECONDS = 60
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     with (
-        Controllers({**SASL, **SECRET}) as controllers,
+        Controllers({**SASL, **SECRET}, host=shared_host()) as controllers,
         OdradekMember(controllers, 1, PROPERTIES) as ours,  # type: ignore[arg-type]
-        KafkaMember(controllers, 2, PROPERTIES) as theirs,  # type: ignore[arg-type]
+        KafkaMember(controllers, 2, PROPERTIES, host=shared_host()) as theirs,  # type: ignore[arg-type]
     ):
         assert isinstance(theirs, KafkaMember)
         yield Nodes(ours, theirs)

@@ -19,8 +19,10 @@ from kafka import KafkaProducer
 
 import odradek
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit.looking import looks
 from compat_tests.stories import START_MS
 
 TOOLS = "org.apache.kafka.tools"
@@ -69,11 +71,6 @@ class Side:
         return finished.returncode, text
 
 
-LOOKING = {"--describe", "--list", "describe", "list"}
-LOOKS = 5
-"""So often both are asked for a description or a list before it counts as different: Kafka's broker takes a
-change in a moment after its controller has answered.
-"""
 Change = tuple[str, str]
 """A regular expression, and what stands for what it finds."""
 
@@ -107,7 +104,7 @@ class Pair:
                 text = re.sub(pattern, stands_for, text, flags=re.MULTILINE)
             return code, "\n".join(sorted(text.split("\n"))) if unordered else text
 
-        for _ in range(LOOKS if LOOKING.intersection(command) else 1):
+        for _ in looks(command):
             with ThreadPoolExecutor(len(self.sides)) as threads:
                 theirs, ours = threads.map(ended, self.sides)
             if ours == theirs:
@@ -130,7 +127,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[Pair]:
     with (
-        reference.Kafka(properties={"auto.create.topics.enable": "false"}) as kafka,
+        reference.Kafka(properties={"auto.create.topics.enable": "false"}, host=shared_host()) as kafka,
         odradek.Broker(process=True, auto_create_topics_enable=False) as ours,
     ):
         sides = [
@@ -518,7 +515,7 @@ def test_share_groups_that_are_switched_off() -> None:
         "NOT SUPPORTED",
     )
     with (
-        reference.Kafka() as kafka,
+        reference.Kafka(host=shared_host()) as kafka,
         odradek.Broker(process=True) as ours,
     ):
         sides = [

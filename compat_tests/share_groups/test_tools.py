@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import Message
 from compat_tests.differential.harness import Side
 from compat_tests.groups.comparison import CONSUMER_GROUPS, GROUPS, Both, Node
@@ -43,7 +44,9 @@ def new_name(what: str) -> str:
 def both() -> Iterator[Both]:
     settings = {**SETTINGS, "offsets.topic.num.partitions": 1}
     with (
-        reference.Kafka(properties={name: str(value) for name, value in settings.items()}) as kafka,
+        reference.Kafka(
+            properties={name: str(value) for name, value in settings.items()}, host=shared_host()
+        ) as kafka,
         Broker(process=True, options=settings) as odradek,
         Both(kafka.bootstrap_servers, odradek.bootstrap_servers, odradek.pid) as both,
     ):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.reference import Kafka
@@ -35,7 +36,7 @@ LOSS = "failOnDataLoss"
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """A broker that is quick to delete."""
     if request.config.getoption("--broker") == "kafka":
-        with Kafka(properties=SETTINGS) as kafka:
+        with Kafka(properties=SETTINGS, host=shared_host()) as kafka:
             yield kafka.bootstrap_servers
     else:
         with Broker(process=True, options=SETTINGS) as broker:

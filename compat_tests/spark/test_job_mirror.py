@@ -11,6 +11,7 @@ import pytest
 
 import odradek
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark.admin import TopicAdmin
@@ -139,7 +140,7 @@ def test_a_mirror_goes_to_apache_kafka_and_back(
 ) -> None:
     topic, source, group = realistic_topic(tables, "there"), tables.client.bootstrap, topic_name("group")
     tables.client.commit(group, topic.name, {0: 10, 1: 100})
-    with reference.Kafka() as kafka:
+    with reference.Kafka(host=shared_host()) as kafka:
         between = kafka.bootstrap_servers
         there, back = tmp_path / "there", tmp_path / "back"
         for _ in range(2):

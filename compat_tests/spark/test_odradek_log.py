@@ -16,6 +16,7 @@ import pytest
 import odradek
 import odradek.spark
 from compat_tests import reference
+from compat_tests.broker_host import shared_host
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark.odradek_tables import OdradekTables, last_line
 from compat_tests.test_import import (
@@ -58,7 +59,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with odradek.Broker(data_dir=data_dir, options=options) as broker:
             records = filled(broker.bootstrap_servers, "internal_segment_bytes")
     else:
-        with reference.Kafka(properties=options) as kafka:
+        with reference.Kafka(properties=options, host=shared_host()) as kafka:
             records = filled(kafka.bootstrap_servers, "internal_segment_bytes")
             kafka.stop()
             shutil.copytree(kafka.data_dir, data_dir)

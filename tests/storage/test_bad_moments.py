@@ -276,7 +276,7 @@ def test_an_error_at_any_operation_loses_nothing_acknowledged_and_heals(seed, co
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("code", [errno.EIO, *([errno.ENOSPC] * NIGHTLY)])
 def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothing_and_heals(code):
     number = next(number for number in count(1) if not error_at(EVERY_OPERATION, number, code, 0, spared=""))
     assert number > 5 * len(EVERY_OPERATION)

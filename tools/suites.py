@@ -265,9 +265,9 @@ SUITES = {
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "transactions": Suite(
-        # Four at once, as most of the time is waiting for brokers and clients that were killed. Each test has
+        # Six at once, as most of the time is waiting for brokers and clients that were killed. Each test has
         # topics and names of its own, so they are dealt out one by one.
-        [pytest("-n", "4", "--dist", "load", "--maxschedchunk=1", "compat_tests/transactions")],
+        [pytest("-n", "6", "--dist", "load", "--maxschedchunk=1", "compat_tests/transactions")],
         jars=["kafka-4.3.1", "kafka-3.9.2"],
     ),
     "transactions-on-kafka": Suite(
@@ -276,7 +276,7 @@ SUITES = {
     # Most of the time is waiting for sessions to end. `loadgroup`: what compares us with Kafka is marked, so
     # that only one process starts Kafkas for it.
     "groups": Suite(
-        [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+        [pytest("-n", "5", "--dist", "loadgroup", "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),
     "groups-on-kafka": Suite(
         [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]

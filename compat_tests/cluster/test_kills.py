@@ -28,7 +28,7 @@ from tests.tiers import NIGHTLY
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka", *(["java"] * NIGHTLY))
 KILLS_A_ROUND = 50
 """Then the history is judged, and another begins."""
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.2 if NIGHTLY else 0.4
 
 
 @pytest.fixture(scope="module", params=["odradek", *(["mixed"] * NIGHTLY)])

@@ -55,6 +55,8 @@ from tools import environment
 JOIN_SECONDS = 120.0
 GOES_ON_SECONDS = 300
 """Until a worker has another transaction behind it: a library may need its patience several times."""
+HANGS_SECONDS = 2 * PATIENCE_SECONDS + 10
+"""The same for a library that may wait for ever, before its process is ended."""
 MAY_CRASH = {"confluent-kafka": {signal.SIGABRT, signal.SIGSEGV}}
 """Library -> the signals by which its processes may end; the others are Python, or a JVM behind Python."""
 SHOWN = 20
@@ -411,9 +413,10 @@ class Workload:
         for a group coordinator): then the process is ended, once, and its successor has to go on under the
         same names, at the same coordinators."""
         before = [(one, len(one.transactions)) for one in (*self.workers, *self.senders)]
-        deadline = time.monotonic() + GOES_ON_SECONDS
+        began = time.monotonic()
         for one, count in before:
             has_successor = not one.may_crash
+            deadline = began + (GOES_ON_SECONDS if has_successor else HANGS_SECONDS)
             while len(one.transactions) <= count + 1:
                 self.raise_failure()
                 if time.monotonic() > deadline:

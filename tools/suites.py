@@ -5,7 +5,8 @@
 
 Runs inside the test environment. A suite that fails does not keep the next ones from running. A tier is a
 list of suites with a budget. A tier that takes half as long again fails: otherwise the wait grows until
-nobody waits.
+nobody waits. Machines differ, and one machine from hour to hour: a short piece of work before and after each
+suite tells how slow this one is.
 
 By day, a few failed tests of a suite that runs programs of others get a second try, as the tests of Apache
 Kafka get it in its own build: one that fails by chance in an hour of such programs would fail each second run
@@ -20,6 +21,7 @@ import math
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,7 +42,16 @@ FILES_SHOWN = 12
 LAST_FAILED = environment.CHECKOUT / ".pytest_cache" / "v" / "cache" / "lastfailed"
 """Where pytest keeps which tests failed: an object whose keys are their names."""
 ERROR_FROM = 1.5
-"""How far a tier may exceed its budget, as a factor, before that is an error: machines differ."""
+"""How far a tier may exceed its budget, as a factor, before that is an error."""
+YARDSTICK = """
+import time
+began = time.perf_counter()
+for number in range(5_000_000):
+    number + 1
+print(time.perf_counter() - began)
+"""
+YARDSTICK_SECONDS = 0.45
+"""What it takes on each of two processors at once, on the machine on which the budgets were set."""
 MEMORY = pathlib.Path("/dev/shm")
 FREE_BYTES_MIN = 4 << 30
 """A suite writes a fraction of that."""
@@ -476,18 +487,28 @@ def slowest(name: str) -> str:
     )
 
 
-def over_budget(tier: Tier, outcomes: Mapping[str, Outcome]) -> tuple[list[str], bool]:
-    """A line for each budget of the tier that its suites did not keep, and whether that is an error."""
+def slowness() -> float:
+    """How many times as long as on the machine of the budgets a piece of work takes now; at least 1."""
+    command = [sys.executable, "-I", "-S", "-c", YARDSTICK]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    return max(1.0, sum(float(one.communicate()[0]) for one in both) / 2 / YARDSTICK_SECONDS)
+
+
+def over_budget(tier: Tier, outcomes: Mapping[str, Outcome], machine: float = 1.0) -> tuple[list[str], bool]:
+    """A line for each budget of the tier that its suites did not keep, and whether that is an error. A budget
+    is for a machine whose `slowness` is 1."""
     lines, is_error = [], False
     for what, took, limit in (
         ("tests", sum(one.tests for one in outcomes.values()), tier.seconds_max),
         ("set-up", sum(one.set_up for one in outcomes.values()), tier.set_up_seconds_max),
     ):
         if took > limit:
-            is_too_long = took > limit * ERROR_FROM
+            is_too_long = took > limit * machine * ERROR_FROM
             is_error = is_error or is_too_long
             word = "error" if is_too_long else "warning"
             lines.append(f"{word}: the {what} of this tier took {took:.0f} s, {limit:g} s are allowed")
+    if lines and machine > 1:
+        lines.append(f"this machine was {machine:.2f} times as slow as the one for which that is meant")
     return lines, is_error
 
 
@@ -533,6 +554,7 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
     outcomes = {
         "(set-up of all)": Outcome(True, prepare([chosen[name] for name in names if name not in skips]))
     }
+    machine = [slowness()] if math.isfinite(tier.seconds_max) else [1.0]
     for name, suite in chosen.items():
         if name in skips:
             outcomes[name] = Outcome(passed=True, skipped=True)
@@ -542,6 +564,8 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
         except (subprocess.SubprocessError, environment.maven_jars.JarsMissing) as failure:
             print(f"set-up of {name} failed: {failure}", file=sys.stderr)
             outcomes[name] = Outcome(passed=False)
+        if math.isfinite(tier.seconds_max):
+            machine.append(slowness())
     for name in names:
         for text in failures(name):
             print(f"\n-- {name}: {text}")
@@ -552,7 +576,7 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
     for name in names:
         if files := slowest(name):
             print(f"seconds of {name}: {files}")
-    lines, is_too_long = over_budget(tier, outcomes)
+    lines, is_too_long = over_budget(tier, outcomes, statistics.median(machine))
     for line in lines:
         print(line)
     if skips:

@@ -37,6 +37,7 @@ def seconds(monkeypatch):
     took = {}
     monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True, *took.get(name, (0.0, 0.0))))
     monkeypatch.setattr(suites, "skipped_for", lambda suite: [])
+    monkeypatch.setattr(suites, "slowness", lambda: 1.0)
     return took
 
 
@@ -61,6 +62,23 @@ def test_a_tier_that_takes_half_as_long_again_has_failed(took, what, seconds, ca
     seconds["node"] = took
     assert suites.main(["--tier", "test"]) == 1
     assert f"error: the {what} of this tier took" in capsys.readouterr().out
+
+
+def test_a_budget_is_longer_on_a_machine_that_was_slow_most_of_the_time(seconds, monkeypatch, capsys):
+    seconds["check"] = (0.0, 90.0 * 1.5 * 1.9)
+    measured = iter([1.0, 2.0])
+    monkeypatch.setattr(suites, "slowness", lambda: next(measured))
+    assert suites.main(["--tier", "check"]) == 1, "the median is 1.5"
+    measured = iter([2.0, 2.0])
+    assert suites.main(["--tier", "check"]) == 0
+    assert "this machine was 2.00 times as slow" in capsys.readouterr().out
+
+
+def test_how_slow_a_machine_is_follows_from_what_the_same_work_takes(monkeypatch):
+    monkeypatch.setattr(suites, "YARDSTICK", "print(9.0)")
+    assert suites.slowness() == 9 / suites.YARDSTICK_SECONDS
+    monkeypatch.setattr(suites, "YARDSTICK", "print(0.001)")
+    assert suites.slowness() == 1
 
 
 def test_suites_by_their_names_have_no_budget(seconds, capsys):

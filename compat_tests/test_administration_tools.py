@@ -25,6 +25,7 @@ TOPIC = "administered"
 
 OWN = (
     (r"^.*(\tat |\[kafka-admin-client-thread).*\n", ""),  # where in the tool, and when
+    (r"^log4j:WARN .*\n", ""),  # It names the first logger of a virtual machine.
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r'"endpoints": \["\w+://ADDRESS"\]', "ENDPOINT"),  # Kafka has a listener for controllers
     (r"\b[\w-]{22}(?=[\s)\"\]])", "ID"),

@@ -52,7 +52,7 @@ public final class ToolServer {
     /** So long a program that has ended may take to close what it has opened. */
     private static final long UNWINDING_MS = 2_000;
     /** So long the threads of a program that has ended may go on. */
-    private static final long REST_MS = 1_000;
+    private static final long REST_MS = 300;
     private static final Output OUT = new Output();
     private static final Output ERRORS = new Output();
     private static final Input IN = new Input();
@@ -366,6 +366,7 @@ public final class ToolServer {
         Configuration.setConfiguration(null);
         for (String counter : COUNTERS)
             setBack(counter);
+        letLoggingWarnAgain();
         OUT.take();
         ERRORS.take();
         return true;
@@ -388,7 +389,23 @@ public final class ToolServer {
         }
     }
 
+    /** The first line of a log without a configuration makes Log4j 1 warn, once in a process. */
+    private static void letLoggingWarnAgain() throws ReflectiveOperationException {
+        try {
+            Class<?> manager = Class.forName("org.apache.log4j.LogManager");
+            Object loggers = manager.getMethod("getLoggerRepository").invoke(null);
+            Field hasWarned = loggers.getClass().getDeclaredField("emittedNoAppenderWarning");
+            hasWarned.setAccessible(true);
+            hasWarned.setBoolean(loggers, false);
+        } catch (ClassNotFoundException | NoSuchMethodException | NoSuchFieldException newer) {
+            // Log4j 2 warns of nothing.
+        }
+    }
+
     // -- threads
+
+    /** Threads that are there once for all programs: Java's, and those of the metrics of the oldest Kafka. */
+    private static final List<String> SHARED = List.of("ForkJoinPool.commonPool", "metrics-meter-tick-thread");
 
     private static Set<Thread> threads() {
         ThreadGroup group = Thread.currentThread().getThreadGroup();
@@ -399,7 +416,7 @@ public final class ToolServer {
     private static Set<Thread> left(Set<Thread> before) {
         Set<Thread> left = threads();
         left.removeAll(before);
-        left.removeIf(one -> one.getName().startsWith("ForkJoinPool.commonPool"));
+        left.removeIf(one -> SHARED.stream().anyMatch(one.getName()::startsWith));
         return left;
     }
 

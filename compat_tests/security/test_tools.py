@@ -35,6 +35,7 @@ OWN = (
     # Where in the tool, and when.
     (r"^(.*\tat |.*\[kafka-admin-client-thread).*\n", ""),
     (r"^[\d:.]+ \[main\] ERROR", "TIME ERROR"),
+    (r"^log4j:WARN .*\n", ""),  # It names the first logger of a virtual machine.
     # Why something is refused, in the words of the broker.
     (r"(\w+Exception):(?! org\.| java\.).*", r"\1: WORDS"),
     (r"(Error while executing [\w ]+ command :) .*", r"\1 WORDS"),

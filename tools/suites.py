@@ -433,7 +433,10 @@ def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
 
     def status(command: list[str], report: str) -> int:
         print(f"== {name}: {' '.join(command)}", flush=True)
-        reported = [f"--junitxml={REPORTS / report}"] if "pytest" in command else []
+        reported = []
+        if "pytest" in command:
+            seconds = (REPORTS / report).with_suffix(".tsv")
+            reported = [f"--junitxml={REPORTS / report}", "-p", "tools.durations", f"--seconds-to={seconds}"]
         return subprocess.run([str(python), *command[1:], *reported], **where).returncode
 
     REPORTS.mkdir(parents=True, exist_ok=True)

@@ -137,6 +137,7 @@ def suite_of(monkeypatch, tmp_path):
     """Makes the suite `soak` one of a single file."""
     # What this environment has besides takes longer to import than all of it.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (tmp_path / "tools").symlink_to(environment.CHECKOUT / "tools")
     monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
     monkeypatch.setattr(environment, "venv", lambda _: pathlib.Path(sys.prefix))
     monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / ".pytest_cache/v/cache/lastfailed")

@@ -352,6 +352,8 @@ public final class ToolServer {
     private static boolean isClean(Run run, Set<Thread> before) throws Exception {
         if (run.returned.getCount() > 0)
             return false;
+        for (Thread one : left(before))
+            closeClientOf(one);
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(REST_MS);
         while (!left(before).isEmpty()) {
             if (System.nanoTime() > deadline) {
@@ -370,6 +372,34 @@ public final class ToolServer {
         OUT.take();
         ERRORS.take();
         return true;
+    }
+
+    /** Some tools leave their client to the end of the process. */
+    private static void closeClientOf(Thread thread) throws Exception {
+        if (!thread.getName().startsWith("kafka-admin-client-thread"))
+            return;
+        try {
+            Object task = task(thread);
+            ((AutoCloseable) valueOf(task.getClass(), "this$0", task)).close();
+        } catch (NoSuchFieldException other) {
+            // Then the virtual machine ends.
+        }
+    }
+
+    /** What a thread was made to run. */
+    private static Object task(Thread thread) throws ReflectiveOperationException {
+        try {
+            return valueOf(Thread.class, "target", thread);
+        } catch (NoSuchFieldException newer) {
+            Object holder = valueOf(Thread.class, "holder", thread);
+            return valueOf(holder.getClass(), "task", holder);
+        }
+    }
+
+    private static Object valueOf(Class<?> owner, String name, Object of) throws ReflectiveOperationException {
+        Field field = owner.getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(of);
     }
 
     /** Of these come the names of clients, such as `adminclient-1`. */

@@ -106,8 +106,10 @@ def test_nodes_of_both_kinds_replicate_to_each_other_over_sasl(nodes: Nodes) -> 
 @pytest.mark.parametrize("mechanism", rest_at_night(*MECHANISM_NAMES.values()))
 def test_users_of_the_controllers_log_in_to_each_node(nodes: Nodes, mechanism: str, tmp_path: Any) -> None:
     def logs_in(node: Any) -> bool:
+        login = settings(node, mechanism, "dora", "pw-of-dora")
         try:
-            kafka.KafkaAdminClient(**settings(node, mechanism, "dora", "pw-of-dora")).close()
+            # Refused, it tries again for so long.
+            kafka.KafkaAdminClient(**login, bootstrap_timeout_ms=2000).close()
         except kafka.errors.KafkaError:
             return False
         return True

@@ -275,10 +275,16 @@ def test_an_error_at_any_operation_loses_nothing_acknowledged_and_heals(seed, co
     assert number > len(steps)
 
 
+PARTS = 4
+"""One test would take longer than tests may."""
+
+
 @pytest.mark.deep
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("code", [errno.EIO, *([errno.ENOSPC] * NIGHTLY)])
-def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothing_and_heals(code):
-    number = next(number for number in count(1) if not error_at(EVERY_OPERATION, number, code, 0, spared=""))
+def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothing_and_heals(code, part):
+    numbers = count(1 + part, PARTS)
+    number = next(one for one in numbers if not error_at(EVERY_OPERATION, one, code, 0, spared=""))
     assert number > 5 * len(EVERY_OPERATION)
 
 

@@ -189,3 +189,22 @@ def test_there_is_a_second_try_for_a_few_by_day_where_programs_of_others_run(mon
     assert suites.second_tries(Suite([command]), ["python", "-m", "mypy"]) == []
     monkeypatch.setattr(suites, "NIGHTLY", True)
     assert suites.second_tries(Suite([command]), command) == []
+
+
+GROUPED = """
+import pytest
+
+@pytest.mark.xdist_group("alike")
+@pytest.mark.parametrize("number", range(6))
+def test_one(number, worker_id):
+    print(f"{worker_id} has one")
+"""
+
+
+def test_tests_of_a_group_stay_in_one_process(suite_of, capfd):
+    """A release of pytest for which pytest-xdist was not made took each for itself, and said nothing: each
+    process began each cluster."""
+    suite_of(GROUPED, "-p", "xdist.plugin", "-n", "2", "--dist", "loadgroup", "-rP")
+    assert suites.main(["soak"]) == 0
+    said = capfd.readouterr().out
+    assert sorted(said.count(f"gw{worker} has one") for worker in range(2)) == [0, 6]

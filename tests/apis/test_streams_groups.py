@@ -214,8 +214,8 @@ def test_a_group_is_described_with_its_topology_and_what_each_member_has(streams
         "in": [0, 1],
         "app-words-repartition": [0, 1],
     }
-    request = StreamsGroupDescribeRequest(group_ids=["g", "none"], include_authorized_operations=True)
-    group, none = streams_node.ask(request).groups
+    request = StreamsGroupDescribeRequest(group_ids=["g", "none", ""], include_authorized_operations=True)
+    group, none, unnamed = streams_node.ask(request).groups
     assert (group.error_code, group.group_state) == (0, "Stable")
     assert (group.group_epoch, group.assignment_epoch) == (told.member_epoch, told.member_epoch)
     assert group.authorized_operations == operations.ON_GROUP
@@ -232,24 +232,10 @@ def test_a_group_is_described_with_its_topology_and_what_each_member_has(streams
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Streams group none not found.",
     )
+    assert unnamed.error_code == ErrorCode.INVALID_GROUP_ID
     # To those who ask for classic groups it is not there.
     (classic,) = streams_node.ask(DescribeGroupsRequest(groups=["g"]), 6).groups
     assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_groups_are_listed_by_type_and_state(streams_node):
-    streams_node.ask(JOIN)
-    for request in (
-        ListGroupsRequest(),
-        ListGroupsRequest(types_filter=["Streams"], states_filter=["NotReady"]),
-    ):
-        (group,) = streams_node.ask(request, 5).groups
-        assert (group.group_type, group.protocol_type, group.group_state) == (
-            "streams",
-            "streams",
-            "NotReady",
-        )
-    assert streams_node.ask(ListGroupsRequest(types_filter=["classic"]), 5).groups == []
 
 
 def test_a_group_works_by_settings_of_its_own(streams_node):
@@ -263,8 +249,3 @@ def test_without_the_feature_there_are_no_streams_groups(streams_node):
     assert streams_node.ask(JOIN).error_code == ErrorCode.UNSUPPORTED_VERSION
     (group,) = streams_node.ask(StreamsGroupDescribeRequest(group_ids=["g"])).groups
     assert group.error_code == ErrorCode.UNSUPPORTED_VERSION
-
-
-def test_a_group_without_an_id_is_not_described(streams_node):
-    (group,) = streams_node.ask(StreamsGroupDescribeRequest(group_ids=[""])).groups
-    assert group.error_code == ErrorCode.INVALID_GROUP_ID

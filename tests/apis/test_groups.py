@@ -238,7 +238,7 @@ def test_a_static_member_is_known_by_its_instance_in_every_request(group_node):
     assert [one.group_instance_id for one in old.members] == ["i"]
     before_version_9 = node.ask(join(**instance), 8)
     assert (before_version_9.leader, before_version_9.skip_assignment) == (old.member_id, False)
-    back = node.ask(join(**instance))
+    back = node.ask(join(**instance, reason="a restart"))
     assert (back.leader, back.generation_id, back.skip_assignment) == (back.member_id, 1, True)
     for member, code in ((old, ErrorCode.FENCED_INSTANCE_ID), (back, ErrorCode.NONE)):
         named = {"group_id": "g", "generation_id": 1, "member_id": member.member_id, **instance}

@@ -434,24 +434,3 @@ def test_markers_are_refused_without_harm_to_the_group(commits):
 def test_a_marker_of_nobody_is_no_marker(commits, nobody):
     assert commits.end(commit=True, **nobody) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert commits.log.log_end_offset == 0
-
-
-def test_a_marker_while_the_group_is_being_loaded_has_to_come_again(commits, monkeypatch):
-    monkeypatch.setattr("odradek.coordinator.runtime.RECORDS_PER_TURN", 1)
-    for offset in range(3):
-        commits.commit(3, ("t", 0, offset))
-    commits.node.groups.close()
-    commits.node.groups.view_changed(commits.node.machine.view)
-    codes = []
-    marker = EndMarker(PRODUCER, 0, 0, True, 0)
-    commits.node.groups.end_offsets(commits.index, marker, codes.append)
-    assert codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-    assert errors_of(commits.start(3, ("t", 0, 9))) == [("t", 0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-    commits.node.loop.turn()
-    assert commits.end(commit=True) is ErrorCode.NONE
-    assert commits.fetch() == [(2, -1, "at 2", 0), NOTHING]
-
-
-def test_a_marker_for_a_group_without_pending_offsets_is_written_all_the_same(commits):
-    assert commits.end(commit=True) is ErrorCode.NONE
-    assert commits.log.log_end_offset == 1

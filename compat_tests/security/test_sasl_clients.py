@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -344,27 +343,3 @@ def test_a_client_of_go_or_node_gets_in_until_its_user_is_removed(
     programs.let_try(*words)
     kafka_configs(secured, tmp_path / "client", *named, "--delete-config", "SCRAM-SHA-512")
     programs.let_try(*words, refused=reason)
-
-
-def test_guesses_do_not_disturb_a_client_that_is_served(secured: Broker) -> None:
-    stop = threading.Event()
-    guesses: list[bool] = []
-
-    def guess() -> None:
-        while not stop.is_set():
-            guesses.append(with_aiokafka(secured, "PLAIN", "ann", "wrong"))
-
-    threads = [threading.Thread(target=guess) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        producer = kafka.KafkaProducer(**kafka_python_settings(secured, "PLAIN", "ann", PASSWORD))
-        for _ in range(50):
-            producer.send("undisturbed", b"value").get(SECONDS)
-        producer.close()
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert guesses
-    assert not any(guesses)

@@ -21,6 +21,7 @@ from odradek.wire.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from tests.kit.collecting import collected
 
 MISSING_INTERNAL_TOPICS = 3
 
@@ -138,70 +139,77 @@ def test_a_topic_that_cannot_be_created_is_told_and_tried_again_after_a_while(st
     assert [[topic.name for topic in topics] for topics in tried] == [["app-counts-changelog"]]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"member_id": " "}, "MemberId can't be empty."),
-        ({"group_id": ""}, "GroupId can't be empty."),
-        ({"instance_id": ""}, "Static members are not supported yet."),
-        ({"rack_id": ""}, "RackId can't be empty."),
-        ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
-        ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),
-        (
-            {"standby_tasks": [TaskIds(subtopology_id="0", partitions=[0])]},
-            "StandbyTasks must be empty when (re-)joining.",
-        ),
-        ({"warmup_tasks": None}, "WarmupTasks must be empty when (re-)joining."),
-        ({"topology": None}, "Topology must be non-null when (re-)joining."),
-        (
-            {"topology": words(source_topic_regex=["a.*"])},
-            "Regular expressions for source topics are not supported yet.",
-        ),
-        ({"member_epoch": -2}, "InstanceId can't be null."),
-        ({"member_epoch": -3}, "MemberEpoch is -3, but must be greater than or equal to -2."),
-        ({"member_epoch": 1}, "Topology can only be provided when (re-)joining."),
-        (
-            {"member_epoch": 1, "topology": None, "active_tasks": None},
-            "If one task-type is non-null, all must be non-null.",
-        ),
-        ({"client_tags": [KeyValue(key="zone", value=one) for one in "ab"]}, "A client tag is named twice."),
-    ],
-)
-def test_a_request_that_makes_no_sense_is_refused(streams_node, changes, message):
-    answer = streams_node.ask(replace(JOIN, **changes))
-    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
-    assert streams_node.ask(ListGroupsRequest(), 5).groups == []
+SENSELESS = [
+    ({"member_id": " "}, "MemberId can't be empty."),
+    ({"group_id": ""}, "GroupId can't be empty."),
+    ({"instance_id": ""}, "Static members are not supported yet."),
+    ({"rack_id": ""}, "RackId can't be empty."),
+    ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+    ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),
+    (
+        {"standby_tasks": [TaskIds(subtopology_id="0", partitions=[0])]},
+        "StandbyTasks must be empty when (re-)joining.",
+    ),
+    ({"warmup_tasks": None}, "WarmupTasks must be empty when (re-)joining."),
+    ({"topology": None}, "Topology must be non-null when (re-)joining."),
+    (
+        {"topology": words(source_topic_regex=["a.*"])},
+        "Regular expressions for source topics are not supported yet.",
+    ),
+    ({"member_epoch": -2}, "InstanceId can't be null."),
+    ({"member_epoch": -3}, "MemberEpoch is -3, but must be greater than or equal to -2."),
+    ({"member_epoch": 1}, "Topology can only be provided when (re-)joining."),
+    (
+        {"member_epoch": 1, "topology": None, "active_tasks": None},
+        "If one task-type is non-null, all must be non-null.",
+    ),
+    ({"client_tags": [KeyValue(key="zone", value=one) for one in "ab"]}, "A client tag is named twice."),
+]
+"""What a request has, and what it is told."""
 
 
-@pytest.mark.parametrize(
-    ("topology", "message"),
-    [
-        (
-            words(source_topics=["__consumer_offsets"]),
-            "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
-        ),
-        (words(repartition_sink_topics=["a b"]), "Topic names a b are not valid topic names."),
-        (
-            words(state_changelog_topics=[internal("c", 3)]),
-            "Changelog topic c must have an undefined partition count, but it is set to 3.",
-        ),
-        (
-            words(state_changelog_topics=[internal("c"), internal("c", retention_ms="1")]),
-            "Subtopology 0 names an internal topic twice.",
-        ),
-        (
-            words(repartition_source_topics=[internal("app-words-repartition")] * 2),
-            "Subtopology 0 names an internal topic twice.",
-        ),
-        (
-            words(state_changelog_topics=[replace(internal("c"), topic_configs=[SETTING, SETTING])]),
-            "A setting of an internal topic is named twice.",
-        ),
-    ],
-)
-def test_a_topology_that_no_broker_may_serve_is_refused(streams_node, topology, message):
-    answer = streams_node.ask(replace(JOIN, topology=topology))
-    assert (answer.error_code, answer.error_message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+def test_a_request_that_makes_no_sense_is_refused(streams_node):
+    with collected() as failures:
+        for changes, message in SENSELESS:
+            with failures.of(message):
+                answer = streams_node.ask(replace(JOIN, **changes))
+                assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
+                assert streams_node.ask(ListGroupsRequest(), 5).groups == []
+
+
+UNSERVED = [
+    (
+        words(source_topics=["__consumer_offsets"]),
+        "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+    ),
+    (words(repartition_sink_topics=["a b"]), "Topic names a b are not valid topic names."),
+    (
+        words(state_changelog_topics=[internal("c", 3)]),
+        "Changelog topic c must have an undefined partition count, but it is set to 3.",
+    ),
+    (
+        words(state_changelog_topics=[internal("c"), internal("c", retention_ms="1")]),
+        "Subtopology 0 names an internal topic twice.",
+    ),
+    (
+        words(repartition_source_topics=[internal("app-words-repartition")] * 2),
+        "Subtopology 0 names an internal topic twice.",
+    ),
+    (
+        words(state_changelog_topics=[replace(internal("c"), topic_configs=[SETTING, SETTING])]),
+        "A setting of an internal topic is named twice.",
+    ),
+]
+"""Topologies, and what they are told."""
+
+
+def test_a_topology_that_no_broker_may_serve_is_refused(streams_node):
+    with collected() as failures:
+        for number, (topology, message) in enumerate(UNSERVED):
+            with failures.of(f"{number}: {message}"):
+                answer = streams_node.ask(replace(JOIN, topology=topology))
+                assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+                assert answer.error_message == message
 
 
 def test_a_group_is_described_with_its_topology_and_what_each_member_has(streams_node):
@@ -214,8 +222,8 @@ def test_a_group_is_described_with_its_topology_and_what_each_member_has(streams
         "in": [0, 1],
         "app-words-repartition": [0, 1],
     }
-    request = StreamsGroupDescribeRequest(group_ids=["g", "none"], include_authorized_operations=True)
-    group, none = streams_node.ask(request).groups
+    request = StreamsGroupDescribeRequest(group_ids=["g", "none", ""], include_authorized_operations=True)
+    group, none, unnamed = streams_node.ask(request).groups
     assert (group.error_code, group.group_state) == (0, "Stable")
     assert (group.group_epoch, group.assignment_epoch) == (told.member_epoch, told.member_epoch)
     assert group.authorized_operations == operations.ON_GROUP
@@ -232,24 +240,10 @@ def test_a_group_is_described_with_its_topology_and_what_each_member_has(streams
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Streams group none not found.",
     )
+    assert unnamed.error_code == ErrorCode.INVALID_GROUP_ID
     # To those who ask for classic groups it is not there.
     (classic,) = streams_node.ask(DescribeGroupsRequest(groups=["g"]), 6).groups
     assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_groups_are_listed_by_type_and_state(streams_node):
-    streams_node.ask(JOIN)
-    for request in (
-        ListGroupsRequest(),
-        ListGroupsRequest(types_filter=["Streams"], states_filter=["NotReady"]),
-    ):
-        (group,) = streams_node.ask(request, 5).groups
-        assert (group.group_type, group.protocol_type, group.group_state) == (
-            "streams",
-            "streams",
-            "NotReady",
-        )
-    assert streams_node.ask(ListGroupsRequest(types_filter=["classic"]), 5).groups == []
 
 
 def test_a_group_works_by_settings_of_its_own(streams_node):
@@ -263,8 +257,3 @@ def test_without_the_feature_there_are_no_streams_groups(streams_node):
     assert streams_node.ask(JOIN).error_code == ErrorCode.UNSUPPORTED_VERSION
     (group,) = streams_node.ask(StreamsGroupDescribeRequest(group_ids=["g"])).groups
     assert group.error_code == ErrorCode.UNSUPPORTED_VERSION
-
-
-def test_a_group_without_an_id_is_not_described(streams_node):
-    (group,) = streams_node.ask(StreamsGroupDescribeRequest(group_ids=[""])).groups
-    assert group.error_code == ErrorCode.INVALID_GROUP_ID

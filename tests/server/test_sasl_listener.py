@@ -46,6 +46,7 @@ from odradek.wire.response_errors import errors_of
 from odradek.wire.schema import ZERO_UUID
 from odradek.wire.scram import MECHANISM_NUMBERS, ScramClient, salted_password
 from tests.apis.test_every_version import SERVED, fields
+from tests.kit.collecting import collected
 from tests.raw_client import RawClient
 from tests.tiers import NIGHTLY
 
@@ -63,7 +64,8 @@ OPTIONS = {
     "connection.failed.authentication.delay.ms": "10",
 }
 RIGHT = b"\0ann\0" + PASSWORD.encode()
-PATIENCE_S = 20
+PATIENCE_S = 50
+"""For what takes a second or two of computing, on a machine that has a lot to do, too."""
 
 
 @pytest.fixture(scope="module")
@@ -137,35 +139,14 @@ def test_what_comes_with_the_last_token_is_served_after_it(broker):
     with RawClient(broker.port) as client:
         client.send(*frames)
         assert [struct.unpack(">i", client.receive_frame()[:4])[0] for _ in frames] == [1, 2, 3, 4, 5]
-    whole = b"".join(frames)
-    for at in range(1, len(whole)):
-        with RawClient(broker.port) as client:
-            client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client.send(whole[:at])
-            client.send(whole[at:])
-            assert [struct.unpack(">i", client.receive_frame()[:4])[0] for _ in frames] == [1, 2, 3, 4, 5]
-
-
-def test_bare_tokens_authenticate_and_an_empty_frame_says_so(broker):
-    with RawClient(broker.port) as client:
-        assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
-        client.send(len(RIGHT).to_bytes(4, "big") + RIGHT)
-        assert client.receive_frame() == b""
-        assert is_served(client)
-
-
-def test_a_wrong_password_is_told_late_and_closes(broker):
-    with RawClient(broker.port) as client:
-        answer = log_in(client, b"\0ann\0wrong")
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert client.read_to_end() == b""
 
 
 def test_a_failure_waits_for_the_delay():
     with Broker(options={**OPTIONS, "connection.failed.authentication.delay.ms": "300"}) as slow:
         began = time.monotonic()
         with RawClient(slow.port) as client:
-            assert log_in(client, b"\0ann\0wrong").error_code
+            answer = log_in(client, b"\0ann\0wrong")
+            assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert client.read_to_end() == b""
         assert time.monotonic() - began >= 0.3
 
@@ -298,14 +279,6 @@ def test_a_clock_that_is_set_changes_no_session_and_closes_nobody(short, monkeyp
         assert is_served(client)
         assert stranger.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2).error_code == 0
         assert is_served(stranger)
-
-
-def test_another_user_cannot_take_a_session_over(short):
-    with RawClient(short.port) as client:
-        log_in(client)
-        answer = log_in(client, b"\0bob\0pw-of-bob")
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert client.read_to_end() == b""
 
 
 # Other nodes
@@ -447,35 +420,40 @@ def topic(broker):
 BATCH = bytes(build_batch([Record(0, 1_700_000_000_000, None, b"a record that nobody may see")]))
 
 
-@pytest.mark.parametrize("key", sorted(SERVED))
-def test_no_request_that_means_something_is_served_before_authentication(broker, topic, key):
+@pytest.mark.parametrize("state", BEGINNINGS)
+def test_no_request_that_means_something_is_served_before_authentication(broker, topic, state):
     """In each state: the error is the one of the state, and what the answer says besides is from the
     request, so it has nothing of the broker's."""
+    with collected() as failures:
+        for key in sorted(SERVED):
+            with failures.of(f"API {key}"):
+                check_that_it_is_not_served(broker, topic, state, key)
+    assert survives(broker)
+
+
+def check_that_it_is_not_served(broker, topic, state, key):
     version = SERVED[key]
     directories = SimpleNamespace(directories=["/no/such/directory"])
     node = SimpleNamespace(batch=lambda value: BATCH, store=directories)
     request = find(key)[0](**fields(node, key, version, topic))
-    frame = request_frame(request, version, 1, "c")
-    for state in BEGINNINGS:
-        with RawClient(broker.port, timeout_s=PATIENCE_S) as client:
-            begin(client, state)
-            client.send(frame)
-            is_first = state in ("first", "after the versions")
-            if (is_first and key == SASL_HANDSHAKE) or (state == "first" and key == API_VERSIONS):
-                _, answer = client.receive(type(request), version)
-                assert answer.error_code == 0
-                continue  # which the protocol wants
-            rest = client.read_to_end()
-            in_the_middle = state in ("after the handshake", "after a token")
-            if not in_the_middle or key in WITHOUT_PLACE_FOR_CODE:
-                assert rest == b"", state
-                continue
-            code = FAILED if key == SASL_AUTHENTICATE else ILLEGAL_STATE
-            answer = only_answer(rest, key, version)
-            assert set(errors_of(type(answer))(answer)) == {code}, state
-            told = leaves(answer) - leaves(request) - {code} - DEFAULTS
-            assert all(isinstance(one, str) and one in SENTENCES for one in told), (state, told)
-    assert survives(broker)
+    with RawClient(broker.port, timeout_s=PATIENCE_S) as client:
+        begin(client, state)
+        client.send(request_frame(request, version, 1, "c"))
+        is_first = state in ("first", "after the versions")
+        if (is_first and key == SASL_HANDSHAKE) or (state == "first" and key == API_VERSIONS):
+            _, answer = client.receive(type(request), version)
+            assert answer.error_code == 0
+            return  # which the protocol wants
+        rest = client.read_to_end()
+    in_the_middle = state in ("after the handshake", "after a token")
+    if not in_the_middle or key in WITHOUT_PLACE_FOR_CODE:
+        assert rest == b""
+        return
+    code = FAILED if key == SASL_AUTHENTICATE else ILLEGAL_STATE
+    answer = only_answer(rest, key, version)
+    assert set(errors_of(type(answer))(answer)) == {code}
+    told = leaves(answer) - leaves(request) - {code} - DEFAULTS
+    assert all(isinstance(one, str) and one in SENTENCES for one in told), told
 
 
 DEFAULTS = {None, "", b"", 0, -1, -(2**31), ZERO_UUID}

@@ -118,7 +118,7 @@ def test_records_deleted_under_a_running_stream(
     tables: KafkaTables, admin: TopicAdmin, tmp_path: pathlib.Path, fail_on_data_loss: bool
 ) -> None:
     topic = tables.new_topic("deleted")
-    tables.client.produce(topic, [Message(b"%-500d" % n) for n in range(1000)])
+    tables.client.produce(topic, [Message(b"%-500d" % n) for n in range(300)])
     stream = tables.stream(
         topic,
         startingOffsets="earliest",
@@ -130,7 +130,7 @@ def test_records_deleted_under_a_running_stream(
     query = tables.to_files(stream, tmp_path).trigger(processingTime="0 seconds").start()
     try:
         wait_until(lambda: sum(batch_sizes(query)) >= 20, "the stream runs")
-        admin.delete_records(topic, {0: 970})
+        admin.delete_records(topic, {0: 270})
         if fail_on_data_loss:
             with pytest.raises(Exception, match=LOSS):
                 query.processAllAvailable()
@@ -139,10 +139,10 @@ def test_records_deleted_under_a_running_stream(
     finally:
         query.stop()
     written = tables.values_in_files(tmp_path)
-    before = [value for value in written if value < 970]
-    assert 20 <= len(before) < 970
+    before = [value for value in written if value < 270]
+    assert 20 <= len(before) < 270
     assert before == list(range(len(before)))
-    assert written[len(before) :] == ([] if fail_on_data_loss else list(range(970, 1000)))
+    assert written[len(before) :] == ([] if fail_on_data_loss else list(range(270, 300)))
 
 
 def test_a_topic_that_was_deleted_fails_the_stream_or_is_left_out(

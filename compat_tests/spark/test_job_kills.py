@@ -247,6 +247,7 @@ def has_more(directory: pathlib.Path, number: int) -> bool:
     return number_of(directory) >= number
 
 
+@pytest.mark.nightly  # by day there is the mirror, which writes in the same way
 def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:

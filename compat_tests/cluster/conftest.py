@@ -71,6 +71,22 @@ def group_of(item: pytest.Item) -> str:
     return GROUPS.get(item.path.stem, item.path.stem)
 
 
+OF_GROUPS = ("controllers", "troubled_controllers", "mixed", "running")
+"""The fixtures below that begin clusters, for all tests of a group."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends the clusters of a group with its last test: a dozen of idle nodes takes a processor."""
+    if item.path.parent != FOLDER or nextitem is None or group_of(nextitem) == group_of(item):
+        return
+    assert isinstance(item, pytest.Function)
+    for name in OF_GROUPS:
+        for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
+            if fixture.scope == "session":
+                fixture.finish(item._request)
+
+
 @pytest.fixture(scope="session")
 def controllers() -> Iterator[SharedControllers]:
     """Those of `members`. Nobody kills them."""

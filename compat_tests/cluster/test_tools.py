@@ -309,7 +309,8 @@ def test_a_replica_is_read_as_it_is_by_whom_kafka_lets(
     if reader == "the debugging consumer":
         wait_until(
             lambda: (
-                replicas_read(odradek, replicated, -2, version) == replicas_read(kafka, replicated, -2, version)
+                replicas_read(odradek, replicated, -2, version)
+                == replicas_read(kafka, replicated, -2, version)
             ),
             "both replicas are read alike",
             seconds=DEADLINE_SECONDS,

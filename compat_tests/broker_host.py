@@ -49,3 +49,8 @@ def shared_host() -> BrokerHost:
     host = BrokerHost()
     atexit.register(host.close)
     return host
+
+
+def host_for(version: str) -> BrokerHost | None:
+    """The shared one for the current version; None for others, which have virtual machines of their own."""
+    return shared_host() if version == reference.CURRENT else None

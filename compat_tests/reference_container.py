@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from compat_tests import reference
-from compat_tests.broker_host import shared_host
+from compat_tests.broker_host import host_for
 
 PORT = 9092
 """Where the broker listens inside its container."""
@@ -95,6 +95,4 @@ def real_kafka(version: str, properties: Mapping[str, str]) -> KafkaInContainer 
 
 def from_jars(version: str, properties: Mapping[str, str]) -> reference.Kafka:
     """The current version shares a virtual machine with others."""
-    if version == reference.CURRENT:
-        return reference.Kafka(version, properties, host=shared_host())
-    return reference.Kafka(version, properties)
+    return reference.Kafka(version, properties, host=host_for(version))

@@ -9,9 +9,9 @@ with the seconds of its own set-up: neither what it asks for nor its end. The de
 from __future__ import annotations
 
 import pathlib
-import time
 from collections import Counter
 from collections.abc import Iterator
+from time import perf_counter as clock
 from typing import Any
 
 import pytest
@@ -19,6 +19,14 @@ import pytest
 HEAD = "kind\tname\ttimes\tset-up\tcall\tteardown"
 OUTPUT = "seconds_of_fixtures"
 """The key of what a worker hands to the process that began it."""
+
+
+def seconds_of_files(report: pathlib.Path) -> Iterator[tuple[str, float]]:
+    """Each file of tests in such a report, and its seconds of all three phases."""
+    for line in report.read_text().splitlines():
+        kind, name, _, *seconds = line.split("\t")
+        if kind == "file":
+            yield name, sum(map(float, seconds))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,12 +51,12 @@ class Durations:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-        began = time.perf_counter()
+        began = clock()
         try:
             return (yield)
         finally:
             name = f"{fixturedef.baseid or 'pytest'}::{fixturedef.argname}"
-            self._fixtures[name] += time.perf_counter() - began
+            self._fixtures[name] += clock() - began
             self._set_ups[name] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

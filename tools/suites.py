@@ -5,8 +5,8 @@
 
 Runs inside the test environment. A suite that fails does not keep the next ones from running. A tier is a
 list of suites with a budget. A tier that takes half as long again fails: otherwise the wait grows until
-nobody waits. Machines differ, and one machine from hour to hour: a short piece of work before and after each
-suite tells how slow this one is.
+nobody waits. Machines differ, and one machine from hour to hour: the same short work before and after each
+suite measures that.
 
 By day, a few failed tests of a suite that runs programs of others get a second try, as the tests of Apache
 Kafka get it in its own build: one that fails by chance in an hour of such programs would fail each second run
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 from tests.tiers import NIGHTLY, PURE
-from tools import environment
+from tools import durations, environment
 
 REPORTS = environment.CHECKOUT / "build" / "reports"
 SHOWN_LINES = 25
@@ -51,7 +51,7 @@ for number in range(5_000_000):
 print(time.perf_counter() - began)
 """
 YARDSTICK_SECONDS = 0.45
-"""What it takes on each of two processors at once, on the machine on which the budgets were set."""
+"""The least that it took on each of two processors at once, where the budgets were set: 0.45 to 0.65 s."""
 MEMORY = pathlib.Path("/dev/shm")
 FREE_BYTES_MIN = 4 << 30
 """A suite writes a fraction of that."""
@@ -440,7 +440,7 @@ def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
         return subprocess.run([str(python), *command[1:], *reported], **where).returncode
 
     REPORTS.mkdir(parents=True, exist_ok=True)
-    for report in REPORTS.glob(f"{name}-*.xml"):
+    for report in reports(name, ""):
         report.unlink()
     for number, command in enumerate(suite.commands):
         LAST_FAILED.unlink(missing_ok=True)
@@ -467,11 +467,16 @@ def second_tries(suite: Suite, command: list[str]) -> list[str]:
     return tests if len(tests) <= SECOND_TRIES_MAX else []
 
 
+def reports(name: str, suffix: str) -> list[pathlib.Path]:
+    """Those of a suite's last run, and not of a suite whose name begins with its name."""
+    return sorted(REPORTS.glob(f"{name}-[0-9]*{suffix}"))
+
+
 def failures(name: str) -> list[str]:
     """Each test of the suite's last run that failed, with the end of what it said: after an hour of output
     nobody finds it further up."""
     told = []
-    for report in sorted(REPORTS.glob(f"{name}-*.xml")):
+    for report in reports(name, ".xml"):
         for case in ElementTree.parse(report).iter("testcase"):
             for trouble in (*case.iterfind("failure"), *case.iterfind("error")):
                 lines = (trouble.text or trouble.get("message") or "").splitlines()[-SHOWN_LINES:]
@@ -482,9 +487,9 @@ def failures(name: str) -> list[str]:
 def slowest(name: str) -> str:
     """Where the seconds of the last run went: the files whose tests took the most, workers added up."""
     seconds: Counter[str] = Counter()
-    for report in sorted(REPORTS.glob(f"{name}-*.xml")):
-        for case in ElementTree.parse(report).iter("testcase"):
-            seconds[case.get("classname", "").rpartition(".")[2]] += float(case.get("time", 0))
+    for report in reports(name, ".tsv"):
+        for file, took in durations.seconds_of_files(report):
+            seconds[pathlib.PurePath(file).stem] += took
     return ", ".join(
         f"{file.removeprefix('test_')} {took:.0f}" for file, took in seconds.most_common(FILES_SHOWN)
     )
@@ -497,21 +502,21 @@ def slowness() -> float:
     return max(1.0, sum(float(one.communicate()[0]) for one in both) / 2 / YARDSTICK_SECONDS)
 
 
-def over_budget(tier: Tier, outcomes: Mapping[str, Outcome], machine: float = 1.0) -> tuple[list[str], bool]:
+def over_budget(tier: Tier, outcomes: Mapping[str, Outcome], factor: float = 1.0) -> tuple[list[str], bool]:
     """A line for each budget of the tier that its suites did not keep, and whether that is an error. A budget
-    is for a machine whose `slowness` is 1."""
+    is for a machine whose `slowness`, the factor, is 1."""
     lines, is_error = [], False
     for what, took, limit in (
         ("tests", sum(one.tests for one in outcomes.values()), tier.seconds_max),
         ("set-up", sum(one.set_up for one in outcomes.values()), tier.set_up_seconds_max),
     ):
         if took > limit:
-            is_too_long = took > limit * machine * ERROR_FROM
+            is_too_long = took > limit * factor * ERROR_FROM
             is_error = is_error or is_too_long
             word = "error" if is_too_long else "warning"
             lines.append(f"{word}: the {what} of this tier took {took:.0f} s, {limit:g} s are allowed")
-    if lines and machine > 1:
-        lines.append(f"this machine was {machine:.2f} times as slow as the one for which that is meant")
+    if lines and factor > 1:
+        lines.append(f"this machine was {factor:.2f} times as slow as the one for which that is meant")
     return lines, is_error
 
 
@@ -557,7 +562,8 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
     outcomes = {
         "(set-up of all)": Outcome(True, prepare([chosen[name] for name in names if name not in skips]))
     }
-    machine = [slowness()] if math.isfinite(tier.seconds_max) else [1.0]
+    has_budget = math.isfinite(tier.seconds_max)
+    factors = [slowness()] if has_budget else [1.0]
     for name, suite in chosen.items():
         if name in skips:
             outcomes[name] = Outcome(passed=True, skipped=True)
@@ -567,8 +573,8 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
         except (subprocess.SubprocessError, environment.maven_jars.JarsMissing) as failure:
             print(f"set-up of {name} failed: {failure}", file=sys.stderr)
             outcomes[name] = Outcome(passed=False)
-        if math.isfinite(tier.seconds_max):
-            machine.append(slowness())
+        if has_budget:
+            factors.append(slowness())
     for name in names:
         for text in failures(name):
             print(f"\n-- {name}: {text}")
@@ -579,7 +585,7 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
     for name in names:
         if files := slowest(name):
             print(f"seconds of {name}: {files}")
-    lines, is_too_long = over_budget(tier, outcomes, statistics.median(machine))
+    lines, is_too_long = over_budget(tier, outcomes, statistics.median(factors))
     for line in lines:
         print(line)
     if skips:

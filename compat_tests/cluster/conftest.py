@@ -77,7 +77,7 @@ OF_GROUPS = ("controllers", "troubled_controllers", "mixed", "running")
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends the clusters of a group with its last test: a dozen of idle nodes takes a processor."""
+    """Ends the clusters of a group with its last test: a dozen idle nodes take a processor."""
     if item.path.parent != FOLDER or nextitem is None or group_of(nextitem) == group_of(item):
         return
     assert isinstance(item, pytest.Function)

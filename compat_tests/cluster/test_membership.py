@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from compat_tests.broker_host import shared_host
+from compat_tests.broker_host import host_for
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember, new_cluster_id
@@ -160,8 +160,7 @@ def test_a_node_serves_share_groups_where_the_cluster_has_them(
     version: str, release: str | None, level: int | None
 ) -> None:
     """It registers that it could, which controllers that know nothing of them take as well."""
-    host = shared_host() if version == CURRENT else None
-    with Controllers(version=version, release=release, host=host) as older:
+    with Controllers(version=version, release=release, host=host_for(version)) as older:
         assert isinstance(older, Controllers)
         with OdradekMember(older, 1) as node:
             side = Side("broker", node.bootstrap_servers)

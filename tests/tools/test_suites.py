@@ -7,13 +7,14 @@ import sys
 import pytest
 
 from tools import environment, suites
+from tools.durations import HEAD
 from tools.suites import Outcome, Suite
 
-REPORT = """<testsuites><testsuite>
-<testcase classname="compat_tests.test_fast" name="a" time="0.4"/>
-<testcase classname="compat_tests.test_slow" name="b" time="20.0"/>
-<testcase classname="compat_tests.test_slow" name="c" time="12.2"/>
-</testsuite></testsuites>"""
+REPORT = f"""{HEAD}
+file\tcompat_tests/test_slow.py\t2\t20.0\t12.0\t0.2
+file\tcompat_tests/test_fast.py\t1\t0.1\t0.3\t0.0
+fixture\tcompat_tests/conftest.py::broker\t1\t20.0\t\t
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,9 @@ def seconds(monkeypatch):
 
 
 def test_the_slowest_files_of_a_suite_are_told(seconds, capsys, reports):
-    (reports / "log-0.xml").write_text(REPORT)
+    (reports / "log-0.tsv").write_text(REPORT)
+    # Of another suite, whose name begins with the same word.
+    (reports / "log-of-others-0.tsv").write_text(REPORT)
     assert suites.main(["log"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "seconds of log: slow 32, fast 0"
 

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from compat_tests import reference
-from compat_tests.clients.java import SOURCE, JavaProgram
+from compat_tests.clients.java import SOURCE
 from compat_tests.cluster.loads import ALLOWED_SECONDS, Working
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaProgram
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 5.0

@@ -122,7 +122,7 @@ class Story:
     def _wait_until_drained(self, ends: Mapping[str, int]) -> None:
         def is_drained() -> bool:
             for worker in self.workers:
-                worker.check()
+                worker.raise_failure()
             return not self.history.lacks(ends)
 
         try:

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import json
-import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,6 +40,7 @@ from kafka.structs import OffsetAndMetadata
 from compat_tests.clients.aio import _start as start_aiokafka
 from compat_tests.clients.confluent import PASSING, REBALANCING
 from compat_tests.clients.kafka_python import JOIN_POLL_SECONDS
+from compat_tests.kit import telling
 
 POLL_SECONDS = 0.2
 HEARTBEAT_MS = 300
@@ -63,7 +61,7 @@ LOADING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def say(name: str, **facts: Any) -> None:
-    print(json.dumps({"timestamp": time.time_ns() // 1_000_000, "name": name, **facts}), flush=True)
+    telling.tell({"timestamp": time.time_ns() // 1_000_000, "name": name, **facts})
 
 
 class Program(abc.ABC):
@@ -350,17 +348,10 @@ PROGRAMS: Mapping[str, type[Program]] = {
 def main(arguments: list[str]) -> None:
     library, bootstrap, group, topic, *pairs = arguments
     settings = {**SETTINGS, **dict(pair.split("=", 1) for pair in pairs)}
+    telling.keep_the_output_for_events()
     program = PROGRAMS[library](bootstrap, group, topic, settings)
     signal.signal(signal.SIGTERM, program.stop)
-    try:
-        program.run()
-        status = 0
-    except Exception:
-        traceback.print_exc()
-        status = 1
-    # At once: whatever threads the libraries have may wait for something that never comes.
-    sys.stdout.flush()
-    os._exit(status)
+    telling.end_with(program.run)
 
 
 if __name__ == "__main__":

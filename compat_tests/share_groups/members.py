@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from compat_tests import reference
-from compat_tests.clients.java import JavaProgram, Program
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaProgram, Program
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent

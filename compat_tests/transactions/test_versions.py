@@ -15,7 +15,7 @@ from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import Start, TransactionBroker
 from compat_tests.transactions.features import set_transaction_version, transaction_version
 from compat_tests.transactions.history import Partition
-from compat_tests.transactions.producers import LIBRARIES
+from compat_tests.transactions.libraries import LIBRARIES, load
 from compat_tests.transactions.topics import create_topics
 
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
@@ -38,7 +38,7 @@ def with_java(
 
 
 def with_library(broker: TransactionBroker, library: str, where: Partition, transactional_id: str) -> None:
-    producer = LIBRARIES[library](broker.bootstrap, transactional_id)
+    producer = load(library).producer(broker.bootstrap, transactional_id)
     producer.open()
     for number in range(TRANSACTIONS):
         producer.begin()

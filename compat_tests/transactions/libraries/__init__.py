@@ -1,9 +1,9 @@
 """Transactional producers and consumers of four libraries, said the same way; each does what the unmodified
-library does, and of kafka-python besides what a careful user of it has to. Only Java's of 4.3 speaks version 2
-of the protocol, where the cluster has it.
+library does, and of kafka-python besides what a careful user of it has to. Only Java's of 4.3 speaks version
+2 of the protocol, where the cluster has it.
 
-Of producers that are idempotent and no more only `open`, `begin`, `send`, `flush`, `close` and `abandon` are of
-use.
+Of producers that are idempotent and no more only `open`, `begin`, `send`, `flush`, `close` and `abandon` are
+of use.
 
 What a library raises becomes `Fenced` (another producer has the transactional id; this one is done for),
 `Failed` (this transaction is; start over with a new producer) or `Aborted` (this transaction is over).

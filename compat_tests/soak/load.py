@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.clients import POLL_SECONDS, Member, Record
+from compat_tests.clients import POLL_SECONDS, Client, Member, Record
 from compat_tests.clients.aio import AiokafkaMember, LoopThread
 from compat_tests.clients.confluent import ConfluentMember
 from compat_tests.clients.kafka_python import KafkaPythonMember
@@ -372,3 +372,16 @@ def libraries(thread: LoopThread) -> dict[str, Library]:
         "confluent-kafka": Library(ConfluentLoad, ConfluentReader, ConfluentGroupMember),
         "aiokafka": Library(aiokafka_load, aiokafka_reader, aiokafka_member),
     }
+
+
+def whole_log(client: Client, topic: str, partitions: int) -> dict[int, list[bytes | None]]:
+    """Every partition from its start to its end, as `client` reads it now."""
+    where = [TopicPartition(topic, partition) for partition in range(partitions)]
+    with KafkaConsumer(bootstrap_servers=client.bootstrap) as consumer:
+        ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}
+    log: dict[int, list[bytes | None]] = {}
+    for partition, end in ends.items():
+        read = client.read(topic, {partition: 0}, end)
+        assert [record.offset for record in read] == list(range(end)), f"offsets of partition {partition}"
+        log[partition] = [record.value for record in read]
+    return log

@@ -7,7 +7,6 @@ accord, some are killed, and so is the broker. ODRADEK_COPIERS_SEED, which is pr
 
 from __future__ import annotations
 
-import os
 import pathlib
 import random
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from compat_tests import reference
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.kit.chance import told_seed
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
@@ -151,10 +151,7 @@ class Progress:
 
 @pytest.fixture
 def seed(capsys: pytest.CaptureFixture[str]) -> int:
-    seed = int(os.environ.get("ODRADEK_COPIERS_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_COPIERS_SEED={seed}", flush=True)
-    return seed
+    return told_seed(capsys, "ODRADEK_COPIERS_SEED")
 
 
 @pytest.mark.timeout(PATIENCE_SECONDS + 120)

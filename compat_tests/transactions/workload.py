@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.kit.chance import Blows, told_seed
 from compat_tests.kit.programs import Teller
 from compat_tests.kit.proxy import Verdict
 from compat_tests.kit.working import Working
@@ -452,10 +453,7 @@ class Workload:
 
 
 def a_seed(capsys: pytest.CaptureFixture[str]) -> int:
-    seed = int(os.environ.get("ODRADEK_HISTORY_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_HISTORY_SEED={seed}", flush=True)
-    return seed
+    return told_seed(capsys, "ODRADEK_HISTORY_SEED")
 
 
 def verdict(history: History) -> str:
@@ -485,8 +483,7 @@ class Nemesis:
     def __init__(self, broker: TransactionBroker, seed: int, workers: Sequence[Worker]) -> None:
         self._broker, self._workers = broker, workers
         self._chance = random.Random(f"{seed}/nemesis")
-        # Each once; then as chance will have it.
-        self._planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
+        self._blows = Blows(self.BLOWS, self._chance)
         self.kills = self.cuts = self.losses = self.pauses = self.stalls = 0
         self._unwanted: int | None = None
         self.versions: dict[int, set[int]] = defaultdict(set)
@@ -496,7 +493,7 @@ class Nemesis:
     def strike(self) -> None:
         """Waits a while, then does one of these things."""
         time.sleep(self._chance.uniform(0.3, 2.5))
-        match self._planned.pop() if self._planned else self._drawn():
+        match self._blows.next():
             case "kill":
                 self._broker.kill()
                 time.sleep(self._chance.random() * 0.5)
@@ -518,9 +515,6 @@ class Nemesis:
             case "stall":
                 self._chance.choice(self._workers).stall(self.STALL_SECONDS)
                 self.stalls += 1
-
-    def _drawn(self) -> str:
-        return self._chance.choices(list(self.BLOWS), list(self.BLOWS.values()))[0]
 
     def _judge(self, api_key: int, frame: bytes) -> Verdict:
         self.versions[api_key].add(struct.unpack_from(">h", frame, 2)[0])

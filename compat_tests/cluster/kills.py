@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from compat_tests.cluster.nodes import SESSION_MS, Cluster
 from compat_tests.kit.chance import Blows
-from compat_tests.transactions.history import Partition
+from compat_tests.kit.history import Partition
 from compat_tests.transactions.workload import Worker
 
 SESSION_SECONDS = SESSION_MS / 1000

@@ -15,15 +15,15 @@ from compat_tests.cluster.nodes import REPLICAS, Cluster, started
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from compat_tests.groups.members import CONSUMER, Kind, group_of
 from compat_tests.groups.test_phases import BEGINS_ANEW, NOTHING
+from compat_tests.kit import readers
+from compat_tests.kit.history import Partition
+from compat_tests.kit.topics import create_topics
 from compat_tests.kit.working import Working
 from compat_tests.stories import topic_name
 from compat_tests.streams.word_count import EXACTLY_ONCE, Application
-from compat_tests.transactions import readers
-from compat_tests.transactions.history import Partition
 from compat_tests.transactions.libraries import Failed
 from compat_tests.transactions.libraries.confluent import ConfluentProducer
 from compat_tests.transactions.test_loops import write_and_commit
-from compat_tests.transactions.topics import create_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest

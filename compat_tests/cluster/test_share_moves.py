@@ -18,11 +18,11 @@ from compat_tests.cluster.share_workers import WORKERS, ShareHistory, ShareWorke
 from compat_tests.cluster.test_elections import elect
 from compat_tests.cluster.test_replication import Load
 from compat_tests.differential.harness import Side
+from compat_tests.kit.history import Partition
+from compat_tests.kit.topics import create_topics
 from compat_tests.quorum import OdradekMember
 from compat_tests.reference import SHOWN_LENGTH
 from compat_tests.stories import topic_name
-from compat_tests.transactions.history import Partition
-from compat_tests.transactions.topics import create_topics
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.share_state.persister import SharePartitionKey

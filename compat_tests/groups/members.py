@@ -19,13 +19,13 @@ from compat_tests.clients import wait_until
 from compat_tests.groups import judge
 from compat_tests.groups.log import GroupLog
 from compat_tests.groups.observer import Observer
+from compat_tests.kit import readers
 from compat_tests.kit.programs import Teller
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import TransactionBroker
 from compat_tests.kit.working import Working
 from compat_tests.reference import tool_command
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker
-from compat_tests.transactions.topics import create_topics
 from tools import environment
 
 VERIFIABLE = "org.apache.kafka.tools.VerifiableConsumer"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
+from compat_tests.kit import readers
 from compat_tests.kit.working import Working
-from compat_tests.transactions import readers
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_protocol import decode_assignment

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from compat_tests.clients import wait_until
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker
 from compat_tests.kit.working import Working
 from compat_tests.share_groups.brokers import new_topic, places, set_up_group
 from compat_tests.share_groups.ledger import Ledger
 from compat_tests.share_groups.members import FRANZ, LIBRDKAFKA, Where
 from compat_tests.share_groups.workers import Worker
-from compat_tests.transactions.brokers import Start, TransactionBroker
 from tests.tiers import NIGHTLY
 
 LIMIT = 5

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.kit import telling
-from compat_tests.transactions import libraries, readers
-from compat_tests.transactions.history import Outcome, Partition
+from compat_tests.kit import readers, telling
+from compat_tests.kit.history import Outcome, Partition
+from compat_tests.transactions import libraries
 from compat_tests.transactions.libraries import (
     PATIENCE_SECONDS,
     Aborted,

@@ -17,12 +17,12 @@ import pytest
 from compat_tests import reference
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.kit import readers
 from compat_tests.kit.chance import told_seed
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.transactions.features import set_transaction_version
-from compat_tests.transactions.topics import create_topics
 from tests.tiers import NIGHTLY
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"

@@ -10,14 +10,15 @@ import pytest
 
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.kit import readers
+from compat_tests.kit.history import Partition
 from compat_tests.kit.proxy import Verdict
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import TransactionBroker, broken_by_kafka, starting
 from compat_tests.stories import topic_name
-from compat_tests.transactions import libraries, readers
-from compat_tests.transactions.brokers import TransactionBroker, broken_by_kafka, starting
-from compat_tests.transactions.history import Partition
+from compat_tests.transactions import libraries
 from compat_tests.transactions.libraries import LIBRARIES, Failed, Fenced, TransactionalProducer
 from compat_tests.transactions.loop import DONE, PHASES
-from compat_tests.transactions.topics import create_topics
 from odradek.wire.messages.end_txn import EndTxnRequest
 from tools import environment
 

@@ -9,14 +9,14 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
+from compat_tests.kit import readers
+from compat_tests.kit.history import Partition
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker
 from compat_tests.reference import kafka_tool
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start, TransactionBroker
 from compat_tests.transactions.features import set_transaction_version, transaction_version
-from compat_tests.transactions.history import Partition
 from compat_tests.transactions.libraries import LIBRARIES, load
-from compat_tests.transactions.topics import create_topics
 
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 JAVA = {"java-4.3": reference.CURRENT, "java-3.9": reference.OLDER}

@@ -28,14 +28,9 @@ from typing import Any
 
 import pytest
 
+from compat_tests.kit import readers
 from compat_tests.kit.chance import Blows, told_seed
-from compat_tests.kit.programs import Teller
-from compat_tests.kit.proxy import Verdict
-from compat_tests.kit.working import Working
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker
-from compat_tests.transactions.checker import check, summary
-from compat_tests.transactions.history import (
+from compat_tests.kit.history import (
     Consumed,
     History,
     Outcome,
@@ -44,6 +39,11 @@ from compat_tests.transactions.history import (
     Send,
     Transaction,
 )
+from compat_tests.kit.programs import Teller
+from compat_tests.kit.proxy import Verdict
+from compat_tests.kit.transaction_brokers import TransactionBroker
+from compat_tests.kit.working import Working
+from compat_tests.transactions.checker import check, summary
 from compat_tests.transactions.libraries import IDEMPOTENT, LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from odradek.wire.messages.end_txn import EndTxnRequest

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from compat_tests.kit import readers
 from compat_tests.kit.proxy import Verdict
-from compat_tests.transactions import readers
 from compat_tests.transactions.features import set_transaction_version, transaction_version
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic

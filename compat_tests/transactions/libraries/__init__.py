@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compat_tests.transactions.history import Partition, Records
+from compat_tests.kit.history import Partition, Records
 
 LIBRARIES = {
     "confluent-kafka": "confluent",

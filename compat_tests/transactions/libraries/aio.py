@@ -11,7 +11,7 @@ import aiokafka.errors
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from compat_tests.clients.aio import LoopThread
-from compat_tests.transactions.history import Partition, Records
+from compat_tests.kit.history import Partition, Records
 from compat_tests.transactions.libraries import (
     PATIENCE_SECONDS,
     POLL_SECONDS,

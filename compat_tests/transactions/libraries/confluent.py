@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from compat_tests.transactions.history import Partition, Records
+from compat_tests.kit.history import Partition, Records
 from compat_tests.transactions.libraries import (
     PATIENCE_SECONDS,
     POLL_SECONDS,

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from compat_tests import reference
+from compat_tests.kit.history import Partition, Records
 from compat_tests.kit.java import CLIENTS, compile_java
 from compat_tests.kit.programs import JavaFailure, JavaProgram
-from compat_tests.transactions.history import Partition, Records
 from compat_tests.transactions.libraries import (
     PATIENCE_SECONDS,
     POLL_SECONDS,

@@ -12,7 +12,7 @@ import kafka.errors
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.transactions.history import Partition, Records
+from compat_tests.kit.history import Partition, Records
 from compat_tests.transactions.libraries import (
     PATIENCE_SECONDS,
     POLL_SECONDS,

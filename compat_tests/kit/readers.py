@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
-from compat_tests.transactions.history import Ends, Partition
+from compat_tests.kit.history import Ends, Partition
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode

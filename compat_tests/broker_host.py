@@ -12,8 +12,9 @@ import functools
 import pathlib
 
 from compat_tests import reference
-from compat_tests.clients.java import SOURCE, Program
+from compat_tests.clients.java import SOURCE
 from compat_tests.kit.java import compiled
+from compat_tests.kit.programs import Program
 
 JVM = ("-Xms256m", "-Xmx1g", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN")
 """Room for three brokers: each has 128 MB to compact logs with."""

@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import Client, Member, Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit.working import Working
 
 START_MS = int(time.time()) * 1000 - 3_600_000
 """An hour ago: records older than `retention.ms` may go at any moment."""
@@ -48,32 +49,23 @@ def delete_records(client: Client, topic: str, before_offset: int) -> None:
         admin.delete_records({TopicPartition(topic, 0): before_offset})
 
 
-class Sending:
-    """Records for partition 0 of a topic, one after the other while this is entered; gives a list of their
-    values that grows as they are acknowledged.
+class Sending(Working):
+    """Records for partition 0 of a topic, one after the other while this is entered. The list of their values
+    grows as they are acknowledged.
     """
 
     def __init__(self, client: Client, topic: str, *, pause_s: float = 0.2) -> None:
+        super().__init__()
         self._client = KafkaPythonClient(client.bootstrap)
         self._topic = topic
         self._pause_s = pause_s
-        self._sent: list[bytes] = []
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> list[bytes]:
-        self._thread.start()
-        return self._sent
-
-    def __exit__(self, *failure: object) -> None:
-        self._done.set()
-        self._thread.join()
+        self.values: list[bytes] = []
 
     def _run(self) -> None:
-        while not self._done.wait(self._pause_s):
-            value = b"more %d" % len(self._sent)
+        while not self._ending.wait(self._pause_s):
+            value = b"more %d" % len(self.values)
             self._client.produce(self._topic, [Message(value)])
-            self._sent.append(value)
+            self.values.append(value)
 
 
 class ClientStories:

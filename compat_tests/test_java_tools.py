@@ -408,7 +408,8 @@ def test_the_reassignment_tool_moves_a_partition_while_it_is_written(
     assert "No partition reassignments found." in tool("--list")
     assert "None of the specified partition reassignments are active." in tool("--cancel", *stay)
 
-    with Sending(client, topic, pause_s=0.01) as sent:
+    with Sending(client, topic, pause_s=0.01) as sending:
+        sent = sending.values
         wait_until(lambda: len(sent) > 2, "the producer is at work")
         move = tool.plan(to=str(target))
         assert f"moving log directory to {target} for replica {topic}-0" in tool("--execute", *move)

@@ -6,10 +6,11 @@ An adapter is thin: it drives the unmodified library by its own calls and waits 
 from __future__ import annotations
 
 import abc
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from compat_tests.kit.working import Working
 
 DEADLINE_SECONDS = 45.0
 POLL_SECONDS = 0.1
@@ -45,50 +46,37 @@ class Record:
         return self.key, self.value, self.headers
 
 
-class Member(abc.ABC):
+class Member(Working):
     """A consumer in a group: polls in a thread of its own, commits what it got after each poll."""
 
     rebalancing: tuple[type[BaseException], ...] = ()
     """What the library raises when a commit comes in the middle of a rebalance."""
     session_timeout_ms = 45_000
     """Without a heartbeat the group waits so long for a member that will not come back."""
+    patience_seconds = DEADLINE_SECONDS
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: list[Record] = []
         self.assigned: frozenset[int] = frozenset()
-        self._leaving = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> Member:
-        self._thread.start()
-        return self
 
     def leave(self) -> None:
         """Closes the consumer, which leaves the group; raises what went wrong in its thread."""
-        self._leaving.set()
-        self._thread.join(DEADLINE_SECONDS)
-        self.assigned = frozenset()
-        self.raise_failure()
-        assert not self._thread.is_alive(), "the consumer did not close"
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        try:
+            self.stop()
+        finally:
+            self.assigned = frozenset()
 
     def _run(self) -> None:
-        try:
-            self.open()
-            commit_pending = False
-            while commit_pending or not self._leaving.is_set():
-                records = self.poll()
-                self.records.extend(records)
-                self.assigned = self.assignment()
-                if records or commit_pending:
-                    commit_pending = not self.try_commit()
-            self.close()
-        except BaseException as failure:
-            self._failure = failure
+        self.open()
+        commit_pending = False
+        while commit_pending or not self._ending.is_set():
+            records = self.poll()
+            self.records.extend(records)
+            self.assigned = self.assignment()
+            if records or commit_pending:
+                commit_pending = not self.try_commit()
+        self.close()
 
     def try_commit(self) -> bool:
         """Whether the commit got through; in the middle of a rebalance the broker rightly refuses it."""

@@ -11,7 +11,7 @@ import odradek as package
 from compat_tests.cluster.failing_disk import FailingDisk
 from compat_tests.cluster.nodes import COMMIT_TIMEOUT_MS, Cluster, started
 from compat_tests.cluster.sharing import Members, SharedControllers, Troubled
-from compat_tests.cutting_proxy import CuttingProxy
+from compat_tests.kit.proxy import Proxy
 from compat_tests.order import longest_first
 from compat_tests.quorum import KafkaMember, OdradekMember
 from odradek.storage import disk as disk_module
@@ -143,7 +143,7 @@ def troubled(_troubled: Troubled) -> Iterator[Troubled]:
 
 
 @pytest.fixture
-def proxy(troubled: Troubled) -> CuttingProxy:
+def proxy(troubled: Troubled) -> Proxy:
     """In front of the listener at which the follower fetches from the leader."""
     return troubled.proxy
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 
 from compat_tests.cluster.nodes import SESSION_MS, Cluster
-from compat_tests.transactions.history import Partition
+from compat_tests.kit.chance import Blows
+from compat_tests.kit.history import Partition
 from compat_tests.transactions.workload import Worker
 
 SESSION_SECONDS = SESSION_MS / 1000
@@ -28,9 +29,8 @@ class Kills:
     ) -> None:
         self._cluster, self._led, self._workers = cluster, led, workers
         self._chance = random.Random(f"{seed}/kills")
-        # Each once; then as chance will have it.
-        self.planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
-        """The first ones, which are to come."""
+        self._blows = Blows(self.BLOWS, self._chance)
+        self.planned = self._blows.planned
         self.kills = 0
         """By SIGKILL."""
         self.told: list[str] = []
@@ -40,7 +40,7 @@ class Kills:
         """One blow, and what heals it."""
         self._cluster.wait_until_healthy()
         time.sleep(self._chance.uniform(0, 1.5))
-        blow = self.planned.pop() if self.planned else self._drawn()
+        blow = self._blows.next()
         role = self._chance.choice(self.ROLES)
         node_id = self._chosen(role)
         self.told.append(f"{blow}: node {node_id}, {role}")
@@ -77,9 +77,6 @@ class Kills:
             time.sleep(seconds)
         finally:
             self._cluster.resume(node_id)
-
-    def _drawn(self) -> str:
-        return self._chance.choices(list(self.BLOWS), list(self.BLOWS.values()))[0]
 
     def _chosen(self, role: str) -> int:
         worker = self._chance.choice(self._workers)

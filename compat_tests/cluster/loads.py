@@ -7,60 +7,32 @@ writes to several topics at once.
 from __future__ import annotations
 
 import abc
-import threading
 from collections.abc import Sequence
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.kit import working
 
 ALLOWED_SECONDS = 60
 """For one call of a client. A leader that is killed is replaced after 9 s."""
 
 
-class Working(abc.ABC):
-    """A client in a thread of its own, from `with` to its end. An error ends it, and the `with`."""
+class Working(working.Working):
+    """A client."""
 
-    def __init__(self) -> None:
-        self._ending = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def __enter__(self) -> Working:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._ending.set()
-        self._thread.join(ALLOWED_SECONDS + 30)
-        if kind is None:
-            assert not self._thread.is_alive(), f"{self} does not end"
-            self.check()
-
-    def check(self) -> None:
-        """Raises what the client has raised."""
-        if self._failure is not None:
-            raise self._failure
+    patience_seconds = ALLOWED_SECONDS + 30
 
     def wait_for_more(self, count: int = 10) -> None:
         target = self.done + count
-        wait_until(lambda: self._is_at(target), f"{self} gets on", seconds=ALLOWED_SECONDS + 30)
+        wait_until(lambda: self._is_at(target), f"{self} gets on", seconds=self.patience_seconds)
 
     def _is_at(self, target: int) -> bool:
-        self.check()
+        self.raise_failure()
         return self.done >= target
 
     @property
     @abc.abstractmethod
     def done(self) -> int:
         """How much it has done."""
-
-    def _work(self) -> None:
-        try:
-            self._run()
-        except BaseException as error:
-            self._failure = error
-
-    @abc.abstractmethod
-    def _run(self) -> None: ...
 
 
 class Transactions(Working):

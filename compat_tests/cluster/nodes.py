@@ -17,10 +17,10 @@ from typing import Any
 from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
+from compat_tests.kit.history import Partition
+from compat_tests.kit.transaction_brokers import SETTINGS, TransactionBroker
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
-from compat_tests.transactions.brokers import SETTINGS, TransactionBroker
-from compat_tests.transactions.history import Partition
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.wire.messages.alter_partition_reassignments import (

@@ -15,8 +15,8 @@ from typing import Any
 from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.cluster.test_membership import create_on
-from compat_tests.cutting_proxy import CuttingProxy
 from compat_tests.differential.harness import Side
+from compat_tests.kit.proxy import Proxy
 from compat_tests.quorum import START_SECONDS, Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import Host, free_port
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -58,7 +58,7 @@ class SharedControllers(Controllers):
 
     def __init__(self) -> None:
         self.second_port = free_port()
-        self.proxy = CuttingProxy(self.second_port)
+        self.proxy = Proxy(self.second_port)
         super().__init__(SHORT_SESSION, of_members=OFTEN_HEARD, are_shared=True, host=shared_host())
         host, first, second = "127.0.0.1", self.port, self.second_port
         self._properties |= {
@@ -152,7 +152,7 @@ class Troubled:
     """
 
     def __init__(self, controllers: SharedControllers) -> None:
-        self.proxy = CuttingProxy(free_port())
+        self.proxy = Proxy(free_port())
         self.metrics_ports = {LEADER: free_port(), FOLLOWER: free_port()}
         follower_port = free_port()
         self.leader = self._node(controllers, LEADER, self.proxy.target_port, self.proxy.port)

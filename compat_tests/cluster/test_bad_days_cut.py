@@ -29,8 +29,8 @@ from compat_tests.cluster.bad_days import (
 from compat_tests.cluster.sharing import FOLLOWER, LEADER, QUICK, WITNESS, SharedControllers
 from compat_tests.cluster.test_membership import brokers_named_by
 from compat_tests.cluster.test_replication import create
-from compat_tests.cutting_proxy import CuttingProxy, Direction
 from compat_tests.differential.harness import Side
+from compat_tests.kit.proxy import Direction, Proxy
 from compat_tests.quorum import OdradekMember
 from odradek.wire.errors import ErrorCode
 
@@ -39,7 +39,7 @@ CUT_OFF = 14
 
 @pytest.mark.parametrize("which", ["requests", "answers"])
 def test_a_follower_that_is_cut_off_in_one_direction_leaves_the_isr_and_comes_back(
-    leader: OdradekMember, follower: OdradekMember, proxy: CuttingProxy, which: str
+    leader: OdradekMember, follower: OdradekMember, proxy: Proxy, which: str
 ) -> None:
     topic, asked = f"cut-{which}", leader.bootstrap_servers
     create(asked, topic, [LEADER, FOLLOWER], min_insync_replicas="1")
@@ -64,7 +64,7 @@ def test_a_follower_that_is_cut_off_in_one_direction_leaves_the_isr_and_comes_ba
 
 
 def test_damage_on_the_way_is_found_by_its_checksum_and_fetched_again(
-    leader: OdradekMember, follower: OdradekMember, proxy: CuttingProxy
+    leader: OdradekMember, follower: OdradekMember, proxy: Proxy
 ) -> None:
     topic, asked = "damaged", leader.bootstrap_servers
     create(asked, topic, [LEADER, FOLLOWER], min_insync_replicas="1")
@@ -95,7 +95,7 @@ def resident_bytes(node: OdradekMember) -> int:
 
 
 def test_a_follower_that_is_slower_than_its_leader_leaves_the_isr_and_comes_back_when_the_load_falls(
-    leader: OdradekMember, follower: OdradekMember, proxy: CuttingProxy
+    leader: OdradekMember, follower: OdradekMember, proxy: Proxy
 ) -> None:
     topic, asked = "slow", leader.bootstrap_servers
     create(asked, topic, [LEADER, FOLLOWER], min_insync_replicas="1")

@@ -15,13 +15,15 @@ from compat_tests.cluster.nodes import REPLICAS, Cluster, started
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from compat_tests.groups.members import CONSUMER, Kind, group_of
 from compat_tests.groups.test_phases import BEGINS_ANEW, NOTHING
+from compat_tests.kit import readers
+from compat_tests.kit.history import Partition
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.working import Working
 from compat_tests.stories import topic_name
 from compat_tests.streams.word_count import EXACTLY_ONCE, Application
-from compat_tests.transactions import readers
-from compat_tests.transactions.history import Partition
-from compat_tests.transactions.producers import ConfluentProducer, Failed
+from compat_tests.transactions.libraries import Failed
+from compat_tests.transactions.libraries.confluent import ConfluentProducer
 from compat_tests.transactions.test_loops import write_and_commit
-from compat_tests.transactions.topics import create_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -184,22 +186,16 @@ def test_the_next_coordinator_tells_nothing_older_than_what_was_acknowledged(
         healthy.wait_until_healthy()
 
 
-class Finding:
+class Finding(Working):
     """Asks one node, again and again, who coordinates a group, and whom its view names."""
 
     def __init__(self, cluster: Cluster, node_id: int, group: str, where: Partition) -> None:
+        super().__init__()
         self._address = cluster.nodes[node_id].bootstrap_servers
         self._group, self._where = group, where
         self.named: set[int] = set()
         self.faults: list[str] = []
         self.answers = 0
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        self._ending.set()
-        self._thread.join(60)
 
     def _run(self) -> None:
         view = (MetadataRequest(topics=[MetadataRequestTopic(name=self._where[0])]), 9, True)
@@ -241,7 +237,8 @@ def test_every_node_names_the_leader_of_its_view_as_the_coordinator_while_that_m
     (read,) = create_topics(healthy.bootstrap, {topic_name("read"): 1}, REPLICAS)
     readers.committed_offset(healthy.bootstrap, group, read)
     first = healthy.leader(where)
-    finding = [Finding(healthy, node_id, group, where) for node_id in healthy.nodes if node_id != first]
+    others = [node_id for node_id in healthy.nodes if node_id != first]
+    finding = [Finding(healthy, node_id, group, where).start() for node_id in others]
     healthy.nodes[first].kill()
     second = healthy.wait_until_led_by_another(where, first)
     healthy.nodes[first].start()
@@ -250,7 +247,7 @@ def test_every_node_names_the_leader_of_its_view_as_the_coordinator_while_that_m
     healthy.move_leader(where, third)
     wait_until(lambda: all(third in one.named for one in finding), "both have heard of it")
     for one in finding:
-        one.end()
+        one.stop()
     assert [fault for one in finding for fault in one.faults] == []
     assert all(one.named >= {first, second, third} for one in finding)
     assert readers.committed_offset(healthy.bootstrap, group, read) == 0, "the one that is named answers"

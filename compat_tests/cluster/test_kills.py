@@ -16,12 +16,12 @@ from compat_tests.clients import wait_until
 from compat_tests.cluster.conftest import KILLS
 from compat_tests.cluster.kills import Kills
 from compat_tests.cluster.nodes import REPLICAS, Cluster, started
+from compat_tests.kit.history import Outcome
+from compat_tests.kit.topics import create_topics
 from compat_tests.quorum import OdradekMember
 from compat_tests.reference import SHOWN_LENGTH
 from compat_tests.stories import topic_name
 from compat_tests.transactions.checker import check, summary
-from compat_tests.transactions.history import Outcome
-from compat_tests.transactions.topics import create_topics
 from compat_tests.transactions.workload import Workload, a_seed, verdict
 from tests.tiers import NIGHTLY
 

@@ -14,9 +14,9 @@ from compat_tests.cluster.nodes import COMMIT_TIMEOUT_MS, KAFKA_ID, REPLICAS, Cl
 from compat_tests.cluster.test_coordinators import commit_of
 from compat_tests.differential.harness import Side
 from compat_tests.groups.members import CONSUMER, Kind, group_of
+from compat_tests.kit import readers
+from compat_tests.kit.topics import create_topics
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.topics import create_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-import threading
 from typing import Any
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
+from compat_tests.kit.working import Working
 from compat_tests.quorum import KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
 from odradek.wire.messages.create_topics import (
@@ -80,12 +80,13 @@ def test_a_record_with_acks_all_is_on_both_replicas(
     consumer.close()
 
 
-class Load:
+class Load(Working):
     """A producer with acks=all that goes on through a change of leaders; what it was told is kept."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from confluent_kafka import Producer
 
+        super().__init__()
         self.topic = topic
         self.acknowledged: list[bytes] = []
         self._producer = Producer(
@@ -98,16 +99,9 @@ class Load:
             }
         )
         self._number = 0
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._thread.join(90)
+    def stop(self) -> None:
+        super().stop()
         assert self._producer.flush(60) == 0
 
     def _run(self) -> None:

@@ -14,15 +14,16 @@ from kafka import KafkaProducer
 
 from compat_tests.clients import wait_until
 from compat_tests.cluster.nodes import REPLICAS, STATE_PARTITIONS, Cluster, started
-from compat_tests.cluster.share_workers import WORKERS, ShareHistory, ShareWorker
+from compat_tests.cluster.share_workers import ShareHistory, ShareWorker
 from compat_tests.cluster.test_elections import elect
 from compat_tests.cluster.test_replication import Load
 from compat_tests.differential.harness import Side
+from compat_tests.kit.history import Partition
+from compat_tests.kit.topics import create_topics
 from compat_tests.quorum import OdradekMember
-from compat_tests.reference import SHOWN_LENGTH
+from compat_tests.reference import CURRENT, SHOWN_LENGTH
+from compat_tests.share_groups.members import LIBRDKAFKA
 from compat_tests.stories import topic_name
-from compat_tests.transactions.history import Partition
-from compat_tests.transactions.topics import create_topics
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.share_state.persister import SharePartitionKey
@@ -61,9 +62,9 @@ class Story:
         read_from_the_start(cluster, self.group)
         self.loads = [Load(cluster.bootstrap, topic) for topic in self.topics]
         self.history = ShareHistory()
-        self.workers: list[ShareWorker] = [
-            WORKERS[library](cluster.bootstrap, self.group, self.topics, self.history, seed + number)
-            for number, library in enumerate(("confluent-kafka", "confluent-kafka", "java"))
+        self.workers = [
+            ShareWorker(library, cluster.bootstrap, self.group, self.topics, self.history, seed + number)
+            for number, library in enumerate((LIBRDKAFKA, LIBRDKAFKA, CURRENT))
         ]
 
     def __enter__(self) -> Story:
@@ -122,7 +123,7 @@ class Story:
     def _wait_until_drained(self, ends: Mapping[str, int]) -> None:
         def is_drained() -> bool:
             for worker in self.workers:
-                worker.check()
+                worker.raise_failure()
             return not self.history.lacks(ends)
 
         try:

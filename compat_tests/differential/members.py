@@ -7,7 +7,7 @@ from typing import Any
 
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.topics import id_of
-from compat_tests.groups.wire import WireMember, form, subscription, wait_for_coordinator, wait_for_state
+from compat_tests.kit.group_wire import WireMember, form, subscription, wait_for_coordinator, wait_for_state
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.list_groups import ListGroupsRequest
 

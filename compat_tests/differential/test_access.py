@@ -32,7 +32,7 @@ from compat_tests.differential.test_transactions import (
     without_times,
 )
 from compat_tests.differential.topics import NOW_MS, id_of, metadata_of, new_topic, wait_until_readable
-from compat_tests.groups.wire import wait_for_coordinator
+from compat_tests.kit.group_wire import wait_for_coordinator
 from odradek.wire.acl_types import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
 from odradek.wire.messages import find
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -21,7 +21,7 @@ from compat_tests.differential.pairs import pair_of
 from compat_tests.differential.sharing import heartbeat as share_heartbeat
 from compat_tests.differential.test_transactions import begun, identity, wait_for_coordinators
 from compat_tests.differential.topics import id_of, new_topic
-from compat_tests.groups.wire import LONG_MS, WireMember, commit_request, form, subscription
+from compat_tests.kit.group_wire import LONG_MS, WireMember, commit_request, form, subscription
 from odradek.wire.messages import streams_group_heartbeat as streams
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions

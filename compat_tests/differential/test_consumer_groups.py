@@ -14,7 +14,7 @@ from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.members import consumer_situations, is_listed
 from compat_tests.differential.test_groups import commits_of_members
 from compat_tests.differential.topics import id_of, new_topic
-from compat_tests.groups.wire import WireMember, form, subscription
+from compat_tests.kit.group_wire import WireMember, form, subscription
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest

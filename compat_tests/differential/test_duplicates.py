@@ -19,7 +19,7 @@ from compat_tests.differential.harness import Pair, Side, served_versions
 from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_transactions import wait_for_coordinators
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
-from compat_tests.groups.wire import LONG_MS, assignment, subscription
+from compat_tests.kit.group_wire import LONG_MS, assignment, subscription
 from odradek.wire.messages import api_name, find
 
 TOPIC, GROUP_KIND, TRANSACTION_KIND = 2, 0, 1

@@ -16,7 +16,7 @@ from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.members import consumer_join, settle_coordinator
 from compat_tests.differential.pairs import pair_of
 from compat_tests.differential.topics import id_of, new_topic
-from compat_tests.groups.wire import LONG_MS, WireMember, form, subscription
+from compat_tests.kit.group_wire import LONG_MS, WireMember, form, subscription
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions

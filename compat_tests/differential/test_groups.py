@@ -15,7 +15,7 @@ import pytest
 from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
 from compat_tests.differential.members import Named, classic_situations, named
 from compat_tests.differential.topics import id_of, new_topic
-from compat_tests.groups.wire import commit_request
+from compat_tests.kit.group_wire import commit_request
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest

@@ -33,7 +33,7 @@ from compat_tests.differential.sharing import (
 )
 from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.topics import metadata_of, new_topic
-from compat_tests.groups.wire import commit_request
+from compat_tests.kit.group_wire import commit_request
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

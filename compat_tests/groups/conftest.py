@@ -10,7 +10,7 @@ from compat_tests import reference
 from compat_tests.broker_host import shared_host
 from compat_tests.differential.harness import Pair, Side, common_versions, served_versions, side_of
 from compat_tests.groups.comparison import Both
-from compat_tests.transactions.brokers import Start, TransactionBroker, starting
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, starting
 from odradek.config.option import REFUSED
 from odradek.config.options import BROKER_OPTIONS
 from odradek.server.embedded import Broker

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compat_tests.groups.judge import NOTHING, Allowed
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import SETTINGS
+from compat_tests.kit import readers
+from compat_tests.kit.transaction_brokers import SETTINGS
 from odradek.wire.messages import group_records as records
 from odradek.wire.messages.consumer_protocol import decode_assignment
 

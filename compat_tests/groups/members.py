@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Producer
@@ -21,11 +19,13 @@ from compat_tests.clients import wait_until
 from compat_tests.groups import judge
 from compat_tests.groups.log import GroupLog
 from compat_tests.groups.observer import Observer
+from compat_tests.kit import readers
+from compat_tests.kit.programs import Teller
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import TransactionBroker
+from compat_tests.kit.working import Working
 from compat_tests.reference import tool_command
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker
-from compat_tests.transactions.topics import create_topics
 from tools import environment
 
 VERIFIABLE = "org.apache.kafka.tools.VerifiableConsumer"
@@ -60,29 +60,28 @@ JAVA_ASSIGNORS = {
 }
 
 
-@dataclass
-class Member:
-    """A process, and what it has said so far."""
+class Member(Working):
+    """A process, and what it has told so far."""
 
-    name: str
-    identity: str
-    kind: Kind
-    process: subprocess.Popen[bytes]
-    output: pathlib.Path
-    errors: pathlib.Path
-    killed_ms: int | None = None
-    events: list[dict[str, Any]] = field(default_factory=list)
-    _read_bytes: int = 0
+    patience_seconds = CLOSE_SECONDS
+
+    def __init__(self, name: str, identity: str, kind: Kind, command: Sequence[str]) -> None:
+        super().__init__()
+        self.name, self.identity, self.kind = name, identity, kind
+        self.killed_ms: int | None = None
+        self._events: list[dict[str, Any]] = []
+        self._process = Teller(command, cwd=environment.CHECKOUT)
+        self.complaints = self._process.complaints
+        self.start()
+
+    def _run(self) -> None:
+        for event in self._process.events(b"{"):
+            self._events.append(event)
 
     def read(self) -> list[dict[str, Any]]:
         """All events that it has told in whole lines."""
-        with self.output.open("rb") as file:
-            file.seek(self._read_bytes)
-            new = file.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
-        self.events += [json.loads(line) for line in whole.splitlines() if line.startswith(b"{")]
-        return self.events
+        self.raise_failure()
+        return [*self._events]
 
     @property
     def owned(self) -> frozenset[int]:
@@ -93,7 +92,7 @@ class Member:
 
     @property
     def is_running(self) -> bool:
-        return self.process.poll() is None
+        return self._process.is_running
 
     def delivered(self) -> int:
         return sum(event["count"] for event in self.read() if event["name"] == "records_consumed")
@@ -104,28 +103,23 @@ class Member:
 
     def leave(self, *, wait: bool = True) -> None:
         """Asks it to close its consumer, as a user would stop it."""
-        self.process.send_signal(signal.SIGTERM)
+        self._process.process.send_signal(signal.SIGTERM)
         if wait:
             self.wait()
 
     def wait(self) -> None:
         try:
-            self.process.wait(CLOSE_SECONDS)
+            self._process.process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise AssertionError(f"{self.name} did not close: {self.complaints()}") from error
+        self.stop()
 
     def kill(self) -> None:
         if self.is_running:
-            self.process.kill()
-            self.process.wait()
+            self._process.kill()
             self.killed_ms = time.time_ns() // 1_000_000
-
-    def complaints(self) -> str:
-        """What is on its standard error; a Java program's log stands between its events."""
-        lines = self.output.read_text(errors="replace").splitlines()
-        logged = "\n".join(line for line in lines if not line.startswith("{"))
-        return (logged + self.errors.read_text(errors="replace"))[-3000:]
+            self.stop()
 
 
 def command_of(
@@ -159,10 +153,11 @@ def command_of(
     return tool_command(VERIFIABLE, *arguments, version=version, jvm=jvm)
 
 
-class Feeder:
+class Feeder(Working):
     """Produces to every partition, on and on, whatever the broker does meanwhile."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -172,13 +167,11 @@ class Feeder:
                 "log_level": 0,
             }
         )
-        self._topic, self._stopping = topic, threading.Event()
-        self._thread = threading.Thread(target=self._feed, daemon=True)
-        self._thread.start()
+        self._topic = topic
 
-    def _feed(self) -> None:
+    def _run(self) -> None:
         number = 0
-        while not self._stopping.wait(FEED_PAUSE_S):
+        while not self._ending.wait(FEED_PAUSE_S):
             for partition in range(PARTITIONS):
                 with contextlib.suppress(BufferError):
                     self._producer.produce(self._topic, b"%d" % number, partition=partition)
@@ -186,8 +179,7 @@ class Feeder:
             self._producer.poll(0)
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
+        super().stop()
         assert self._producer.flush(PATIENCE_SECONDS) == 0, "the producer did not get rid of its records"
 
 
@@ -208,19 +200,16 @@ class Group:
         self.partitions = create_topics(broker.bootstrap, {self.topic: PARTITIONS}, replicas)
         self.members: list[Member] = []
         self.everyone: list[Member] = []
-        self._observer = Observer(broker.direct, self.name, self.topic, PARTITIONS)
-        self._feeder: Feeder | None = Feeder(broker.direct, self.topic)
+        self._observer = Observer(broker.direct, self.name, self.topic, PARTITIONS).start()
+        self._feeder: Feeder | None = Feeder(broker.direct, self.topic).start()
 
     def join(self, kind: Kind | None = None, instance: str | None = None) -> Member:
         kind = kind or self.kind
         name = f"{len(self.everyone)}-{kind}"
-        output, errors = self._directory / f"{name}.out", self._directory / f"{name}.err"
         where = (self.broker.bootstrap, self.name, self.topic)
         more = {"session_ms": self._session_ms, "instance": instance}
         command = command_of(kind, self._directory, *where, **more)
-        with output.open("wb") as said, errors.open("wb") as complained:
-            process = subprocess.Popen(command, stdout=said, stderr=complained, cwd=environment.CHECKOUT)
-        member = Member(name, instance or name, kind, process, output, errors)
+        member = Member(name, instance or name, kind, command)
         self.members.append(member)
         self.everyone.append(member)
         return member

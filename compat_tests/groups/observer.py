@@ -5,11 +5,11 @@ Of a cluster it asks the coordinator, and the next one when that has moved; the 
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
-from compat_tests.transactions import readers
+from compat_tests.kit import readers
+from compat_tests.kit.working import Working
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_protocol import decode_assignment
@@ -40,10 +40,11 @@ class Away(Exception):
     """The broker does not answer at the moment."""
 
 
-class Observer:
+class Observer(Working):
     """Asks ten times a second in a thread of its own; `faults` is what was seen and must not be."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
+        super().__init__()
         self._bootstrap, self._group, self._topic = bootstrap, group, topic
         self._partitions = list(range(partitions))
         self._committed: dict[int, int] = {}
@@ -54,21 +55,14 @@ class Observer:
         """Every state that was seen, without repetition."""
         self.last = ""
         """The members as last seen."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
 
     def committed(self) -> dict[int, int]:
         """As last seen."""
         return dict(self._committed)
 
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def _run(self) -> None:
         side: Side | None = None
-        while not self._stopping.wait(PAUSE_S):
+        while not self._ending.wait(PAUSE_S):
             try:
                 side = side or self._coordinator()
                 self._look(side)

@@ -15,7 +15,7 @@ import pytest
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Pair, Side
 from compat_tests.differential.topics import metadata_of
 from compat_tests.groups.comparison import Both
-from compat_tests.groups.wire import (
+from compat_tests.kit.group_wire import (
     LONG_MS,
     WireMember,
     assignment,

@@ -12,7 +12,7 @@ import pathlib
 import pytest
 
 from compat_tests.groups.members import CLASSIC, CONSUMER, Group, Kind, group_of
-from compat_tests.transactions.brokers import TransactionBroker
+from compat_tests.kit.transaction_brokers import TransactionBroker
 from tests.tiers import NIGHTLY
 
 CLASSIC_KINDS = [

@@ -15,8 +15,8 @@ import pytest
 from compat_tests.groups.conftest import SLOW_RESTART_MS
 from compat_tests.groups.judge import NOTHING, Allowed
 from compat_tests.groups.members import CONSUMER, SESSION_MS, Group, Kind, group_of
-from compat_tests.transactions.brokers import Start, TransactionBroker
-from compat_tests.transactions.proxy import Verdict
+from compat_tests.kit.proxy import Verdict
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker
 from odradek.wire.codec import decoder
 from odradek.wire.frames import read_request_header
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

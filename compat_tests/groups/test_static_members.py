@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.groups.log import GroupLog
 from compat_tests.groups.members import CONSUMER, Group, Kind, Member, group_of
-from compat_tests.transactions.brokers import TransactionBroker, starting
+from compat_tests.kit.transaction_brokers import TransactionBroker, starting
 from tests.tiers import NIGHTLY
 
 NAMES = ["first", "second", "third"]

@@ -15,7 +15,7 @@ import pytest
 from compat_tests.clients import Message, wait_until
 from compat_tests.groups.comparison import CONSUMER_GROUPS, GROUPS, STREAMS_GROUPS, Both, Node
 from compat_tests.groups.conftest import both_brokers, serves
-from compat_tests.groups.wire import (
+from compat_tests.kit.group_wire import (
     BeatingMember,
     BeatingThread,
     WireMember,

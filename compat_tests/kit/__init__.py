@@ -1,1 +1,3 @@
-"""What many suites share: how Java sources are compiled and run, and Kafka's tools in a resident JVM."""
+"""What many suites share: threads and programs beside a test, a proxy, brokers that are killed, chance that
+can be repeated, what readers and groups find at a broker, and Java, compiled and run.
+"""

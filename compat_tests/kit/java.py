@@ -10,6 +10,8 @@ import subprocess
 from odradek.server.apache_kafka import TOOL_JVM
 from odradek.server.maven_jars import cache, digest, fresh, settle
 
+CLIENTS = pathlib.Path(__file__).parent.parent / "clients" / "java"
+"""Where programs of clients are."""
 SMALL_JVM = [*TOOL_JVM]
 """For programs that live a second: the time goes into starting the JVM."""
 

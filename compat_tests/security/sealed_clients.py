@@ -15,8 +15,8 @@ import kafka
 from aiokafka.helpers import create_ssl_context
 
 from compat_tests import reference
-from compat_tests.clients.java import JavaProgram
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaProgram
 from tools import environment
 
 VALUES = ["one", "two", "three"]

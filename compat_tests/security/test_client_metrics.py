@@ -5,7 +5,6 @@ Kafka's Java client and librdkafka push; kafka-python and aiokafka do not.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from compat_tests.clients import Message, wait_until
 from compat_tests.clients.java import JavaClient
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.differential.harness import side_of
+from compat_tests.kit.working import Working
 from odradek.config.changes import SET
 from odradek.server.free_port import free_port
 from odradek.wire.messages.incremental_alter_configs import (
@@ -64,21 +64,16 @@ def is_scraped(client_id: str) -> bool:
     )
 
 
-class Polling:
+class Polling(Working):
     """A thread that keeps a client of librdkafka at work."""
 
     def __init__(self, poll: Callable[[float], object]) -> None:
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(poll,))
-        self._thread.start()
+        super().__init__()
+        self._poll = poll
 
-    def _run(self, poll: Callable[[float], object]) -> None:
+    def _run(self) -> None:
         while not self._ending.is_set():
-            poll(0.05)
-
-    def end(self) -> None:
-        self._ending.set()
-        self._thread.join()
+            self._poll(0.05)
 
 
 def test_a_java_client_pushes_its_metrics(broker: odradek.Broker) -> None:
@@ -124,7 +119,7 @@ def test_a_producer_and_a_consumer_of_librdkafka_push_their_metrics(broker: odra
     consumer.subscribe(["measured"])
     for n in range(10):
         producer.produce("measured", b"%d" % n)
-    polling = [Polling(producer.poll), Polling(consumer.poll)]
+    polling = [Polling(producer.poll).start(), Polling(consumer.poll).start()]
     try:
         for client_id in ("sends", "reads"):
             wait_until(
@@ -137,7 +132,7 @@ def test_a_producer_and_a_consumer_of_librdkafka_push_their_metrics(broker: odra
             )
     finally:
         for one in polling:
-            one.end()
+            one.stop()
         consumer.close()
     (found,) = pushed(broker, "sends")
     assert "confluent" in found.software_name or "rdkafka" in found.software_name
@@ -154,12 +149,12 @@ def test_only_what_a_client_was_asked_for_comes(broker: odradek.Broker) -> None:
     )
     configs = {"bootstrap.servers": broker.bootstrap_servers}
     chosen, other = (Producer({**configs, "client.id": name}) for name in ("chosen-1", "other"))
-    polling = [Polling(chosen.poll), Polling(other.poll)]
+    polling = [Polling(chosen.poll).start(), Polling(other.poll).start()]
     try:
         wait_until(lambda: any(one.metrics for one in pushed(broker, "chosen")), "the chosen one has pushed")
     finally:
         for one in polling:
-            one.end()
+            one.stop()
     (found,) = pushed(broker, "chosen")
     assert {point.name[:37] for point in found.metrics} == {"org.apache.kafka.producer.connection."}
     assert pushed(broker, "other") == []

@@ -22,9 +22,9 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
-from compat_tests.clients.java import JavaFailure, JavaProgram
 from compat_tests.kerberos import Centre, in_this_process
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaFailure, JavaProgram
 from compat_tests.security.refusals import log_of
 from compat_tests.security.served import Served
 from odradek.config.config_error import ConfigError

@@ -21,8 +21,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
-from compat_tests.clients.java import JavaFailure, JavaProgram
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaFailure, JavaProgram
 from compat_tests.secured import LISTENER, secured_odradek
 from compat_tests.security import programs
 from compat_tests.security.certificates import Authority as Certificates

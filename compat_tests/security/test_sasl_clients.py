@@ -21,8 +21,8 @@ from confluent_kafka import KafkaError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests import reference
-from compat_tests.clients.java import JavaFailure, JavaProgram
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaFailure, JavaProgram
 from compat_tests.secured import LISTENER, MECHANISMS, PASSWORD
 from compat_tests.security import programs
 from compat_tests.security.certificates import Authority

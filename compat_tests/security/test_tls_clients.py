@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.clients import wait_until
-from compat_tests.clients.java import JavaFailure
+from compat_tests.kit.programs import JavaFailure
 from compat_tests.security import programs, refusals, sealed_clients
 from compat_tests.security.certificates import KINDS, PASSWORD, Authority
 from compat_tests.security.sealed_clients import LIBRARIES, VALUES, JavaClients

@@ -14,8 +14,8 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
-from compat_tests.clients.java import JavaFailure, JavaProgram
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaFailure, JavaProgram
 from compat_tests.secured import LISTENER, secured_odradek
 from compat_tests.security import programs
 from compat_tests.security.test_sasl_clients import with_aiokafka, with_confluent, with_kafka_python

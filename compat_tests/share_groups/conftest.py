@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, starting
 from compat_tests.share_groups.brokers import SETTINGS
-from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from compat_tests import reference
-from compat_tests.clients.java import JavaProgram, Program
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaProgram, Program
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent
@@ -106,9 +106,9 @@ class ShareMember:
         lines = ["\t".join([*map(str, one.where), kind]) for one, kind in pairs]
         self._program.ask("acknowledge", self.name, len(lines), lines=lines)
 
-    def commit(self) -> dict[tuple[str, int], str | None]:
+    def commit(self, patience_ms: int = COMMIT_MS) -> dict[tuple[str, int], str | None]:
         """Waits for the answers; the error of each partition, None if all was taken."""
-        fields = (line.split("\t") for line in self._program.ask("commit-sync", self.name, COMMIT_MS))
+        fields = (line.split("\t") for line in self._program.ask("commit-sync", self.name, patience_ms))
         return {
             (topic, int(partition)): None if error == "-" else error for topic, partition, error in fields
         }

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from compat_tests import reference
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
-from compat_tests.clients.java import JavaFailure, Program
+from compat_tests.kit.programs import JavaFailure, Program
 from compat_tests.share_groups.brokers import (
     new_topic,
     produce,

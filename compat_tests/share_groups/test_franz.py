@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.clients.java import Program
+from compat_tests.kit.programs import Program
 from compat_tests.share_groups.brokers import new_topic, produce, set_up_group, wait_until_done
 from compat_tests.share_groups.members import (
     ACCEPT,

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from compat_tests.clients import wait_until
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker
+from compat_tests.kit.working import Working
 from compat_tests.share_groups.brokers import new_topic, places, set_up_group
 from compat_tests.share_groups.ledger import Ledger
 from compat_tests.share_groups.members import FRANZ, LIBRDKAFKA, Where
 from compat_tests.share_groups.workers import Worker
-from compat_tests.transactions.brokers import Start, TransactionBroker
 from tests.tiers import NIGHTLY
 
 LIMIT = 5
@@ -36,21 +36,19 @@ CONFIRMED_BETWEEN = 40
 BACKLOG = 200
 
 
-class Producing:
+class Producing(Working):
     """A thread that sends numbers to all partitions, as long as not too many wait for the group."""
 
     def __init__(self, ledger: Ledger, bootstrap: str, topic: str) -> None:
+        super().__init__()
         self._ledger, self._topic = ledger, topic
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
         )
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
 
     def _run(self) -> None:
         for number in itertools.count():
-            if self._stopping.is_set():
+            if self._ending.is_set():
                 break
             value = f"{number}"
             self._ledger.send(value)
@@ -66,8 +64,7 @@ class Producing:
             self._ledger.keep(where, message.value().decode())
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
+        super().stop()
         assert self._producer.flush(60) == 0
 
 
@@ -99,7 +96,7 @@ def test_what_was_answered_outlives_every_kill(start_broker: Start, seed: int) -
     broker = start_broker()
     group, topic = set_up_group(broker.bootstrap, GROUP), new_topic(broker.bootstrap, partitions=PARTITIONS)
     chance, ledger = random.Random(seed), Ledger(LIMIT)
-    producing = Producing(ledger, broker.bootstrap, topic)
+    producing = Producing(ledger, broker.bootstrap, topic).start()
     workers = [
         Worker(ledger, library, broker.bootstrap, group, topic, chance=random.Random(chance.random()))
         for library in (BY_NIGHT if NIGHTLY else BY_DAY)

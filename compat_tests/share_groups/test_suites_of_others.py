@@ -23,10 +23,10 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests import reference
-from compat_tests.clients.java import JavaFailure, JavaProgram
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaFailure, JavaProgram
+from compat_tests.kit.transaction_brokers import starting
 from compat_tests.outcomes import Outcome, complaints
-from compat_tests.transactions.brokers import starting
 from tools import environment
 
 pytestmark = pytest.mark.nightly

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
-from compat_tests.clients.java import JavaFailure, Program
+from compat_tests.kit.programs import JavaFailure, Program
+from compat_tests.kit.working import Working
 from compat_tests.share_groups.ledger import Answer, Ledger
 from compat_tests.share_groups.members import (
     ACCEPT,
@@ -31,7 +31,7 @@ CLOSES_OF_100 = 2
 SYNC_OF_100 = 70
 
 
-class Worker:
+class Worker(Working):
     """One thread with one consumer of `library`. All that it sees and is told goes into the ledger.
 
     `accepts_all`: it does nothing else, as who reads what is left."""
@@ -47,17 +47,18 @@ class Worker:
         chance: random.Random,
         accepts_all: bool = False,
     ) -> None:
+        super().__init__()
         self.library = library
         self.ledger, self.bootstrap, self.group, self.topic = ledger, bootstrap, group, topic
         self.chance, self.accepts_all = chance, accepts_all
         self.may_renew = library in (*JAVA, FRANZ) and not library.startswith("4.1")
         self._program: Program | None = None
-        self._stopping = threading.Event()
-        self._failure: BaseException | None = None
         self.troubles: deque[str] = deque(maxlen=20)
         """What the library said lately of requests that failed; a broker that is killed makes some."""
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self.start()
+
+    def __str__(self) -> str:
+        return f"{self.library}: {list(self.troubles)}"
 
     def kill(self) -> None:
         """SIGKILL for the process; the thread begins anew with another one."""
@@ -65,37 +66,22 @@ class Worker:
             self.ledger.end()
             program.kill()
 
-    def stop(self) -> None:
-        """Closes the consumer; raises what went wrong in the thread."""
-        self._stopping.set()
-        self._thread.join(90)
-        assert not self._thread.is_alive(), (self.library, list(self.troubles))
-        self.raise_failure()
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
     def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                program = self._program = program_of(self.library, self.bootstrap)
-                try:
-                    while not self._stopping.is_set():
-                        _Consumer(self, program).work()
-                except RuntimeError as ended:
-                    if isinstance(ended, JavaFailure):
-                        raise
-                    self.troubles.append(f"it has ended: {ended}")
-                finally:
-                    program.kill()
-        except BaseException as failure:
-            failure.add_note(f"{self.library}: {list(self.troubles)}")
-            self._failure = failure
+        while not self.is_stopping:
+            program = self._program = program_of(self.library, self.bootstrap)
+            try:
+                while not self.is_stopping:
+                    _Consumer(self, program).work()
+            except RuntimeError as ended:
+                if isinstance(ended, JavaFailure):
+                    raise
+                self.troubles.append(f"it has ended: {ended}")
+            finally:
+                program.kill()
 
     @property
     def is_stopping(self) -> bool:
-        return self._stopping.is_set()
+        return self._ending.is_set()
 
 
 class _Consumer:

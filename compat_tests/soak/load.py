@@ -23,10 +23,11 @@ from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.clients import POLL_SECONDS, Member, Record
+from compat_tests.clients import POLL_SECONDS, Client, Member, Record
 from compat_tests.clients.aio import AiokafkaMember, LoopThread
 from compat_tests.clients.confluent import ConfluentMember
 from compat_tests.clients.kafka_python import KafkaPythonMember
+from compat_tests.kit.working import Working
 from compat_tests.soak.ledger import Commits, Identity, Records
 
 UNACKNOWLEDGED_MAX = 400
@@ -42,51 +43,37 @@ COMPRESSIONS = ("gzip", "snappy", "lz4", "zstd", None)
 # -- producers
 
 
-class Load(abc.ABC):
+class Load(Working):
     """A producer: bursts of random size to random partitions, numbered per partition."""
+
+    patience_seconds = PATIENCE_SECONDS
 
     def __init__(
         self, name: str, bootstrap: str, topic: str, partitions: int, records: Records, *, idempotent: bool
     ) -> None:
+        super().__init__()
         self.name, self.idempotent = name, idempotent
         self._bootstrap, self._topic, self._partitions, self._records = bootstrap, topic, partitions, records
         self._chance = random.Random(name)
         self.compression = self._chance.choice(COMPRESSIONS)
         self._numbers: dict[int, int] = defaultdict(int)
         self._room = threading.Semaphore(UNACKNOWLEDGED_MAX)
-        self._stopping = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> Load:
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Returns when every record is acknowledged; raises what went wrong."""
-        self._stopping.set()
-        self._thread.join(PATIENCE_SECONDS)
-        self.raise_failure()
-        assert not self._thread.is_alive(), f"{self.name} has records that nobody acknowledges"
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise AssertionError(f"{self.name}: {self._failure!r}") from self._failure
+    def __str__(self) -> str:
+        return self.name
 
     def _run(self) -> None:
-        try:
-            self.open()
-            while not self._stopping.wait(self._chance.random() * PAUSE_SECONDS_MAX):
-                for _ in range(self._chance.randrange(1, BURST_RECORDS_MAX)):
-                    partition = self._chance.randrange(self._partitions)
-                    identity = Identity(self.name, partition, self._numbers[partition])
-                    self._numbers[partition] += 1
-                    while not self._room.acquire(timeout=0.1):
-                        self.idle()
-                    self.send(identity)
-            self.close()
-        except BaseException as failure:
-            self._failure = self._failure or failure
+        """Ends when every record is acknowledged."""
+        self.open()
+        while not self._ending.wait(self._chance.random() * PAUSE_SECONDS_MAX):
+            for _ in range(self._chance.randrange(1, BURST_RECORDS_MAX)):
+                partition = self._chance.randrange(self._partitions)
+                identity = Identity(self.name, partition, self._numbers[partition])
+                self._numbers[partition] += 1
+                while not self._room.acquire(timeout=0.1):
+                    self.idle()
+                self.send(identity)
+        self.close()
 
     def acknowledged(self, identity: Identity, partition: int, offset: int) -> None:
         try:
@@ -224,16 +211,16 @@ class Reader(Member):
         super().__init__(*arguments)
         self.name, self._records, self.partitions = name, records, partitions
 
+    def __str__(self) -> str:
+        return self.name
+
     def _run(self) -> None:
-        try:
-            self.open()
-            while not self._leaving.is_set():
-                for record in self.poll_over_crashes():
-                    self.see(record)
-                self.after_poll()
-            self.close()
-        except BaseException as failure:
-            self._failure = failure
+        self.open()
+        while not self._ending.is_set():
+            for record in self.poll_over_crashes():
+                self.see(record)
+            self.after_poll()
+        self.close()
 
     def poll_over_crashes(self) -> list[Record]:
         """Some libraries raise what passes by itself, such as a refused connection, out of a poll."""
@@ -242,7 +229,7 @@ class Reader(Member):
         except (kafka.errors.KafkaError, aiokafka.errors.KafkaError) as error:
             if not error.retriable:
                 raise
-            self._leaving.wait(POLL_SECONDS)
+            self._ending.wait(POLL_SECONDS)
             return []
 
     def see(self, record: Record) -> None:
@@ -250,10 +237,6 @@ class Reader(Member):
 
     def after_poll(self) -> None:
         """Nothing; a member commits here."""
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise AssertionError(f"{self.name}: {self._failure!r}") from self._failure
 
 
 class KafkaPythonReader(Reader, KafkaPythonMember):
@@ -389,3 +372,16 @@ def libraries(thread: LoopThread) -> dict[str, Library]:
         "confluent-kafka": Library(ConfluentLoad, ConfluentReader, ConfluentGroupMember),
         "aiokafka": Library(aiokafka_load, aiokafka_reader, aiokafka_member),
     }
+
+
+def whole_log(client: Client, topic: str, partitions: int) -> dict[int, list[bytes | None]]:
+    """Every partition from its start to its end, as `client` reads it now."""
+    where = [TopicPartition(topic, partition) for partition in range(partitions)]
+    with KafkaConsumer(bootstrap_servers=client.bootstrap) as consumer:
+        ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}
+    log: dict[int, list[bytes | None]] = {}
+    for partition, end in ends.items():
+        read = client.read(topic, {partition: 0}, end)
+        assert [record.offset for record in read] == list(range(end)), f"offsets of partition {partition}"
+        log[partition] = [record.value for record in read]
+    return log

@@ -10,7 +10,6 @@ gives it back. (10,000 flips on the storage layer alone are in tests/storage/tes
 
 from __future__ import annotations
 
-import os
 import pathlib
 import random
 import shutil
@@ -20,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import odradek
+from compat_tests.kit.chance import told_seed
 from tests.tiers import NIGHTLY
 
 SAMPLES = 100 if NIGHTLY else 12
@@ -102,10 +102,7 @@ def check_goes_on(broker: odradek.Broker) -> None:
 def test_a_broker_with_a_flipped_bit_starts_and_hands_nobody_another_record(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get("ODRADEK_FLIPS_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_FLIPS_SEED={seed}", flush=True)
-    chance = random.Random(seed)
+    chance = random.Random(told_seed(capsys, "ODRADEK_FLIPS_SEED"))
     sources = {}
     for how in ("stop", "kill"):
         directory = sources[how] = tmp_path / how

@@ -13,20 +13,19 @@ repeated.
 
 from __future__ import annotations
 
-import os
 import pathlib
 import random
 import time
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer, TopicPartition
 
 import odradek
 from compat_tests.clients import wait_until
 from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.kit.chance import told_seed
 from compat_tests.soak.ledger import Records, check_order
-from compat_tests.soak.load import ConfluentLoad, Load
+from compat_tests.soak.load import ConfluentLoad, Load, whole_log
 from compat_tests.soak.moves import Moves
 from tests.tiers import NIGHTLY
 
@@ -82,15 +81,8 @@ class Round:
 
     def check(self) -> None:
         """Read all of it; there may be more than is known to be acknowledged, but nothing else."""
-        where = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
-        with KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers) as consumer:
-            ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}
         client = ConfluentClient(self.broker.bootstrap_servers)
-        log = {}
-        for partition, end in ends.items():
-            read = client.read(self.topic, {partition: 0}, end)
-            assert [record.offset for record in read] == list(range(end)), f"offsets of partition {partition}"
-            log[partition] = [record.value for record in read]
+        log = whole_log(client, self.topic, PARTITIONS)
         client.close()
         self.known.check(log)
         check_order(log, [load.name for load in self.loads if load.idempotent])
@@ -111,10 +103,7 @@ class Round:
 def test_everything_is_read_back_after_each_of_many_kills(
     capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
-    seed = int(os.environ.get("ODRADEK_KILLS_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_KILLS_SEED={seed}", flush=True)
-    chance = random.Random(seed)
+    chance = random.Random(told_seed(capsys, "ODRADEK_KILLS_SEED"))
     acknowledged = 0
     directories = [tmp_path / "one", tmp_path / "two"]
     with odradek.Broker(process=True, data_dir=",".join(map(str, directories)), options=OPTIONS) as broker:

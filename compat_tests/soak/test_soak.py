@@ -9,23 +9,23 @@ that is, and who leaves its group when: ODRADEK_SOAK_SEED repeats a run, as far 
 
 from __future__ import annotations
 
-import os
 import pathlib
 import random
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient
 
 import odradek
-from compat_tests.clients import Client, wait_until
+from compat_tests.clients import wait_until
 from compat_tests.clients.aio import AiokafkaClient, LoopThread
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit.chance import told_seed
 from compat_tests.soak import conftest
 from compat_tests.soak.ledger import Commits, Records, check_order
-from compat_tests.soak.load import GroupMember, Library, Load, Reader, libraries
+from compat_tests.soak.load import GroupMember, Library, Load, Reader, libraries, whole_log
 from compat_tests.soak.moves import Moves
 
 TOPIC = "soak"
@@ -160,18 +160,6 @@ class Soak:
         for worker in (*self.readers, *self.members):
             worker.leave()
 
-    def whole_log(self, client: Client) -> dict[int, list[bytes | None]]:
-        """Every partition from its start to its end, as `client` reads it now."""
-        where = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        with KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers) as consumer:
-            ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}
-        log: dict[int, list[bytes | None]] = {}
-        for partition, end in ends.items():
-            read = client.read(TOPIC, {partition: 0}, end)
-            assert [record.offset for record in read] == list(range(end)), f"offsets of partition {partition}"
-            log[partition] = [record.value for record in read]
-        return log
-
     def close(self) -> None:
         self._kafka.close()
         self._thread.close()
@@ -179,9 +167,7 @@ class Soak:
 
 @pytest.fixture
 def soak(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> Iterator[Soak]:
-    seed = int(os.environ.get("ODRADEK_SOAK_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_SOAK_SEED={seed}", flush=True)
+    seed = told_seed(capsys, "ODRADEK_SOAK_SEED")
     directories = [tmp_path / "one", tmp_path / "two"]
     with odradek.Broker(process=True, data_dir=",".join(map(str, directories)), options=OPTIONS) as broker:
         soak = Soak(broker, directories, seed)
@@ -208,7 +194,7 @@ def test_nothing_promised_is_lost_when_the_broker_is_killed(
     bootstrap = soak.broker.bootstrap_servers
     for library in (KafkaPythonClient, ConfluentClient, AiokafkaClient):
         client = library(bootstrap)
-        log = soak.whole_log(client)
+        log = whole_log(client, TOPIC, PARTITIONS)
         client.close()
         soak.records.check(log)
         check_order(log, [load.name for load in soak.loads if load.idempotent])

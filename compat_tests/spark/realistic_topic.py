@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from compat_tests.clients import Message
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS, topic_name
-from compat_tests.transactions.producers import ConfluentProducer
+from compat_tests.transactions.libraries.confluent import ConfluentProducer
 
 DAY_MS = 86_400_000
 LARGE_BYTES = 1_000_000

@@ -12,8 +12,8 @@ import trustme
 
 from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.secured import PASSWORD, secured_odradek
-from compat_tests.transactions import readers
 from odradek.client.cluster import ANY_NODE, Cluster
 from odradek.spark.client_options import settings_of
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

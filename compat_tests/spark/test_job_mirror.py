@@ -14,11 +14,11 @@ from compat_tests import reference
 from compat_tests.broker_host import shared_host
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.realistic_topic import Content, RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS, topic_name
-from compat_tests.transactions import readers
 from odradek.spark.jobs import JobError, mirror
 from odradek.spark.jobs.compaction import SizeRules
 from odradek.spark.jobs.files import LocalFiles

@@ -8,10 +8,10 @@ import pytest
 
 from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.spark.odradek_tables import OdradekTables
 from compat_tests.spark.topics import finish
 from compat_tests.stories import START_MS
-from compat_tests.transactions import readers
 
 TYPE = "key binary, value binary"
 

@@ -16,12 +16,12 @@ import odradek.spark
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.spark import sink_program
 from compat_tests.spark.cluster import Cluster
 from compat_tests.spark.driver import START_SECONDS, Driver, Job, committed_batches
 from compat_tests.spark.topics import KafkaTables, batch_sizes, finish
 from compat_tests.stories import START_MS
-from compat_tests.transactions import readers
 from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:

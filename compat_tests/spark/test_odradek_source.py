@@ -14,12 +14,12 @@ import pytest
 import odradek.spark
 from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.odradek_tables import OdradekTables, last_line, numbers
 from compat_tests.spark.topics import KafkaTables, values
 from compat_tests.stories import START_MS, topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.producers import ConfluentProducer
+from compat_tests.transactions.libraries.confluent import ConfluentProducer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

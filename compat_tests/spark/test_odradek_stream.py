@@ -14,13 +14,13 @@ import pytest
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.odradek_tables import OdradekTables
 from compat_tests.spark.test_data_loss import HOUR_MS, SETTINGS
 from compat_tests.spark.topics import batch_sizes, finish
 from compat_tests.stories import START_MS, topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.producers import ConfluentProducer
+from compat_tests.transactions.libraries.confluent import ConfluentProducer
 from odradek.server.embedded import Broker
 from odradek.spark.stream_readers import has_admission_control
 from tests.tiers import NIGHTLY

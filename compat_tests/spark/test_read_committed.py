@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.clients import wait_until
+from compat_tests.kit import readers
 from compat_tests.spark.topics import KafkaTables, batch_sizes, finish, values
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.producers import ConfluentProducer
+from compat_tests.transactions.libraries.confluent import ConfluentProducer
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 TIMEOUT_MS = 600_000

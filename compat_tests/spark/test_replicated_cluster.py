@@ -19,10 +19,10 @@ import odradek
 import odradek.spark
 from compat_tests.clients import wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.kit import readers
 from compat_tests.spark.odradek_tables import OdradekTables
 from compat_tests.spark.topics import KafkaTables, finish
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
 from odradek.client.cluster import LATEST
 from odradek.spark.jobs import mirror
 from odradek.spark.jobs.topics import Topics

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compat_tests.transactions.history import (
+from compat_tests.kit.history import (
     Consumed,
     History,
     Outcome,

@@ -12,57 +12,31 @@ transaction and goes.
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import itertools
 import json
-import os
 import random
 import sys
 import threading
 import time
-import traceback
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import aiokafka.errors
-import kafka.errors
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, TopicPartition
-from kafka import KafkaConsumer
-from kafka import TopicPartition as KafkaPythonTopicPartition
-
-from compat_tests.clients.aio import LoopThread
-from compat_tests.clients.java import JavaFailure
-from compat_tests.transactions import readers
-from compat_tests.transactions.history import Outcome, Partition, Records
-from compat_tests.transactions.producers import (
-    IDEMPOTENT,
-    LIBRARIES,
-    NO_REBOOTSTRAP,
+from compat_tests.kit import readers, telling
+from compat_tests.kit.history import Outcome, Partition
+from compat_tests.transactions import libraries
+from compat_tests.transactions.libraries import (
     PATIENCE_SECONDS,
     Aborted,
     Failed,
-    HastyJavaProducer,
-    JavaProducer,
+    Tell,
     TransactionalProducer,
+    tick,
 )
 
-PRODUCERS = {**LIBRARIES, JavaProducer.library: HastyJavaProducer}
 SENDS_MAX = 6
 ABORTS, ABANDONS, CONSUMES, FLUSHES = 0.15, 0.04, 0.4, 0.3
 """How often a transaction is aborted on purpose or left open; how often it has offsets, or a flush within."""
-POLL_SECONDS = 0.2
-
-Tell = Callable[..., None]
-"""What is said: a name, and what belongs to it."""
-
-
-def tick() -> int:
-    """Nanoseconds of the machine's one monotonic clock: processes can be compared by it."""
-    return time.monotonic_ns()
 
 
 class Worker:
@@ -80,7 +54,8 @@ class Worker:
         `pause_seconds` between two transactions, at most."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = about["name"], about["bootstrap"]
-        self._kind = PRODUCERS[about["library"]]
+        library = libraries.load(about["library"])
+        self._kind = library.hasty or library.producer
         self._output = [(topic, number) for topic, number in about["output"]]
         self.own, self.group = tuple(about["own"]), about["group"]
         self._is_another, self._leaves_open = about["life"] > 0, about["leaves_open"]
@@ -200,7 +175,9 @@ class Sender:
         """`about`: as that of a `Worker`, without what transactions need."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = about["name"], about["bootstrap"]
-        self._kind = IDEMPOTENT[about["library"]]
+        kind = libraries.load(about["library"]).idempotent
+        assert kind is not None
+        self._kind = kind
         self._output = [(topic, number) for topic, number in about["output"]]
         self._pause_seconds = about["pause_seconds"]
         self._chance = random.Random("/".join([about["seed"], self.name, *["again"] * about["life"]]))
@@ -243,171 +220,6 @@ class Sender:
         return len(acknowledged) == count
 
 
-class Reader(abc.ABC):
-    """Polls all partitions from their start on; a consumer that fails is followed by another.
-
-    Says "read" (session, tick, topic, partition, [[offset, value]]).
-    """
-
-    failures: tuple[type[BaseException], ...]
-
-    def __init__(self, tell: Tell, stopping: threading.Event, **about: Any) -> None:
-        """`about`: name, library, bootstrap, partitions, `isolation` level; `life`: how many processes it had
-        before."""
-        self._tell, self._stopping = tell, stopping
-        self.name, self._bootstrap = f"{about['name']}-{about['life']}", about["bootstrap"]
-        self._partitions = [(topic, number) for topic, number in about["partitions"]]
-        self._isolation = readers.ISOLATION[about["isolation"]]
-
-    def run(self) -> None:
-        """Until it is stopped."""
-        for session in itertools.count():
-            if self._stopping.is_set():
-                return
-            self._session(f"{self.name}-{session}")
-
-    def _session(self, name: str) -> None:
-        try:
-            self.open()
-            while not self._stopping.is_set():
-                for (topic, number), records in self.poll().items():
-                    self._tell("read", name, tick(), topic, number, records)
-        except self.failures:
-            self._stopping.wait(POLL_SECONDS)
-        finally:
-            self.close()
-
-    @abc.abstractmethod
-    def open(self) -> None: ...
-
-    @abc.abstractmethod
-    def poll(self) -> dict[Partition, Records]: ...
-
-    @abc.abstractmethod
-    def close(self) -> None: ...
-
-
-class ConfluentReader(Reader):
-    failures = ()
-
-    def open(self) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self.name,
-                "enable.auto.commit": False,
-                "isolation.level": self._isolation,
-                "reconnect.backoff.max.ms": 300,
-                "log_level": 0,
-                **NO_REBOOTSTRAP,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, number, 0) for topic, number in self._partitions])
-
-    def poll(self) -> dict[Partition, Records]:
-        read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
-        for message in self._consumer.consume(200, POLL_SECONDS):
-            if message.error() is None:  # else the broker is away, and librdkafka goes on by itself
-                partition = (message.topic(), message.partition())
-                read[partition].append((message.offset(), int(message.value())))
-        return dict(read)
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-def _values_by_partition(batches: Any) -> dict[Partition, Records]:
-    return {
-        (where.topic, where.partition): [(record.offset, int(record.value)) for record in records]
-        for where, records in batches.items()
-        if records
-    }
-
-
-class AiokafkaReader(Reader):
-    failures = (aiokafka.errors.KafkaError, TimeoutError)
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._loop = LoopThread()
-        self._consumer: AIOKafkaConsumer | None = None
-
-    def open(self) -> None:
-        self._loop.run(self._open())
-
-    async def _open(self) -> None:
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, isolation_level=self._isolation, enable_auto_commit=False
-        )
-        await self._consumer.start()
-        where = [AioTopicPartition(*partition) for partition in self._partitions]
-        self._consumer.assign(where)
-        for one in where:
-            self._consumer.seek(one, 0)
-
-    def poll(self) -> dict[Partition, Records]:
-        assert self._consumer is not None
-        return _values_by_partition(
-            self._loop.run(self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000)))
-        )
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._loop.run(self._consumer.stop())
-
-
-class KafkaPythonReader(Reader):
-    failures = (kafka.errors.KafkaError,)
-
-    def open(self) -> None:
-        self._consumer: KafkaConsumer | None = None
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap, isolation_level=self._isolation, enable_auto_commit=False
-        )
-        where = [KafkaPythonTopicPartition(*partition) for partition in self._partitions]
-        self._consumer.assign(where)
-        for one in where:
-            self._consumer.seek(one, 0)
-
-    def poll(self) -> dict[Partition, Records]:
-        assert self._consumer is not None
-        return _values_by_partition(self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)))
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-
-
-class JavaReader(Reader):
-    failures = (JavaFailure,)
-
-    def open(self) -> None:
-        self._ask = JavaProducer.program().ask
-        self._ask(
-            "consume", self.name, f"bootstrap.servers={self._bootstrap}", f"isolation.level={self._isolation}"
-        )
-        self._ask("assign", self.name, *(part for where in self._partitions for part in (*where, 0)))
-
-    def poll(self) -> dict[Partition, Records]:
-        read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
-        for line in self._ask("poll", self.name, int(POLL_SECONDS * 1000)):
-            topic, *numbers = line.split("\t")
-            partition, offset, value = map(int, numbers)
-            read[topic, partition].append((offset, value))
-        return dict(read)
-
-    def close(self) -> None:
-        self._ask("leave", self.name)
-
-
-READERS = {
-    "confluent-kafka": ConfluentReader,
-    "aiokafka": AiokafkaReader,
-    "kafka-python": KafkaPythonReader,
-    "java": JavaReader,
-}
-
-
 def read_log(tell: Tell, stopping: threading.Event, **about: Any) -> None:
     """Says "log" (isolation level, topic, partition, [[offset, value]]) of all `partitions`."""
     partitions = [(topic, number) for topic, number in about["partitions"]]
@@ -420,38 +232,17 @@ def read_log(tell: Tell, stopping: threading.Event, **about: Any) -> None:
 ROLES: dict[str, Callable[..., None]] = {
     "worker": lambda *where, **about: Worker(*where, **about).run(),
     "sender": lambda *where, **about: Sender(*where, **about).run(),
-    "reader": lambda *where, **about: READERS[about["library"]](*where, **about).run(),
+    "reader": lambda *where, **about: libraries.load(about["library"]).reader(*where, **about).run(),
     "log": read_log,
 }
 
 
 def main(arguments: list[str]) -> None:
     about = json.loads(arguments[0])
-    # Whatever a library prints is no event.
-    said = os.dup(1)
-    os.dup2(2, 1)
-    stopping = threading.Event()
-
-    def tell(*event: Any) -> None:
-        # Without a buffer: what has been said stays said.
-        line = memoryview(json.dumps(event).encode() + b"\n")
-        while line:
-            line = line[os.write(said, line) :]
-
-    def wait_for_the_end() -> None:
-        sys.stdin.readline()
-        stopping.set()
-
-    threading.Thread(target=wait_for_the_end, daemon=True).start()
-    status = 1
-    try:
-        ROLES[about["role"]](tell, stopping, **about)
-        status = 0
-    except BaseException:
-        tell("failed", traceback.format_exc())
-    finally:
-        # At once: whatever threads the libraries have may wait for something that never comes.
-        os._exit(status)
+    telling.keep_the_output_for_events()
+    stopping = telling.told_to_stop()
+    role = ROLES[about["role"]]
+    telling.end_with(lambda: role(lambda *event: telling.tell(event), stopping, **about))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, starting
 from compat_tests.order import longest_first
-from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 from tests.tiers import NIGHTLY
 
 SHORT_HISTORY_SECONDS = 25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from compat_tests.transactions import readers
+from compat_tests.kit import readers
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 

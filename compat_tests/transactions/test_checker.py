@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from compat_tests.transactions.checker import Kind, check, summary
-from compat_tests.transactions.history import (
+from compat_tests.kit.history import (
     Consumed,
     Ends,
     History,
@@ -17,6 +16,7 @@ from compat_tests.transactions.history import (
     Send,
     Transaction,
 )
+from compat_tests.transactions.checker import Kind, check, summary
 
 A: Partition = ("a", 0)
 B: Partition = ("b", 0)

@@ -7,7 +7,6 @@ accord, some are killed, and so is the broker. ODRADEK_COPIERS_SEED, which is pr
 
 from __future__ import annotations
 
-import os
 import pathlib
 import random
 import subprocess
@@ -18,11 +17,12 @@ import pytest
 from compat_tests import reference
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.kit import readers
+from compat_tests.kit.chance import told_seed
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.transactions.features import set_transaction_version
-from compat_tests.transactions.topics import create_topics
 from tests.tiers import NIGHTLY
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -151,10 +151,7 @@ class Progress:
 
 @pytest.fixture
 def seed(capsys: pytest.CaptureFixture[str]) -> int:
-    seed = int(os.environ.get("ODRADEK_COPIERS_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_COPIERS_SEED={seed}", flush=True)
-    return seed
+    return told_seed(capsys, "ODRADEK_COPIERS_SEED")
 
 
 @pytest.mark.timeout(PATIENCE_SECONDS + 120)

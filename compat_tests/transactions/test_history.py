@@ -23,14 +23,14 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests.clients import wait_until
+from compat_tests.kit.history import Outcome
+from compat_tests.kit.proxy import JudgingProxy, Verdict
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.stories import topic_name
-from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.transactions.checker import Kind, check, summary
 from compat_tests.transactions.conftest import HISTORY_SECONDS, SHORT_HISTORY_SECONDS
-from compat_tests.transactions.history import Outcome
-from compat_tests.transactions.producers import LIBRARIES, TIMEOUT_MS
-from compat_tests.transactions.proxy import Proxy, Verdict
-from compat_tests.transactions.topics import create_topics
+from compat_tests.transactions.libraries import LIBRARIES, TIMEOUT_MS
 from compat_tests.transactions.workload import Nemesis, Worker, Workload, a_seed, verdict
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.produce import ProduceRequest
@@ -163,7 +163,7 @@ def test_any_other_end_of_a_client_fails_its_test(
             workload.go_on()
 
 
-def die_in_commits(proxy: Proxy, workload: Workload, count: int) -> None:
+def die_in_commits(proxy: JudgingProxy, workload: Workload, count: int) -> None:
     """So many times a worker is no more when it is to hear how its transaction has ended."""
     asked = itertools.count(1)
     dying: list[Worker] = []

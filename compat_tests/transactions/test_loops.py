@@ -10,14 +10,15 @@ import pytest
 
 from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.kit import readers
+from compat_tests.kit.history import Partition
+from compat_tests.kit.proxy import Verdict
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import TransactionBroker, broken_by_kafka, starting
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker, broken_by_kafka, starting
-from compat_tests.transactions.history import Partition
+from compat_tests.transactions import libraries
+from compat_tests.transactions.libraries import LIBRARIES, Failed, Fenced, TransactionalProducer
 from compat_tests.transactions.loop import DONE, PHASES
-from compat_tests.transactions.producers import LIBRARIES, Failed, Fenced, TransactionalProducer
-from compat_tests.transactions.proxy import Verdict
-from compat_tests.transactions.topics import create_topics
 from odradek.wire.messages.end_txn import EndTxnRequest
 from tools import environment
 
@@ -189,7 +190,7 @@ def test_a_loop_goes_on_when_the_broker_is_killed_under_it(proxied: TransactionB
 
 
 def opened(library: str, broker: TransactionBroker, name: str) -> TransactionalProducer:
-    producer = LIBRARIES[library](broker.bootstrap, name)
+    producer = libraries.load(library).producer(broker.bootstrap, name)
     producer.open()
     return producer
 
@@ -264,7 +265,7 @@ def test_what_a_dead_producer_left_open_ends_with_its_time_out(
 ) -> None:
     name = topic_name("left")
     (where,) = create_topics(broker.bootstrap, {name: 1})
-    producer = LIBRARIES[library](broker.bootstrap, name, timeout_ms=1500)
+    producer = libraries.load(library).producer(broker.bootstrap, name, timeout_ms=1500)
     producer.open()
     producer.begin()
     producer.send(where, b"never")

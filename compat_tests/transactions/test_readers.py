@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from compat_tests.transactions import readers
+from compat_tests.kit import readers
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
+from compat_tests.kit import readers
+from compat_tests.kit.transaction_brokers import Start
 from compat_tests.streams.word_count import EXACTLY_ONCE, PARTITIONS, WORDS, Application
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start
 from tests.tiers import NIGHTLY
 
 LINES = 40

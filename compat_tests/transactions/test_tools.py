@@ -13,11 +13,11 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
+from compat_tests.kit import readers
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker, starting
 from compat_tests.reference import kafka_tool
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start, TransactionBroker, starting
-from compat_tests.transactions.topics import create_topics
 from compat_tests.transactions.wire import WireProducer
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -9,14 +9,14 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients import wait_until
+from compat_tests.kit import readers
+from compat_tests.kit.history import Partition
+from compat_tests.kit.topics import create_topics
+from compat_tests.kit.transaction_brokers import Start, TransactionBroker
 from compat_tests.reference import kafka_tool
 from compat_tests.stories import topic_name
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start, TransactionBroker
 from compat_tests.transactions.features import set_transaction_version, transaction_version
-from compat_tests.transactions.history import Partition
-from compat_tests.transactions.producers import LIBRARIES
-from compat_tests.transactions.topics import create_topics
+from compat_tests.transactions.libraries import LIBRARIES, load
 
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 JAVA = {"java-4.3": reference.CURRENT, "java-3.9": reference.OLDER}
@@ -38,7 +38,7 @@ def with_java(
 
 
 def with_library(broker: TransactionBroker, library: str, where: Partition, transactional_id: str) -> None:
-    producer = LIBRARIES[library](broker.bootstrap, transactional_id)
+    producer = load(library).producer(broker.bootstrap, transactional_id)
     producer.open()
     for number in range(TRANSACTIONS):
         producer.begin()

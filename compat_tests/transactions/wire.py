@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from compat_tests.differential.harness import Side
-from compat_tests.transactions.history import Partition
+from compat_tests.kit.history import Partition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.wire.messages.end_txn import EndTxnRequest

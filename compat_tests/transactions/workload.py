@@ -12,16 +12,13 @@ in its place. That is told, and no promise of the broker's. Any other end of a p
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import random
 import signal
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -31,10 +28,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker
-from compat_tests.transactions.checker import check, summary
-from compat_tests.transactions.history import (
+from compat_tests.kit import readers
+from compat_tests.kit.chance import Blows, told_seed
+from compat_tests.kit.history import (
     Consumed,
     History,
     Outcome,
@@ -43,8 +39,12 @@ from compat_tests.transactions.history import (
     Send,
     Transaction,
 )
-from compat_tests.transactions.producers import IDEMPOTENT, LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
-from compat_tests.transactions.proxy import Verdict
+from compat_tests.kit.programs import Teller
+from compat_tests.kit.proxy import Verdict
+from compat_tests.kit.transaction_brokers import TransactionBroker
+from compat_tests.kit.working import Working
+from compat_tests.transactions.checker import check, summary
+from compat_tests.transactions.libraries import IDEMPOTENT, LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
@@ -70,18 +70,22 @@ NEVER = sys.maxsize
 PAUSE_SECONDS = 0.02
 
 
-class Client:
+class Client(Working):
     """A process that says what it does, and its successor if its library ends it."""
 
+    patience_seconds = JOIN_SECONDS
+
     def __init__(self, name: str, library: str, **about: Any) -> None:
+        super().__init__()
         self.name = name
         self._library, self._about = library, {"name": name, "library": library, **about}
         self.crashes: list[str] = []
         self._is_stopping = self._is_killed = False
-        self._failure: BaseException | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Teller | None = None
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
+
+    def __str__(self) -> str:
+        return self.name
 
     @property
     def may_crash(self) -> bool:
@@ -92,21 +96,23 @@ class Client:
         """Take in what the process has said."""
         getattr(self, f"_{name}")(*what)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Lets it come to its end."""
+    def let_end(self) -> None:
+        """Lets it come to its end. Returns at once."""
         with self._lock:
             self._is_stopping = True
-            self._tell_to_stop()
+            if self._process is not None:
+                self._process.ask_to_stop()
+
+    def stop(self) -> None:
+        self.let_end()
+        super().stop()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """SIGKILL ends it for good, another signal as if it had brought that upon itself."""
         with self._lock:
             if number is not signal.SIGKILL:
                 if self._process is not None:
-                    self._process.send_signal(number)
+                    self._process.process.send_signal(number)
                 return
             self._is_killed = True
         self._signal_all(number)
@@ -120,19 +126,8 @@ class Client:
 
     def _signal_all(self, number: signal.Signals) -> None:
         with self._lock:
-            if self._process is not None and self._process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, number)
-
-    def join(self, seconds: float = JOIN_SECONDS) -> None:
-        """Raises what went wrong."""
-        self._thread.join(seconds)
-        self.raise_failure()
-        assert not self._thread.is_alive(), f"{self.name} hangs"
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise AssertionError(f"{self.name}: {self._failure}") from self._failure
+            if self._process is not None:
+                self._process.signal_all(number)
 
     def stacks(self) -> str:
         """Ends it and gives where its threads were, as `faulthandler` tells it."""
@@ -140,60 +135,40 @@ class Client:
         self._thread.join(JOIN_SECONDS)
         return self.crashes[-1] if self._failure is None else str(self._failure)
 
-    def _tell_to_stop(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            # It may be gone, and what led to it closed.
-            with contextlib.suppress(BrokenPipeError, ValueError):
-                os.write(self._process.stdin.fileno(), b"stop\n")
-
-    def _follow(self) -> None:
-        try:
-            while not self._live():
-                assert len(self.crashes) <= CRASHES_MAX, "\n".join(self.crashes)
-        except BaseException as failure:
-            self._failure = failure
+    def _run(self) -> None:
+        while not self._live():
+            assert len(self.crashes) <= CRASHES_MAX, "\n".join(self.crashes)
 
     def _live(self) -> bool:
         """One process from start to end. Returns whether it has done all that it had to do."""
-        with tempfile.TemporaryFile() as errors:
-            with self._lock:
-                if self._is_killed:
-                    return True
-                process = self._process = self._started(errors)
-                if self._is_stopping:
-                    self._tell_to_stop()
-            with process:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    if line.endswith(b"\n"):
-                        self.hear(*json.loads(line))
-            if process.returncode == 0 or self._is_killed:
+        with self._lock:
+            if self._is_killed:
                 return True
-            errors.seek(0)
-            text = errors.read().decode(errors="replace")[-3000:]
-        end = -process.returncode
-        assert end in MAY_CRASH.get(self._library, ()), f"ended with {process.returncode}: {text}"
-        self.crashes.append(f"{self.name} was ended by {signal.Signals(end).name}: {text}")
+            process = self._process = self._started()
+            if self._is_stopping:
+                process.ask_to_stop()
+        for event in process.events(b"["):
+            self.hear(*event)
+        status = process.process.returncode
+        if status == 0 or self._is_killed:
+            return True
+        text = process.complaints()
+        assert -status in MAY_CRASH.get(self._library, ()), f"{self.name} ended with {status}: {text}"
+        self.crashes.append(f"{self.name} was ended by {signal.Signals(-status).name}: {text}")
         return False
 
-    def _started(self, errors: Any) -> subprocess.Popen[bytes]:
+    def _started(self) -> Teller:
         about = {**self._about, "life": len(self.crashes)}
         about["first_value"] = self._about.get("first_value", 0) + len(self.crashes) * VALUES_OF_A_PROCESS
         command = [sys.executable, "-X", "faulthandler", "-m", "compat_tests.transactions.client"]
-        return subprocess.Popen(
+        return Teller(
             [*command, json.dumps(about)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
             cwd=environment.CHECKOUT,
             # Of its own, so that a JVM that it has is stalled with it.
             process_group=0,
             # Bugs are planted in brokers only.
             env={name: value for name, value in os.environ.items() if name != "ODRADEK_PLANTED_BUG"},
         )
-
-    def _failed(self, text: str) -> None:
-        raise AssertionError(text)
 
 
 @dataclass
@@ -441,14 +416,13 @@ class Workload:
         """
         producing = (*self.workers, *self.senders)
         for one in producing:
-            one.stop()
+            one.let_end()
         for one in producing:
-            one.join()
+            one.stop()
         bootstrap = self.broker.bootstrap
         is_stable = readers.wait_until_stable(bootstrap, self.partitions, stable_seconds)
         ends = readers.ends(bootstrap, self.partitions)
-        self._last_reader.start()
-        self._last_reader.join()
+        self._last_reader.start().stop()
         log = self._last_reader.logs[readers.READ_COMMITTED]
         self._wait_for_readers(log)
         return History(
@@ -473,16 +447,13 @@ class Workload:
                 assert time.monotonic() < deadline, f"{reader.name} does not come to the end"
                 time.sleep(0.05)
         for reader in self.readers:
-            reader.stop()
+            reader.let_end()
         for reader in self.readers:
-            reader.join()
+            reader.stop()
 
 
 def a_seed(capsys: pytest.CaptureFixture[str]) -> int:
-    seed = int(os.environ.get("ODRADEK_HISTORY_SEED") or random.randrange(1 << 32))
-    with capsys.disabled():
-        print(f"\nODRADEK_HISTORY_SEED={seed}", flush=True)
-    return seed
+    return told_seed(capsys, "ODRADEK_HISTORY_SEED")
 
 
 def verdict(history: History) -> str:
@@ -512,8 +483,7 @@ class Nemesis:
     def __init__(self, broker: TransactionBroker, seed: int, workers: Sequence[Worker]) -> None:
         self._broker, self._workers = broker, workers
         self._chance = random.Random(f"{seed}/nemesis")
-        # Each once; then as chance will have it.
-        self._planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
+        self._blows = Blows(self.BLOWS, self._chance)
         self.kills = self.cuts = self.losses = self.pauses = self.stalls = 0
         self._unwanted: int | None = None
         self.versions: dict[int, set[int]] = defaultdict(set)
@@ -523,7 +493,7 @@ class Nemesis:
     def strike(self) -> None:
         """Waits a while, then does one of these things."""
         time.sleep(self._chance.uniform(0.3, 2.5))
-        match self._planned.pop() if self._planned else self._drawn():
+        match self._blows.next():
             case "kill":
                 self._broker.kill()
                 time.sleep(self._chance.random() * 0.5)
@@ -538,16 +508,13 @@ class Nemesis:
             case "lose":
                 self._unwanted = self._chance.choice(self.LOST).api_key
             case "pause":
-                self._broker.proxy.pause()
+                self._broker.proxy.cut()
                 time.sleep(self._chance.uniform(0.1, 1.5))
-                self._broker.proxy.resume()
+                self._broker.proxy.mend()
                 self.pauses += 1
             case "stall":
                 self._chance.choice(self._workers).stall(self.STALL_SECONDS)
                 self.stalls += 1
-
-    def _drawn(self) -> str:
-        return self._chance.choices(list(self.BLOWS), list(self.BLOWS.values()))[0]
 
     def _judge(self, api_key: int, frame: bytes) -> Verdict:
         self.versions[api_key].add(struct.unpack_from(">h", frame, 2)[0])

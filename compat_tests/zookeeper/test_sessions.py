@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 import odradek
 from compat_tests.clients import wait_until
-from compat_tests.cutting_proxy import CuttingProxy
+from compat_tests.kit.proxy import Proxy
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Logged, Looking, in_zookeeper
 from compat_tests.zookeeper.ensemble import ZooKeeper
@@ -183,25 +183,25 @@ class Changes:
 @pytest.fixture
 def cut_off(
     server: ZooKeeper, chroot: str, own_looking: Looking, tmp_path: pathlib.Path
-) -> Iterator[tuple[Logged, Changes, CuttingProxy]]:
+) -> Iterator[tuple[Logged, Changes, Proxy]]:
     """A broker in a directory below the chroot, whose session has ended."""
     path = chroot.partition("/")[2]
     options = {"zookeeper.session.timeout.ms": "1000"}
     with (
-        CuttingProxy(server.port) as proxy,
+        Proxy(server.port) as proxy,
         Logged(tmp_path, f"127.0.0.1:{proxy.port}/{path}", options) as broker,
     ):
         changes = Changes(broker)
         changes.prepare()
         wait_until(lambda: len(own_looking.children("/config/topics")) == 5, "all are there")
         proxy.target_port = free_port()
-        proxy.drop()
+        proxy.drop_connections()
         wait_until(lambda: own_looking.children("/brokers/ids") == [], "its session has ended")
         yield broker, changes, proxy
 
 
 def test_a_broker_that_is_cut_off_for_longer_than_its_session_serves_on_and_heals(
-    cut_off: tuple[Logged, Changes, CuttingProxy], server: ZooKeeper, own_looking: Looking
+    cut_off: tuple[Logged, Changes, Proxy], server: ZooKeeper, own_looking: Looking
 ) -> None:
     broker, changes, proxy = cut_off
     epoch = int(own_looking.read("/controller_epoch") or b"0")
@@ -225,7 +225,7 @@ def test_a_broker_that_is_cut_off_for_longer_than_its_session_serves_on_and_heal
 
 
 def test_a_directory_that_has_lost_everything_gets_it_anew(
-    cut_off: tuple[Logged, Changes, CuttingProxy], server: ZooKeeper, chroot: str, own_looking: Looking
+    cut_off: tuple[Logged, Changes, Proxy], server: ZooKeeper, chroot: str, own_looking: Looking
 ) -> None:
     broker, changes, proxy = cut_off
     cluster_id = own_looking.json("/cluster/id")["id"]
@@ -240,7 +240,7 @@ def test_a_directory_that_has_lost_everything_gets_it_anew(
 
 
 def test_nothing_is_written_where_another_cluster_is_meanwhile(
-    cut_off: tuple[Logged, Changes, CuttingProxy], server: ZooKeeper, own_looking: Looking
+    cut_off: tuple[Logged, Changes, Proxy], server: ZooKeeper, own_looking: Looking
 ) -> None:
     broker, changes, proxy = cut_off
     cluster_id = own_looking.read("/cluster/id")
@@ -301,7 +301,7 @@ def test_answers_that_are_lost_change_nothing(server: ZooKeeper, chroot: str, ow
     """The connection is cut at random moments, in most of them with requests under way."""
     dice = random.Random(7)
     path = chroot.partition("/")[2]
-    with CuttingProxy(server.port) as proxy, in_zookeeper(f"127.0.0.1:{proxy.port}/{path}") as broker:
+    with Proxy(server.port) as proxy, in_zookeeper(f"127.0.0.1:{proxy.port}/{path}") as broker:
         topics = Topics(broker)
         present: list[str] = []
         for number in range(30):
@@ -314,7 +314,7 @@ def test_answers_that_are_lost_change_nothing(server: ZooKeeper, chroot: str, ow
                 present.append(f"topic-{number}")
                 topics.make(present[-1], dice.randrange(1, 20))
             if loses_answers:
-                proxy.drop()
+                proxy.drop_connections()
                 proxy.answers.mend()
         wait_until(lambda: topics.are_in(own_looking), "ZooKeeper has what the broker has")
         assert sorted(own_looking.children("/config/topics")) == sorted(present)

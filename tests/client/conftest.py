@@ -5,7 +5,7 @@ writes, brokers in processes of their own.
 import pytest
 
 import odradek
-from compat_tests.transactions.brokers import starting
+from compat_tests.kit.transaction_brokers import starting
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
 from tests.client.proxy import Proxy

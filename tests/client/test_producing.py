@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from compat_tests.transactions import readers
+from compat_tests.kit import readers
+from compat_tests.kit.proxy import Verdict
 from compat_tests.transactions.features import set_transaction_version, transaction_version
-from compat_tests.transactions.proxy import Verdict
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.client.producing import Fenced, Producer

@@ -4,8 +4,8 @@ import itertools
 
 import pyarrow
 
-from compat_tests.transactions import readers
-from compat_tests.transactions.topics import create_topics
+from compat_tests.kit import readers
+from compat_tests.kit.topics import create_topics
 from odradek.spark.batching import Batches
 
 _numbers = itertools.count()

@@ -5,8 +5,8 @@ import time
 import pyarrow
 import pytest
 
-from compat_tests.transactions import readers
-from compat_tests.transactions.proxy import Verdict
+from compat_tests.kit import readers
+from compat_tests.kit.proxy import Verdict
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.client.producing import Fenced, Placement, Producer

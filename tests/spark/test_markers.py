@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow
 import pytest
 
-from compat_tests.transactions import readers
-from compat_tests.transactions.proxy import Verdict
+from compat_tests.kit import readers
+from compat_tests.kit.proxy import Verdict
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, coordinator_of
 from odradek.client.producing import Producer

@@ -3,82 +3,17 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import itertools
-import os
 import pathlib
-import subprocess
-import tempfile
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from compat_tests import reference
 from compat_tests.clients import FETCH_BYTES, POLL_SECONDS, Client, Headers, Member, Message, Record
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.kit.java import compile_java
+from compat_tests.kit.programs import JavaProgram
 
 SOURCE = pathlib.Path(__file__).with_name("Driver.java")
-
-
-class JavaFailure(RuntimeError):
-    """What a program of ours says of an exception that it has met."""
-
-
-class Program:
-    """A program that answers each line of its standard input with `ok N` and N lines, or `error TEXT`."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the program)
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
-        self._one_at_a_time = threading.Lock()
-
-    def kill(self) -> None:
-        """SIGKILL: what it is asked meanwhile raises RuntimeError."""
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait(30)
-
-    def ask(self, *command: object, lines: Iterable[str] = ()) -> list[str]:
-        """One command and its answer. JavaFailure: the exception's text; RuntimeError: it has ended."""
-        assert self._process.stdin is not None
-        with self._one_at_a_time:
-            text = "\t".join(map(str, command))
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write("".join(f"{line}\n" for line in (text, *lines)))
-                self._process.stdin.flush()
-            status, _, rest = self._line().partition(" ")
-            if status == "ok":
-                return [self._line() for _ in range(int(rest))]
-            assert status == "error", (status, rest)
-            raise JavaFailure(rest)
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.endswith("\n"):  # It may have been killed in the middle of an answer.
-            raise RuntimeError(self.errors()[-3000:])
-        return line.rstrip("\n")
-
-    def errors(self) -> str:
-        """What it has written to its standard error."""
-        size = os.fstat(self._errors.fileno()).st_size
-        # The file's position is the program's as well.
-        return os.pread(self._errors.fileno(), size, 0).decode(errors="replace")
-
-
-class JavaProgram(Program):
-    """One of Java."""
-
-    def __init__(self, class_path: str, main_class: str, *arguments: str) -> None:
-        options = (*reference.SMALL_JVM, *reference.archive_for(class_path))
-        super().__init__(["java", *options, "-cp", class_path, main_class, *arguments])
 
 
 def _text(value: bytes | None) -> str:
@@ -183,7 +118,7 @@ class JavaMember(Member):
         self._client.ask("join", self._identity, *self._arguments)
 
     def poll(self) -> list[Record]:
-        self._leaving.wait(POLL_SECONDS)
+        self._ending.wait(POLL_SECONDS)
         return self._seen(self._client.ask("state", self._identity))
 
     def _seen(self, answer: list[str]) -> list[Record]:

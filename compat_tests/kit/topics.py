@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.clients import wait_until
-from compat_tests.transactions.history import Partition
+from compat_tests.kit.history import Partition
 
 
 def create_topics(bootstrap: str, topics: dict[str, int], replicas: int = 1) -> list[Partition]:

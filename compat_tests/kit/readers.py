@@ -10,13 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-from compat_tests.clients.confluent import PASSING
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
-from compat_tests.transactions.history import Ends, Partition
+from compat_tests.kit.history import Ends, Partition
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
@@ -29,6 +26,9 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.wire.schema import Message
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 DEADLINE_SECONDS = 180.0
 """Longer than a restart of Apache Kafka takes on a busy machine."""
@@ -172,6 +172,8 @@ def committed_offset(bootstrap: str, group: str, partition: Partition) -> int:
 
 def new_consumer(bootstrap: str, isolation: int = READ_COMMITTED) -> Consumer:
     """A consumer that is in no group and tells when it is at the end of a partition."""
+    from confluent_kafka import Consumer
+
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -186,6 +188,8 @@ def new_consumer(bootstrap: str, isolation: int = READ_COMMITTED) -> Consumer:
 
 
 def from_start(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    from confluent_kafka import TopicPartition
+
     return [TopicPartition(topic, number, 0) for topic, number in partitions]
 
 
@@ -197,6 +201,11 @@ def messages(
     Where a transaction is committed meanwhile a partition has all of it or nothing; of several partitions one
     may have it and another not yet.
     """
+    # Here, as most processes ask brokers alone.
+    from confluent_kafka import KafkaError, KafkaException
+
+    from compat_tests.clients.confluent import PASSING
+
     consumer = new_consumer(bootstrap, isolation)
     read: dict[Partition, list[Any]] = {one: [] for one in partitions}
     unread = set(partitions)

@@ -17,7 +17,7 @@ import odradek
 from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import Side
-from compat_tests.transactions.proxy import Proxy
+from compat_tests.kit.proxy import JudgingProxy
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 
 SETTINGS: dict[str, Any] = {
@@ -35,7 +35,7 @@ class TransactionBroker:
     """Apache Kafka or Odradek, with the same few methods."""
 
     def __init__(
-        self, broker: odradek.Broker | reference.Kafka, *, is_odradek: bool, proxy: Proxy | None = None
+        self, broker: odradek.Broker | reference.Kafka, *, is_odradek: bool, proxy: JudgingProxy | None = None
     ) -> None:
         self._broker, self.is_odradek, self._proxy = broker, is_odradek, proxy
         self.data_dir: pathlib.Path = broker.data_dir
@@ -51,7 +51,7 @@ class TransactionBroker:
         return self._broker.bootstrap_servers
 
     @property
-    def proxy(self) -> Proxy:
+    def proxy(self) -> JudgingProxy:
         assert self._proxy is not None, "this broker was started without a proxy"
         return self._proxy
 
@@ -95,7 +95,7 @@ class _ProxiedKafka(reference.Kafka):
     def __init__(self, version: str, properties: Mapping[str, str]) -> None:
         super().__init__(version, properties)
         self._proxied_port = reference.free_port()
-        self.proxy = Proxy(self._proxied_port)
+        self.proxy = JudgingProxy(self._proxied_port)
         ours = f"PLAINTEXT://127.0.0.1:{self.port}"
         controller = f"CONTROLLER://127.0.0.1:{self.controller_port}"
         advertised_controller = f",{controller}" if self.version == reference.CURRENT else ""
@@ -154,7 +154,7 @@ def _odradek(stack: contextlib.ExitStack, settings: dict[str, Any], proxied: boo
         plain = stack.enter_context(odradek.Broker(process=True, options=settings))
         return TransactionBroker(plain, is_odradek=True)
     port = reference.free_port()
-    proxy = Proxy(port)
+    proxy = JudgingProxy(port)
     stack.callback(proxy.close)
     settings["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap}"
     broker = stack.enter_context(odradek.Broker(process=True, port=port, options=settings))

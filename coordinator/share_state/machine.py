@@ -18,6 +18,8 @@ Different here:
 - A state that no record can hold is refused with the write that would make it so large, not when a snapshot
   of it is due: then it could never be written again.
 - States that are old are written in several batches where one would be too large.
+- An update of a state makes old ones be written again. To Kafka nothing has changed until the next snapshot
+  of that state: up to so many updates, and all that is before them, stay in its log.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class ShareMachine:
         self._last_tombstone = 0
         self._pruned = 0
         self._rewritten_count = 0
-        """States that are old, and written again."""
+        """States that are old, were written again, and have not changed since."""
         self._cold_until_ms: int | None = None
         """Older snapshots are to be written again; None between two passes."""
         self._removed: set[bytes] = set()
@@ -169,9 +171,8 @@ class ShareMachine:
         if kept is None:
             kept = Kept(state, position)
         else:
-            self._rewritten_count -= kept.state.is_rewritten
             kept.state, kept.position = state, position
-        self._rewritten_count += state.is_rewritten
+        self._count_rewritten(kept, state.is_rewritten)
         kept.leader_epoch_max = max(kept.leader_epoch_max, state.leader_epoch)
         kept.state_epoch_max = max(kept.state_epoch_max, state.state_epoch)
         if kept.update_count >= self._settings.updates_per_snapshot:
@@ -192,6 +193,7 @@ class ShareMachine:
             kept = self.states[key] = Kept(state, position)
         else:
             kept.state = kept.state.updated(update)
+            self._count_rewritten(kept, False)
         kept.leader_epoch_max = max(kept.leader_epoch_max, update.leader_epoch)
         kept.update_count += 1
 
@@ -199,7 +201,11 @@ class ShareMachine:
         self._last_tombstone = position
         kept = self.states.pop(key, None)
         if kept is not None:
-            self._rewritten_count -= kept.state.is_rewritten
+            self._rewritten_count -= kept.is_rewritten
+
+    def _count_rewritten(self, kept: Kept, is_rewritten: bool) -> None:
+        self._rewritten_count += is_rewritten - kept.is_rewritten
+        kept.is_rewritten = is_rewritten
 
     # Records
 

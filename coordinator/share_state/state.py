@@ -72,3 +72,5 @@ class Kept:
     """Older states are fenced."""
     update_count: int = 0
     """Updates since they were so many that a snapshot was written."""
+    is_rewritten: bool = False
+    """Whether its last record is a snapshot that was written again without a change."""

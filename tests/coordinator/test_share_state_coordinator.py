@@ -211,6 +211,20 @@ def test_old_records_are_deleted_and_what_is_left_is_enough():
     assert world.ask(SummarizeState).start_offset == 29
 
 
+def test_an_update_of_a_state_that_was_written_again_is_a_change():
+    world = World(prune_interval_ms=1_000, cold_snapshot_interval_ms=900)
+    for key in KEYS:
+        world.ask(InitializeState, key, 0, 0)
+    world.clock.run(1_000)
+    assert all(kept.is_rewritten for kept in world.machine.states.values())
+    end = world.log.start + len(world.log.records)
+    world.clock.run(5_000)
+    assert world.log.start + len(world.log.records) == end, "nothing has changed, and nothing is written"
+    world.ask(WriteState, KEYS[0], 0, 0, 1, 0, [])
+    world.clock.run(2_000)
+    assert world.log.start == end + 1
+
+
 def test_a_log_that_does_not_let_itself_be_cut_disturbs_nobody():
     world = World(prune_interval_ms=1_000)
     world.log.delete_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -402,7 +402,7 @@ def share_states(key, topic):
 
 
 def test_the_table_has_these_apis_and_versions(node):
-    assert {key: api.versions for key, api in node.apis.items()} == {key: served(key) for key in SERVED}
+    assert {key: one.api.versions for key, one in node.apis.items()} == {key: served(key) for key in SERVED}
 
 
 def served(key):

@@ -87,7 +87,7 @@ class InitProducerId:
 
 
 def _may_not_be_idempotent(context: RequestContext) -> bool:
-    """False for a request with a transactional id, whose row asks for nothing on the cluster."""
+    """False for a request with a transactional id, which needs nothing on the cluster."""
     if not context.refuses(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         return False
     return not context.authorizer.may_on_any(context.connection, Operation.WRITE, ResourceType.TOPIC)

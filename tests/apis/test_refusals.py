@@ -50,7 +50,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from odradek.wire.messages.sync_group import SyncGroupRequest
 from odradek.wire.response_errors import errors_of
 from tests.apis.granting import Granting
-from tests.apis.test_every_version import SERVED, fields, served
+from tests.apis.test_every_version import SERVED, fields
 from tests.kit.collecting import collected
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
@@ -99,7 +99,7 @@ def check_that_all_is_refused(node, key):
     node.loop.turn()
     topic = node.create("t")
     refuse_all(node)
-    for version in served(key):
+    for version in SERVED[key]:
         request = find(key)[0](**fields(node, key, version, topic))
         expected = WHEN_NOTHING_IS_ALLOWED[key]
         if key == 24 and version >= 4:
@@ -126,7 +126,7 @@ def test_who_may_do_everything_gets_the_answers_of_a_node_without_authorizer(sho
 
 def check_that_answers_are_the_same(plain, asked, key):
     asked.authorizer = Granting.all_but(asked)
-    for version in served(key):
+    for version in SERVED[key]:
         answers = []
         for node in (plain, asked):
             if "__consumer_offsets" not in node.machine.view.topics:

@@ -1,8 +1,9 @@
 """The coordinators of groups, of transactions and of share partitions: each is made when it is needed, since
 many brokers use none.
 
-After a start the topics with their state are loaded even without a request: open transactions have to time
-out, and ending ones have to get their markers.
+Soon after a start the topics with their state are loaded even without a request, and from then on those that
+come later: open transactions have to time out, and ending ones have to get their markers, also at a node that
+takes them over and that no client has asked for anything.
 """
 
 from __future__ import annotations
@@ -198,6 +199,7 @@ class Coordinators:
         self._after_loading = after_loading
         self._more_group_types = group_types
         self._is_closed = False
+        self._loads = False
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
         self._share_settings: ShareStateSettings | None = None
@@ -209,7 +211,8 @@ class Coordinators:
         self._persister = _WhenNeeded(self._new_persister)
 
     def load(self) -> None:
-        """Begins to load their topics, if they exist."""
+        """Begins to load their topics: those that exist, and from now on those that come."""
+        self._loads = True
         topics = self.leadership.view.topics
         if OFFSETS_TOPIC in topics:
             self.groups.made()
@@ -222,21 +225,28 @@ class Coordinators:
         """Takes up a new view."""
         if self._is_closed:
             return
-        groups, transactions = self.groups, self.transactions
-        if groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics):
+        groups, transactions, shares = self.groups, self.transactions, self.shares
+        if self._is_needed(groups, OFFSETS_TOPIC, view, change):
             self.settings_of_groups(view)
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
-        if transactions.is_made:
+        if self._is_needed(transactions, TRANSACTIONS_TOPIC, view, change):
             self.settings_of_transactions(view)
             transactions.made().view_changed(view)
-        shares = self.shares
-        if shares.is_made or (change.deleted and SHARE_STATE_TOPIC in view.topics):
+        if self._is_needed(shares, SHARE_STATE_TOPIC, view, change):
             self.settings_of_shares(view)
             shares.made().view_changed(view)
             if change.deleted:
                 shares.made().remove_topics([topic.topic_id for topic in change.deleted])
+
+    def _is_needed(
+        self, coordinator: _WhenNeeded[Any], topic: str, view: ClusterView, change: ClusterChange
+    ) -> bool:
+        """Whether it takes up the view, made by no request perhaps. A client whose commit is decided has its
+        answer and asks nobody any more: without that, markers would be missing at the next coordinator for
+        as long as no other client asks that node. What is kept of a deleted topic goes at once."""
+        return coordinator.is_made or (topic in view.topics and (self._loads or bool(change.deleted)))
 
     @property
     def persister(self) -> SharePersister:

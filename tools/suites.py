@@ -55,6 +55,8 @@ YARDSTICK_SECONDS = 0.45
 MEMORY = pathlib.Path("/dev/shm")
 FREE_BYTES_MIN = 4 << 30
 """A suite writes a fraction of that."""
+ORDER_SEED = "ODRADEK_ORDER_SEED"
+"""Names the variable with a number: tests then run in a random order, the same for the same number."""
 SECOND_TRIES_MAX = 3
 """Of the tests of one command. Where more fail, the reason is not chance."""
 SOME_FAILED = 1
@@ -437,6 +439,8 @@ def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
         if "pytest" in command:
             seconds = (REPORTS / report).with_suffix(".tsv")
             reported = [f"--junitxml={REPORTS / report}", "-p", "tools.durations", f"--seconds-to={seconds}"]
+            if seed := os.environ.get(ORDER_SEED):
+                reported += ["-p", "tools.random_order", f"--order-seed={seed}"]
         return subprocess.run([str(python), *command[1:], *reported], **where).returncode
 
     REPORTS.mkdir(parents=True, exist_ok=True)

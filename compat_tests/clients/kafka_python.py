@@ -67,8 +67,16 @@ class KafkaPythonMember(Member):
         return frozenset(partition.partition for partition in self._consumer.assignment())
 
     def commit(self) -> None:
-        # By itself it tries for 30 s; a restart of Apache Kafka on a busy machine may take longer.
-        self._consumer.commit(timeout_ms=int(DEADLINE_SECONDS * 1000))
+        # By itself it tries for 30 s; a restart of Apache Kafka on a busy machine may take longer. A refused
+        # connection ends it before that.
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            try:
+                return self._consumer.commit(timeout_ms=int(DEADLINE_SECONDS * 1000))
+            except KafkaConnectionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def close(self) -> None:
         self._consumer.close()

@@ -20,7 +20,7 @@ SETTINGS = {
     "share.coordinator.snapshot.update.records.per.snapshot": "3",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
-    "producer.id.expiration.check.interval.ms": "100",
+    "producer.id.expiration.check.interval.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # Retention is looked at soon and often. Ten looks a second took two thirds of all that Kafka did,
     # as the tests make thousands of topics.

@@ -20,6 +20,7 @@ from odradek.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from odradek.wire.messages.incremental_alter_configs import (
@@ -556,6 +557,16 @@ def test_producers_are_forgotten_alike(pair: Pair) -> None:
     pair.ask(lambda _: to(0, "1"), 1, "forget soon")
     pair.ask(lambda _: asked, 0, "forgotten", settle=is_forgotten, see=in_order)
     pair.ask(lambda _: to(1, None), 1, "forget later")
+    # Kafka answers before its broker has the value.
+    setting = DescribeConfigsResource(
+        resource_type=4, resource_name="1", configuration_keys=["producer.id.expiration.ms"]
+    )
+    pair.ask(
+        lambda _: DescribeConfigsRequest(resources=[setting]),
+        4,
+        "the value is back",
+        settle=lambda answer: answer.results[0].configs[0].value != "1",
+    )
     for then, topic in topics.items():
         for sequence, epoch in [(then, 0), (then + 3, 0), (then + 9, 0), (0, 1)]:
             send(pair, topic, version, sequence, epoch=epoch, note=f"forgotten, then {then}")

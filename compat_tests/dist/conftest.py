@@ -23,6 +23,9 @@ from tools.environment import compiler, only_from, wheels
 PATIENCE_S = 120
 USERS = ("pytest", "kafka-python>=3.0")
 """What a user has beside Odradek who tries it in a test."""
+NOT_OPTIMIZED = {"CFLAGS": "-O0"}
+"""For a build from sources in which only its success counts: a fifth of the processor time, measured with the
+largest part. What is published is built by `build_dists`, with its own flags."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def environments(dists: Dists, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with concurrent.futures.ThreadPoolExecutor() as pool:
         futures = {
             "wheel": pool.submit(_installed, tmp_path_factory.mktemp("wheel"), dists.wheel),
-            "sdist": pool.submit(_installed, tmp_path_factory.mktemp("sdist"), dists.sdist, **compiler()),
+            "sdist": pool.submit(_installed, tmp_path_factory.mktemp("sdist"), dists.sdist, **compiler(), **NOT_OPTIMIZED),
         }
         yield {name: future.result() for name, future in futures.items()}
 

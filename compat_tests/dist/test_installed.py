@@ -20,6 +20,7 @@ from tools.environment import only_from, wheels
 pytestmark = [
     pytest.mark.timeout(600),  # compiling takes its time on a busy machine
     pytest.mark.xdist_group("dists"),  # built once
+    pytest.mark.in_order,  # `users` installs more into the environments
 ]
 
 BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy", "google-re2"}

@@ -14,7 +14,7 @@ import sysconfig
 
 import pytest
 
-from compat_tests.dist.conftest import USERS
+from compat_tests.dist.conftest import NOT_OPTIMIZED, USERS
 from compat_tests.outside import clean_environment
 from odradek.server.health import check
 from tools.build_dists import copy_of_checkout
@@ -60,7 +60,9 @@ def parts(checkout: pathlib.Path, *kinds: str) -> list[str]:
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler here")
 def test_make_serve_makes_its_environment_and_another_checkout_builds_nothing(tmp_path: pathlib.Path) -> None:
     """Of the package index a user's own run asks for what the cache of wheels gives here."""
-    environment = clean_environment(ODRADEK_CACHE=str(tmp_path / "cache"), **only_from(wheels(*USERS)))
+    environment = clean_environment(
+        ODRADEK_CACHE=str(tmp_path / "cache"), **only_from(wheels(*USERS)), **NOT_OPTIMIZED
+    )
     first, second = (copy_of_checkout(tmp_path / name) for name in ("first", "second"))
     serve(first, environment)
     assert parts(first, "c")
@@ -76,7 +78,10 @@ def test_make_serve_takes_ziglang_where_there_is_no_c_compiler(tmp_path: pathlib
     for name in ("make", "sh", "sed", "mkdir", "ln"):
         (programs / name).symlink_to(str(shutil.which(name)))
     environment = clean_environment(
-        ODRADEK_CACHE=str(tmp_path / "cache"), PATH=str(programs), **only_from(wheels(*USERS, ZIGLANG))
+        ODRADEK_CACHE=str(tmp_path / "cache"),
+        PATH=str(programs),
+        **only_from(wheels(*USERS, ZIGLANG)),
+        **NOT_OPTIMIZED,
     )
     environment.pop("CC", None)
     assert not pathlib.Path(sysconfig.get_config_var("CC").split()[0]).is_absolute()

@@ -245,7 +245,7 @@ public class AdminSweep {
             int node = get(admin.describeCluster().controller()).id();
             Map<String, LogDirDescription> dirs = get(admin.describeLogDirs(List.of(node)).allDescriptions()).get(node);
             LogDirDescription dir = dirs.values().iterator().next();
-            return dirs.size() + " " + (dir.replicaInfos().get(zero).size() > 0) + " " + (dir.totalBytes().getAsLong() > 0);
+            return dirs.size() + " " + dir.replicaInfos().containsKey(zero) + " " + (dir.totalBytes().getAsLong() > 0);
         });
         tell("describeReplicaLogDirs", () -> {
             TopicPartitionReplica replica = new TopicPartitionReplica(topic, 0, get(admin.describeCluster().controller()).id());

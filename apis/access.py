@@ -130,6 +130,7 @@ def resources(needs: Needs, request: Any) -> Resources:
 
 
 def the_cluster(request: Any) -> Iterable[str]:
+    """The cluster's name, whatever is asked."""
     return (CLUSTER_NAME,)
 
 
@@ -161,31 +162,35 @@ def only(field: str) -> Names:
 
 
 def on_cluster(operation: Operation, *, is_whole: bool = True) -> Need:
+    """Need of an operation on the cluster: mostly all of the request needs it."""
     return Need(operation, ResourceType.CLUSTER, the_cluster, is_whole=is_whole)
 
 
 def or_on_cluster(operation: Operation) -> Need:
-    """Enough where it is allowed; else the other needs of the API count."""
+    """Need that is enough where it is allowed; else the other needs of the API count."""
     return Need(operation, ResourceType.CLUSTER, the_cluster, is_quiet=True)
 
 
 def on_groups(operation: Operation, names: Names) -> Need:
+    """Need of an operation on groups; the handler refuses those that are not allowed."""
     return Need(operation, ResourceType.GROUP, names)
 
 
 def the_group(operation: Operation) -> Need:
-    """The only group of the request."""
+    """Need of an operation on the only group of the request."""
     return Need(operation, ResourceType.GROUP, only("group_id"), is_whole=True)
 
 
 def on_topics(operation: Operation, names: Names | None, *, is_quiet: bool = False) -> Need:
+    """Need of an operation on topics; `names` is None where only the handler knows them."""
     return Need(operation, ResourceType.TOPIC, names, is_quiet=is_quiet)
 
 
 def on_transactional_ids(operation: Operation, names: Names, *, is_whole: bool = False) -> Need:
+    """Need of an operation on transactional ids."""
     return Need(operation, ResourceType.TRANSACTIONAL_ID, names, is_whole=is_whole)
 
 
 def the_transactional_id(operation: Operation) -> Need:
-    """The only transactional id of the request."""
+    """Need of an operation on the only transactional id of the request."""
     return on_transactional_ids(operation, only("transactional_id"), is_whole=True)

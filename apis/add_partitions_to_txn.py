@@ -184,12 +184,12 @@ def _make(parts: ApiParts) -> AddPartitionsToTxn:
 
 
 def _cluster_if_of_brokers(request: AddPartitionsToTxnRequest) -> Iterable[str]:
-    """From version 4 on."""
+    """The cluster from version 4 on, which only brokers send."""
     return (CLUSTER_NAME,) if request.transactions else ()
 
 
 def _transactional_ids(request: AddPartitionsToTxnRequest) -> Iterable[str]:
-    """Before version 4; later ones are sent by brokers only. One of those that is empty needs no less."""
+    """The id before version 4. A later request that is empty needs no less."""
     return () if request.transactions else (request.v3_and_below_transactional_id,)
 
 

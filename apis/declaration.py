@@ -34,12 +34,12 @@ class Forwarding(Enum):
     """What a node of a cluster does with requests that the controllers carry out (`apis/forwarding.py`)."""
 
     NONE = 0
-    """No controller gets them: the node serves them as a node alone does."""
+    """Serves them itself, as a node alone does."""
     AS_IT_COMES = 1
-    """They are forwarded before anything else. The controllers authorize them, with rules that the node may
-    not have yet; so nothing is needed here, and `make` is called on a node alone only."""
+    """Forwards them before anything else. The controllers authorize them, with rules that the node may not
+    have yet; so nothing is needed here, and `make` is called on a node alone only."""
     AFTER_CHECKS = 2
-    """The handler checks them and forwards what is left: `make` sees to it where the node has `forward`."""
+    """Checks them and forwards what is left: the handler does it, where the node has `forward`."""
 
 
 class Charge(IntEnum):

@@ -92,7 +92,7 @@ class TokenParts:
 
 
 def token_parts(parts: ApiParts) -> TokenParts:
-    """Those of one node."""
+    """The token parts of a node."""
     node, settings = parts.node, parts.settings
     return TokenParts(
         rules=settings.token_rules,

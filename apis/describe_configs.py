@@ -218,7 +218,7 @@ def _config(
 
 
 def config_layers(parts: ApiParts) -> Settings:
-    """Those of one node."""
+    """The settings of a node, for all that describe them."""
     node, settings = parts.node, parts.settings
     return Settings(node.node_id, node.current_view, settings.start_configs, settings.broker_options)
 
@@ -235,7 +235,7 @@ def _cluster_of_configs(request: Any) -> Iterable[str]:
 
 
 def needs_of_configs(operation: Operation) -> Needs:
-    """What a request needs to do this with settings."""
+    """Needs of a request that does this with settings."""
     return (
         on_topics(operation, _configs_of(TOPIC)),
         on_groups(operation, _configs_of(GROUP)),

@@ -547,7 +547,7 @@ def _refusal_of_description(request: DescribeTopicPartitionsRequest) -> Describe
     )
 
 
-def _make(parts: ApiParts) -> Metadata:
+def _make_metadata(parts: ApiParts) -> Metadata:
     node = parts.node
     return Metadata(
         node.node_id,
@@ -567,7 +567,7 @@ APIS = (
     Api(
         MetadataRequest,
         MetadataResponse,
-        make=_make,
+        make=_make_metadata,
         needs=(on_topics(Operation.DESCRIBE, None), on_topics(Operation.CREATE, None)),
     ),
     Api(

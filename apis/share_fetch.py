@@ -118,7 +118,7 @@ class ShareParts:
 
 
 def share_parts(parts: ApiParts) -> ShareParts:
-    """Those of one node."""
+    """The share parts of a node."""
     node, settings = parts.node, parts.settings
     shares = SharePartitions(
         node.leadership,

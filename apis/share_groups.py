@@ -543,7 +543,7 @@ def _message_of(refusal: Refusal) -> str | None:
 
 
 def _described_topics(request: offsets.DescribeShareGroupOffsetsRequest) -> Iterable[str]:
-    """Where topics are named: null asks for all."""
+    """Names of topics, where the request has them: null asks for all."""
     return [topic.topic_name for group in request.groups for topic in group.topics or ()]
 
 

@@ -105,5 +105,5 @@ class TopicCreation:
 
 
 def topic_creation(parts: ApiParts) -> TopicCreation:
-    """The one of a node."""
+    """The topic creation of a node, which knows what was deleted."""
     return TopicCreation(parts.node.plane, parts.settings.internal_topics)

@@ -1,10 +1,10 @@
-"""What a client needs to be allowed for each API: one row an API. An API without a row is not served.
+"""What a client needs to be allowed: the needs that each API declares (`apis/declaration.py`).
 
 The connection knows its principal. `server/_pipeline.pyx` calls the authorizer once for every request, before
-the handler, with the row of the API, and gives the refused resources to the handler in its context. Without
+the handler, with the needs of the API, and gives the refused resources to the handler in its context. Without
 an authorizer `AllowAll` allows everything.
 
-A row names operations and types of resources, as Kafka does. `names` takes the names from the request;
+A need names an operation and a type of resources, as Kafka does. `names` takes the names from the request;
 without it only the handler knows them (the topics of a fetch session, all groups of a list), and asks with
 `RequestContext.refused_names`. A need that `is_whole` refuses the whole request (`apis/refusals.py`); all
 others are matters of the handler. Where a request is forwarded to the controllers of a cluster, they
@@ -126,21 +126,15 @@ def resources(needs: Needs, request: Any) -> Resources:
     ]
 
 
-def check_complete(needs: Mapping[int, Needs | None]) -> None:
-    """RuntimeError when one of these APIs has no row; `needs` is by API key."""
-    missing = sorted(key for key, row in needs.items() if row is None)
-    if missing:
-        raise RuntimeError(f"the APIs {missing} have no row in apis/access.py")
-
-
 # Names that requests have
 
 
-def _cluster(request: Any) -> Iterable[str]:
+def the_cluster(request: Any) -> Iterable[str]:
+    """The cluster's name, whatever is asked."""
     return (CLUSTER_NAME,)
 
 
-def _each(field: str, name: str = "", other_name: str = "") -> Names:
+def each(field: str, name: str = "", other_name: str = "") -> Names:
     """The items of a list: themselves, or their attribute `name`, or where that is empty `other_name`."""
 
     def names(request: Any) -> Iterable[Any]:
@@ -154,7 +148,7 @@ def _each(field: str, name: str = "", other_name: str = "") -> Names:
     return names
 
 
-def _one(field: str) -> Names:
+def only(field: str) -> Names:
     """The value of a field; nothing where it is null."""
 
     def names(request: Any) -> Iterable[Any]:
@@ -164,236 +158,39 @@ def _one(field: str) -> Names:
     return names
 
 
-def _cluster_if_without(field: str) -> Names:
-    """The cluster, where a field is null."""
-
-    def names(request: Any) -> Iterable[str]:
-        return (CLUSTER_NAME,) if getattr(request, field) is None else ()
-
-    return names
+# Needs that several APIs have
 
 
-def _keys_of_type(key_type: int) -> Names:
-    """Of FindCoordinator."""
-
-    def names(request: Any) -> Iterable[str]:
-        if request.key_type != key_type:
-            return ()
-        return request.coordinator_keys or (request.key,)
-
-    return names
+def on_cluster(operation: Operation, *, is_whole: bool = True) -> Need:
+    """Need of an operation on the cluster: mostly all of the request needs it."""
+    return Need(operation, ResourceType.CLUSTER, the_cluster, is_whole=is_whole)
 
 
-def _configs_of_type(*types: int, named: bool = True) -> Names:
-    """For requests about settings. The settings of brokers belong to the cluster."""
-
-    def names(request: Any) -> Iterable[str]:
-        found = [one.resource_name for one in request.resources if one.resource_type in types]
-        return found if named else [CLUSTER_NAME] * bool(found)
-
-    return names
+def or_on_cluster(operation: Operation) -> Need:
+    """Need that is enough where it is allowed; else the other needs of the API count."""
+    return Need(operation, ResourceType.CLUSTER, the_cluster, is_quiet=True)
 
 
-_TOPIC_CONFIG, _BROKER_CONFIG, _LOGGER_CONFIG, _METRICS_CONFIG, _GROUP_CONFIG = 2, 4, 8, 16, 32
-_CLUSTER_CONFIGS = _configs_of_type(_BROKER_CONFIG, _LOGGER_CONFIG, _METRICS_CONFIG, named=False)
-
-_OP, _RES = Operation, ResourceType
-
-
-def _on_cluster(operation: Operation, *, is_whole: bool = True) -> Needs:
-    return (Need(operation, _RES.CLUSTER, _cluster, is_whole=is_whole),)
+def on_groups(operation: Operation, names: Names) -> Need:
+    """Need of an operation on groups; the handler refuses those that are not allowed."""
+    return Need(operation, ResourceType.GROUP, names)
 
 
-def _or_on_cluster(operation: Operation) -> Need:
-    """Enough where it is allowed; else the other needs of the row count."""
-    return Need(operation, _RES.CLUSTER, _cluster, is_quiet=True)
+def the_group(operation: Operation) -> Need:
+    """Need of an operation on the only group of the request."""
+    return Need(operation, ResourceType.GROUP, only("group_id"), is_whole=True)
 
 
-def _group(operation: Operation, names: Names) -> Need:
-    return Need(operation, _RES.GROUP, names)
+def on_topics(operation: Operation, names: Names | None, *, is_quiet: bool = False) -> Need:
+    """Need of an operation on topics; `names` is None where only the handler knows them."""
+    return Need(operation, ResourceType.TOPIC, names, is_quiet=is_quiet)
 
 
-def _the_group(operation: Operation) -> Need:
-    """The only group of the request."""
-    return Need(operation, _RES.GROUP, _one("group_id"), is_whole=True)
+def on_transactional_ids(operation: Operation, names: Names, *, is_whole: bool = False) -> Need:
+    """Need of an operation on transactional ids."""
+    return Need(operation, ResourceType.TRANSACTIONAL_ID, names, is_whole=is_whole)
 
 
-def _topics(operation: Operation, names: Names | None, *, is_quiet: bool = False) -> Need:
-    return Need(operation, _RES.TOPIC, names, is_quiet=is_quiet)
-
-
-def _transactional(operation: Operation, names: Names | None = None, *, is_whole: bool = False) -> Need:
-    return Need(operation, _RES.TRANSACTIONAL_ID, names or _one("transactional_id"), is_whole=is_whole)
-
-
-def _altering_configs() -> Needs:
-    return (
-        _topics(_OP.ALTER_CONFIGS, _configs_of_type(_TOPIC_CONFIG)),
-        _group(_OP.ALTER_CONFIGS, _configs_of_type(_GROUP_CONFIG)),
-        Need(_OP.ALTER_CONFIGS, _RES.CLUSTER, _CLUSTER_CONFIGS),
-    )
-
-
-def _fetched_groups(request: Any) -> Iterable[str]:
-    """Of OffsetFetch."""
-    return [one.group_id for one in request.groups] or [request.group_id]
-
-
-def _fetched_topics(request: Any) -> Iterable[Any]:
-    """Of OffsetFetch, where topics are named: null asks for all."""
-    topics = [topic.name for topic in request.topics or ()]
-    for group in request.groups:
-        topics += [topic.name or topic.topic_id for topic in group.topics or ()]
-    return topics
-
-
-def _transactional_ids(request: Any) -> Iterable[str]:
-    """Of AddPartitionsToTxn before version 4; later ones are sent by brokers only. One of those that is empty
-    needs no less."""
-    return () if request.transactions else (request.v3_and_below_transactional_id,)
-
-
-def _topics_of_share_groups(request: Any) -> Iterable[str]:
-    """Of DescribeShareGroupOffsets, where topics are named: null asks for all."""
-    return [topic.topic_name for group in request.groups for topic in group.topics or ()]
-
-
-def _if_of_brokers(request: Any) -> Iterable[str]:
-    """Of AddPartitionsToTxn from version 4 on."""
-    return (CLUSTER_NAME,) if request.transactions else ()
-
-
-def _share_group(request: Any) -> Iterable[str]:
-    """Of ShareFetch and ShareAcknowledge. Without a group they are refused as senseless."""
-    return () if request.group_id is None else (request.group_id,)
-
-
-NEEDS: Mapping[int, Needs] = {
-    # Records
-    0: (
-        _transactional(_OP.WRITE),  # if there is a transactional batch
-        _topics(_OP.WRITE, _each("topic_data", "name", "topic_id")),
-    ),
-    1: (  # a session knows topics that the request does not name; a replica needs the cluster instead
-        _topics(_OP.READ, None),
-        Need(_OP.CLUSTER_ACTION, _RES.CLUSTER),
-    ),
-    2: (_topics(_OP.DESCRIBE, _each("topics", "name")),),
-    21: (_topics(_OP.DELETE, _each("topics", "name")),),
-    23: (_or_on_cluster(_OP.CLUSTER_ACTION), _topics(_OP.DESCRIBE, _each("topics", "topic"))),
-    61: (_topics(_OP.READ, _each("topics", "name")),),
-    # Topics
-    3: (_topics(_OP.DESCRIBE, None), _topics(_OP.CREATE, None)),
-    19: (
-        _or_on_cluster(_OP.CREATE),
-        _topics(_OP.CREATE, _each("topics", "name")),
-        _topics(_OP.DESCRIBE_CONFIGS, _each("topics", "name"), is_quiet=True),
-    ),
-    20: (_or_on_cluster(_OP.DELETE), _topics(_OP.DESCRIBE, None), _topics(_OP.DELETE, None)),
-    37: (_topics(_OP.ALTER, _each("topics", "name")),),
-    75: (_topics(_OP.DESCRIBE, None),),
-    # Groups
-    8: (_the_group(_OP.READ), _topics(_OP.READ, _each("topics", "name", "topic_id"))),
-    9: (_group(_OP.DESCRIBE, _fetched_groups), _topics(_OP.DESCRIBE, _fetched_topics)),
-    10: (
-        _group(_OP.DESCRIBE, _keys_of_type(0)),
-        _transactional(_OP.DESCRIBE, _keys_of_type(1)),
-        Need(_OP.CLUSTER_ACTION, _RES.CLUSTER, lambda request: [CLUSTER_NAME] * (request.key_type == 2)),
-    ),
-    11: (_the_group(_OP.READ),),
-    12: (_the_group(_OP.READ),),
-    13: (_the_group(_OP.READ),),
-    14: (_group(_OP.READ, _one("group_id")),),
-    15: (_group(_OP.DESCRIBE, _each("groups")),),
-    16: (_or_on_cluster(_OP.DESCRIBE), _group(_OP.DESCRIBE, lambda _: ())),
-    42: (_group(_OP.DELETE, _each("groups_names")),),
-    47: (_the_group(_OP.DELETE), _topics(_OP.READ, _each("topics", "name"))),
-    68: (
-        _group(_OP.READ, _one("group_id")),
-        _topics(_OP.DESCRIBE, _each("subscribed_topic_names")),
-    ),
-    69: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
-    88: (_group(_OP.READ, _one("group_id")), _topics(_OP.DESCRIBE, None), _topics(_OP.CREATE, None)),
-    89: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
-    # Share groups
-    76: (
-        _group(_OP.READ, _one("group_id")),
-        _topics(_OP.DESCRIBE, _each("subscribed_topic_names")),
-    ),
-    77: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
-    90: (
-        _group(_OP.DESCRIBE, _each("groups", "group_id")),
-        _topics(_OP.DESCRIBE, _topics_of_share_groups),
-    ),
-    91: (_group(_OP.READ, _one("group_id")), _topics(_OP.READ, _each("topics", "topic_name"))),
-    92: (_group(_OP.DELETE, _one("group_id")), _topics(_OP.READ, _each("topics", "topic_name"))),
-    78: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
-    79: (_group(_OP.READ, _share_group), _topics(_OP.READ, None)),
-    # Transactions
-    22: (
-        _transactional(_OP.WRITE, is_whole=True),
-        Need(_OP.IDEMPOTENT_WRITE, _RES.CLUSTER, _cluster_if_without("transactional_id"), is_quiet=True),
-    ),
-    24: (
-        Need(_OP.CLUSTER_ACTION, _RES.CLUSTER, _if_of_brokers, is_whole=True),
-        _transactional(_OP.WRITE, _transactional_ids, is_whole=True),
-        _topics(_OP.WRITE, _each("v3_and_below_topics", "name")),
-    ),
-    25: (_transactional(_OP.WRITE, is_whole=True), _the_group(_OP.READ)),
-    26: (_transactional(_OP.WRITE, is_whole=True),),
-    27: (_or_on_cluster(_OP.ALTER), Need(_OP.CLUSTER_ACTION, _RES.CLUSTER, _cluster)),
-    28: (
-        _transactional(_OP.WRITE, is_whole=True),
-        _the_group(_OP.READ),
-        _topics(_OP.READ, _each("topics", "name")),
-    ),
-    65: (_transactional(_OP.DESCRIBE, _each("transactional_ids")), _topics(_OP.DESCRIBE, None)),
-    66: (_transactional(_OP.DESCRIBE, lambda _: ()),),
-    # States of share groups, for brokers
-    83: _on_cluster(_OP.CLUSTER_ACTION),
-    84: _on_cluster(_OP.CLUSTER_ACTION),
-    85: _on_cluster(_OP.CLUSTER_ACTION),
-    86: _on_cluster(_OP.CLUSTER_ACTION),
-    87: _on_cluster(_OP.CLUSTER_ACTION),
-    # Settings
-    32: (
-        _topics(_OP.DESCRIBE_CONFIGS, _configs_of_type(_TOPIC_CONFIG)),
-        _group(_OP.DESCRIBE_CONFIGS, _configs_of_type(_GROUP_CONFIG)),
-        Need(_OP.DESCRIBE_CONFIGS, _RES.CLUSTER, _CLUSTER_CONFIGS),
-    ),
-    33: _altering_configs(),
-    44: _altering_configs(),
-    71: (),
-    72: (),
-    74: _on_cluster(_OP.DESCRIBE_CONFIGS),
-    # The cluster
-    34: _on_cluster(_OP.ALTER),
-    35: _on_cluster(_OP.DESCRIBE),
-    43: _on_cluster(_OP.ALTER),
-    45: _on_cluster(_OP.ALTER),
-    46: _on_cluster(_OP.DESCRIBE),
-    55: _on_cluster(_OP.DESCRIBE),
-    57: _on_cluster(_OP.ALTER),
-    60: (Need(_OP.DESCRIBE, _RES.CLUSTER, None),),  # needed only for the list of operations
-    64: _on_cluster(_OP.ALTER),
-    80: _on_cluster(_OP.ALTER),
-    81: _on_cluster(_OP.ALTER),
-    # Security
-    17: (),
-    18: (),
-    36: (),
-    29: _on_cluster(_OP.DESCRIBE, is_whole=False),  # a senseless one of these ends the connection first
-    30: _on_cluster(_OP.ALTER, is_whole=False),
-    31: _on_cluster(_OP.ALTER, is_whole=False),
-    38: (Need(_OP.CREATE_TOKENS, _RES.USER, None),),
-    39: (),
-    40: (),
-    41: (
-        Need(_OP.DESCRIBE, _RES.DELEGATION_TOKEN, None),
-        Need(_OP.DESCRIBE_TOKENS, _RES.USER, None),
-    ),
-    48: _on_cluster(_OP.DESCRIBE_CONFIGS),
-    49: _on_cluster(_OP.ALTER_CONFIGS),
-    50: _on_cluster(_OP.DESCRIBE),
-    51: _on_cluster(_OP.ALTER),
-}
+def the_transactional_id(operation: Operation) -> Need:
+    """Need of an operation on the only transactional id of the request."""
+    return on_transactional_ids(operation, only("transactional_id"), is_whole=True)

@@ -20,7 +20,10 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.refusals import Refusal, each_of
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage, error_message
 from odradek.wire.messages.create_acls import (
@@ -45,6 +48,7 @@ from odradek.wire.messages.describe_acls import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine, Draft
     from odradek.coordinator.cluster.view import ClusterView
@@ -282,3 +286,48 @@ def _is_filter(requested: AclCreation) -> bool:
 def _check(*codes: int) -> None:
     if UNKNOWN in codes:
         raise MalformedMessage("an ACL with an element that is unknown")
+
+
+def _make_describe(parts: ApiParts) -> DescribeAcls:
+    node = parts.node
+    return DescribeAcls(node.current_view, node.searches if node.has_acls else None)
+
+
+def _make_create(parts: ApiParts) -> CreateAcls:
+    node = parts.node
+    return CreateAcls(node.machine if node.has_acls else None, node.changes)
+
+
+def _make_delete(parts: ApiParts) -> DeleteAcls:
+    node = parts.node
+    return DeleteAcls(node.machine if node.has_acls else None, node.changes)
+
+
+# A senseless one of these ends the connection before it is refused.
+
+APIS = (
+    Api(
+        DescribeAclsRequest,
+        DescribeAclsResponse,
+        make=_make_describe,
+        needs=(on_cluster(Operation.DESCRIBE, is_whole=False),),
+    ),
+    Api(
+        CreateAclsRequest,
+        CreateAclsResponse,
+        make=_make_create,
+        needs=(on_cluster(Operation.ALTER, is_whole=False),),
+        changes=True,
+        forwarded=Forwarding.AS_IT_COMES,
+        refusal=Refusal(results=("results", each_of("creations"))),
+    ),
+    Api(
+        DeleteAclsRequest,
+        DeleteAclsResponse,
+        make=_make_delete,
+        needs=(on_cluster(Operation.ALTER, is_whole=False),),
+        changes=True,
+        forwarded=Forwarding.AS_IT_COMES,
+        refusal=Refusal(results=("filter_results", each_of("filters"))),
+    ),
+)

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import the_group, the_transactional_id
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.transaction_requests import add_patiently, error_for_version
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.transactions import commands
+from odradek.wire.acl_types import Operation
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import Timers
 
 
@@ -44,3 +48,15 @@ class AddOffsetsToTxn:
         )
         add_patiently(self._transactions, self._timers, command)
         return waiting
+
+
+def _make(parts: ApiParts) -> AddOffsetsToTxn:
+    return AddOffsetsToTxn(parts.node.groups, parts.node.transactions, parts.node.timers)
+
+
+API = Api(
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    make=_make,
+    needs=(the_transactional_id(Operation.WRITE), the_group(Operation.READ)),
+)

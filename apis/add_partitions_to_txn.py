@@ -10,15 +10,18 @@ version supports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import Need, each, on_topics, on_transactional_ids
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import Gathering
+from odradek.apis.declaration import Api
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.apis.transaction_requests import add_patiently, error_for_version
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.transactions import commands
-from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -33,6 +36,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Transactions
+    from odradek.apis.node import ApiParts
     from odradek.apis.transaction_requests import Partition
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
@@ -172,3 +176,42 @@ def _result(
             for topic in topics
         ],
     )
+
+
+def _make(parts: ApiParts) -> AddPartitionsToTxn:
+    node = parts.node
+    return AddPartitionsToTxn(node.current_view, node.transactions, node.timers)
+
+
+def _cluster_if_of_brokers(request: AddPartitionsToTxnRequest) -> Iterable[str]:
+    """The cluster from version 4 on, which only brokers send."""
+    return (CLUSTER_NAME,) if request.transactions else ()
+
+
+def _transactional_ids(request: AddPartitionsToTxnRequest) -> Iterable[str]:
+    """The id before version 4. A later request that is empty needs no less."""
+    return () if request.transactions else (request.v3_and_below_transactional_id,)
+
+
+API = Api(
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    make=_make,
+    needs=(
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _cluster_if_of_brokers, is_whole=True),
+        on_transactional_ids(Operation.WRITE, _transactional_ids, is_whole=True),
+        on_topics(Operation.WRITE, each("v3_and_below_topics", "name")),
+    ),
+    refusal=Refusal(
+        results=(
+            "results_by_topic_v3_and_below",
+            each_partition(
+                "v3_and_below_topics",
+                "partitions",
+                "",
+                copied={"name": "name"},
+                results="results_by_partition",
+            ),
+        )
+    ),
+)

@@ -9,7 +9,14 @@ A group need not exist to have settings, and keeps them when it is deleted. A su
 (KIP-714) exists while it has a setting. IncrementalAlterConfigs also changes the levels of this node's
 loggers, which are not stored, if the broker is a process of its own (`apis/log_levels.py`).
 
-Source: ConfigAdminManager, ControllerApis and ConfigurationControlManager of Kafka 4.3.
+In a cluster both are checked, then forwarded. Controllers store what they are told for brokers and do not
+look at the values. So the broker that is named, or any of them for all brokers, checks a change before it
+forwards it; resources that it refuses do not reach the controllers. For all brokers a setting is forwarded
+that this node does not know or that is not built here: others may honour it, and this node says in its log
+that it does not. Loggers are no matter of the controllers: this node changes them itself.
+
+Source: ConfigAdminManager (preprocess, reassembleIncrementalResponse), ControllerApis and
+ConfigurationControlManager of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -19,9 +26,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, refusal_of
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.describe_configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    needs_of_configs,
+    refusal_of,
+)
+from odradek.apis.refusals import Refusal, each_of
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
-from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerOptions
+from odradek.config.options import GROUP_OPTIONS, REFUSED, TOPIC_OPTIONS, BrokerOptions, honoured
 from odradek.coordinator.cluster.machine import (
     ClientMetricsOwner,
     ConfigChange,
@@ -33,15 +50,22 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import Handler, RequestContext, Waiting
+    from odradek.apis.forwarding import Forwarded
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
     AlterableConfig = alter_configs.AlterableConfig | incremental_alter_configs.AlterableConfig
     Resource = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+CheckBroker = Callable[[str, Mapping[str, str]], None]
+"""Takes the id of this broker as text, or "" for all brokers, and the settings that it would have; refuses
+what it cannot have."""
 
 
 class Altering:
@@ -53,12 +77,13 @@ class Altering:
     def __init__(
         self,
         node_id: int,
-        machine: ClusterMachine,
+        machine: ClusterMachine | None,
         work: WorkQueue,
         broker_options: BrokerOptions,
         *,
         changes_log_levels: bool = False,
     ) -> None:
+        """Without `machine`, in a cluster, no request is carried out here."""
         self._node_id = node_id
         self._machine = machine
         self._work = work
@@ -101,6 +126,7 @@ class Altering:
         if unauthorized:
             refusals |= yield from self._refusing(unauthorized)
         try:
+            assert self._machine is not None
             done = yield from self._machine.changing_configs(
                 list(changes.values()), validate_only=request.validate_only
             )
@@ -122,6 +148,7 @@ class Altering:
         changes = [change for change, _ in unauthorized.values()]
         judged: Sequence[KafkaError | None]
         try:
+            assert self._machine is not None
             judged = yield from self._machine.changing_configs(changes, validate_only=True)
         except KafkaError:
             judged = [None] * len(changes)
@@ -223,6 +250,77 @@ class IncrementalAlterConfigs(Altering):
             change_levels(operations)
 
 
+class ForwardedConfigs:
+    """The handler of one of the two in a cluster. `altering` is the handler of a node alone: it knows what a
+    request wants to change."""
+
+    def __init__(
+        self,
+        altering: Altering,
+        forwarded: Forwarded,
+        current_view: Callable[[], ClusterView],
+        options: BrokerOptions,
+        check_broker: CheckBroker,
+    ) -> None:
+        self._altering = altering
+        self._forwarded = forwarded
+        self._current_view = current_view
+        self._options = options
+        self._check_broker = check_broker
+
+    def __call__(self, request: Any, context: RequestContext) -> Waiting | Message:
+        resources = list(request.resources)
+        own: dict[int, KafkaError | None] = {}
+        """What is decided here; None: it is done."""
+        for number, one in enumerate(resources):
+            refusal = self._refusal(one, context, validate_only=request.validate_only)
+            if refusal is not None or one.resource_type == BROKER_LOGGER:
+                own[number] = refusal
+        if not own:
+            return self._forwarded(request, context)
+
+        def with_refusals(answer: Any) -> Any:
+            forwarded = iter(answer.responses)
+            answer.responses = [
+                self._altering.result_of(one, own[number]) if number in own else next(forwarded)
+                for number, one in enumerate(resources)
+            ]
+            return answer
+
+        request.resources = [one for number, one in enumerate(resources) if number not in own]
+        if not request.resources:
+            return with_refusals(self._altering.answer(responses=[]))  # type: ignore[no-any-return]
+        return self._forwarded.send(request, context, with_refusals)
+
+    def _refusal(self, resource: Any, context: RequestContext, *, validate_only: bool) -> KafkaError | None:
+        if resource.resource_type not in (BROKER, BROKER_LOGGER):
+            return None
+        if resource.resource_type == BROKER_LOGGER:
+            # No controller sees it, so this node authorizes it.
+            code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+            if code is not None:
+                return KafkaError(code)
+        try:
+            if resource.resource_type == BROKER_LOGGER:
+                self._altering.change_log_levels(resource, validate_only=validate_only)
+                return None
+            wanted = self._altering.change_of(resource)
+            owner = wanted.owner
+            assert owner is None or isinstance(owner, int)
+            now, _ = honoured(self._current_view().broker_configs.get(owner, {}), self._options)
+            after = wanted.change(now)
+            if owner is None:
+                after = {name: text for name, text in after.items() if self._is_built(name)}
+            self._check_broker("" if owner is None else str(owner), after)
+        except KafkaError as error:
+            return error
+        return None
+
+    def _is_built(self, name: str) -> bool:
+        option = self._options.get(name)
+        return option is not None and option.standing != REFUSED
+
+
 def _operations(resource: incremental_alter_configs.AlterConfigsResource) -> list[ConfigOperation]:
     operations = []
     for config in resource.configs:
@@ -242,3 +340,52 @@ def _is_of_one_broker(resource: Resource) -> bool:
 
 def _bad(why: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _altering(parts: ApiParts, api: Api, kind: type[Altering]) -> Handler:
+    """The handler of a node alone or of a cluster."""
+    node, settings = parts.node, parts.settings
+    options = settings.broker_options
+    altering = kind(
+        node.node_id,
+        node.machine if node.forward is None else None,
+        node.changes,
+        options,
+        changes_log_levels=settings.changes_log_levels,
+    )
+    if node.forward is None:
+        return altering
+    from odradek.apis.forwarding import Forwarded
+
+    check = settings.check_broker_configs
+    return ForwardedConfigs(altering, Forwarded(api, node.forward), node.current_view, options, check)
+
+
+def _make(parts: ApiParts) -> Handler:
+    return _altering(parts, ALTER, AlterConfigs)
+
+
+def _make_incremental(parts: ApiParts) -> Handler:
+    return _altering(parts, ALTER_INCREMENTALLY, IncrementalAlterConfigs)
+
+
+_REFUSAL = Refusal(results=("responses", each_of("resources", "resource_type", "resource_name")))
+ALTER = Api(
+    alter_configs.AlterConfigsRequest,
+    alter_configs.AlterConfigsResponse,
+    make=_make,
+    needs=needs_of_configs(Operation.ALTER_CONFIGS),
+    changes=True,
+    forwarded=Forwarding.AFTER_CHECKS,
+    refusal=_REFUSAL,
+)
+ALTER_INCREMENTALLY = Api(
+    incremental_alter_configs.IncrementalAlterConfigsRequest,
+    incremental_alter_configs.IncrementalAlterConfigsResponse,
+    make=_make_incremental,
+    needs=needs_of_configs(Operation.ALTER_CONFIGS),
+    changes=True,
+    forwarded=Forwarding.AFTER_CHECKS,
+    refusal=_REFUSAL,
+)
+APIS = (ALTER, ALTER_INCREMENTALLY)

@@ -15,7 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.coordinator.cluster.topics import check_manual_replicas
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -105,3 +109,19 @@ def _check(view: ClusterView, name: str, wanted: ReassignablePartition, may_chan
             f"Replicas of {name}:{wanted.partition_index} are on {list(partition.replicas)}; moving them to "
             "other brokers is not built yet.",
         )
+
+
+API = Api(
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    make=lambda parts: AlterPartitionReassignments(parts.node.current_view),
+    needs=(on_cluster(Operation.ALTER),),
+    changes=True,
+    forwarded=Forwarding.AS_IT_COMES,
+    refusal=Refusal(
+        results=(
+            "responses",
+            each_partition("topics", "partitions", "partition_index", copied={"name": "name"}),
+        )
+    ),
+)

@@ -15,6 +15,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api
+from odradek.apis.refusals import Refusal
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -25,6 +29,8 @@ from odradek.wire.messages.alter_replica_log_dirs import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
+    from odradek.apis.refusals import Item
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.storage.directories.store import LogStore
 
@@ -84,3 +90,29 @@ class AlterReplicaLogDirs:
             if error.code is ErrorCode.REPLICA_NOT_AVAILABLE and not is_known:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
             raise
+
+
+def _make(parts: ApiParts) -> AlterReplicaLogDirs:
+    return AlterReplicaLogDirs(parts.node.current_view, parts.node.store, parts.node.begin_moves)
+
+
+def _results_of_directories(request: AlterReplicaLogDirsRequest) -> list[Item]:
+    """A topic for each directory that has it."""
+    return [
+        (
+            {"topic_name": topic.name},
+            ("partitions", [({"partition_index": index}, None) for index in topic.partitions]),
+        )
+        for directory in request.dirs
+        for topic in directory.topics
+    ]
+
+
+API = Api(
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    make=_make,
+    needs=(on_cluster(Operation.ALTER),),
+    changes=True,
+    refusal=Refusal(results=("results", _results_of_directories)),
+)

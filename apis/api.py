@@ -1,4 +1,4 @@
-"""The parts of an API: messages, handler, the context of a request, an answer that comes later.
+"""The parts of a handler: the context of a request, an answer that comes later.
 
 A handler is a plain function `handle(request, context)`. It returns the response message, or None when the
 client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks and starts no task.
@@ -15,7 +15,6 @@ from odradek.apis.access import (
     ALLOW_ALL,
     NOTHING_REFUSED,
     Authorizer,
-    Needs,
     Refused,
     Resources,
 )
@@ -23,11 +22,9 @@ from odradek.apis.access import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from odradek.apis.prefixes import Prefix
     from odradek.apis.turn import WorkQueue
     from odradek.wire.acl_types import Operation, ResourceType
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
-    from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
 
@@ -88,8 +85,8 @@ class RequestContext:
     """For resources that the request does not name."""
 
     def refuses(self, operation: Operation, resource_type: ResourceType, name: Any) -> bool:
-        """Whether the client may not do this. Only for names that the API's row takes from the request; for a
-        topic that it names by id, the id."""
+        """Whether the client may not do this. Only for names that the API's needs take from the request;
+        for a topic that it names by id, the id."""
         return bool(self.refused) and (operation, resource_type, name) in self.refused
 
     def refused_names(
@@ -264,21 +261,3 @@ def split(
     for item in items:
         (refused if is_refused(item) else allowed).append(item)
     return refused, allowed
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One row of the list of served APIs: only what is here is advertised."""
-
-    request: type[Message]
-    response: type[Message]
-    handle: Handler
-    """`(request, context) -> response | Waiting | None`"""
-    versions: range
-    """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
-    needs: Needs | None = None
-    """What a client has to be allowed; an API without it is not served."""
-    prefix: Prefix[Any] | None = None
-    """How its requests repeat themselves, if they are worth remembering."""
-    overlaps: frozenset[int] = frozenset()
-    """The API keys of later requests of the connection that may begin before this one is answered."""

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one list of APIs.
+"""ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one table of APIs.
 
 A node of a cluster serves `NODE_FEATURES`, and of the APIs that its controllers carry out (`forwarding.py`)
 the versions that they serve as well; as long as it knows none of them, all of its own.
@@ -17,11 +17,13 @@ for the client's name, KAFKA-17492 for features that start at level 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.apis.declaration import Api
 from odradek.coordinator.cluster.features import FEATURES, NODE_FEATURES
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import is_forwardable
 from odradek.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -32,6 +34,7 @@ from odradek.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ControllerVersions
     from odradek.coordinator.cluster.view import ClusterView
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
@@ -39,36 +42,29 @@ FIRST_VERSION_WITH_LEVEL_ZERO = 4
 CLIENT_METRICS = frozenset({71, 72})
 """The keys of GetTelemetrySubscriptions and PushTelemetry."""
 
-ControllerVersions = Callable[[], Mapping[int, tuple[int, int]]]
-"""First and last version by API key that the controllers serve; empty as long as none has answered."""
-
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersions:
-    """The handler. It is in the list that it describes, so it gets the list after it was made."""
+    """The handler."""
 
     def __init__(
-        self, current_view: Callable[[], ClusterView], controller_versions: ControllerVersions | None = None
+        self,
+        current_view: Callable[[], ClusterView],
+        served: Mapping[int, range],
+        controller_versions: ControllerVersions | None = None,
     ) -> None:
-        """`controller_versions` of a node of a cluster."""
+        """`served` has the versions of each served API, `controller_versions` those of a cluster's
+        controllers."""
         self._current_view = current_view
         self._controller_versions = controller_versions
-        self._served: list[ApiVersion] = []
-        self._served_without_client_metrics: list[ApiVersion] = []
-        self._forwarded: frozenset[int] = frozenset()
-
-    def describe(self, served: Iterable[tuple[int, range]], forwarded: Iterable[int] = ()) -> None:
-        """Sets the list of served APIs: pairs of key and versions; and which of them the controllers carry
-        out."""
         self._served = [
             ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
-            for key, versions in sorted(served, key=lambda pair: pair[0])
+            for key, versions in sorted(served.items())
         ]
         self._served_without_client_metrics = [
             one for one in self._served if one.api_key not in CLIENT_METRICS
         ]
-        self._forwarded = frozenset(forwarded)
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         version = context.api_version
@@ -108,7 +104,7 @@ class ApiVersions:
         return [
             common
             for one in served
-            if (common := _common(one, controllers) if one.api_key in self._forwarded else one) is not None
+            if (common := _common(one, controllers) if is_forwardable(one.api_key) else one) is not None
         ]
 
 
@@ -117,3 +113,11 @@ def _common(own: ApiVersion, controllers: Mapping[int, tuple[int, int]]) -> ApiV
     first, last = controllers.get(own.api_key, (0, -1))
     first, last = max(first, own.min_version), min(last, own.max_version)
     return None if first > last else ApiVersion(api_key=own.api_key, min_version=first, max_version=last)
+
+
+API = Api(
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    make=lambda parts: ApiVersions(parts.node.current_view, parts.versions, parts.node.controller_versions),
+    needs=(),
+)

@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.audit")
 
-CHANGING = frozenset({19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57})
-"""API keys of what changes topics, settings, groups, rules, quotas, users or tokens."""
 UNTOLD = frozenset({"value", "error_message"})
 NAMES_MAX = 20
 NAME_LENGTH_MAX = 250
 
 
 class Audited:
-    """The handler of such an API."""
+    """The handler of an API that changes something."""
 
     def __init__(self, handle: Handler) -> None:
         self._handle = handle

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api
 from odradek.coordinator.client_metrics.clients import Sender
 from odradek.wire.compression import Compression, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -28,6 +29,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.view import ClusterView
@@ -131,3 +133,24 @@ def _sender(context: RequestContext) -> Sender:
         connection.peer_host,
         connection.peer_port,
     )
+
+
+def _handlers(parts: ApiParts) -> ClientMetricsApis:
+    node, bytes_max = parts.node, parts.settings.telemetry_max_bytes
+    return ClientMetricsApis(node.client_metrics(), node.current_view, node.conversions, bytes_max)
+
+
+APIS = (
+    Api(
+        GetTelemetrySubscriptionsRequest,
+        GetTelemetrySubscriptionsResponse,
+        make=lambda parts: parts.shared(_handlers).subscriptions,
+        needs=(),
+    ),
+    Api(
+        PushTelemetryRequest,
+        PushTelemetryResponse,
+        make=lambda parts: parts.shared(_handlers).push,
+        needs=(),
+    ),
+)

@@ -14,9 +14,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.apis.access import on_cluster
 from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.machine import at_once
 from odradek.coordinator.security.client_quotas import altered, described, hosts_of
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -34,6 +38,7 @@ from odradek.wire.messages.describe_client_quotas import EntityData as Described
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.coordinator.cluster.view import ClusterView, QuotaEntity
@@ -174,3 +179,28 @@ def _result(entity: QuotaEntity, refusal: KafkaError | None) -> EntryDataResult:
         error_message=None if refusal is None else refusal.message,
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
     )
+
+
+def _make_alter(parts: ApiParts) -> AlterClientQuotas:
+    node = parts.node
+    return AlterClientQuotas(node.machine, node.changes, node.reads, node.is_address, node.is_host)
+
+
+APIS = (
+    Api(
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+        make=lambda parts: DescribeClientQuotas(parts.node.current_view),
+        needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
+        refusal=Refusal(fields=lambda version: {"entries": None}, has_message=False),
+    ),
+    Api(
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        make=_make_alter,
+        needs=(on_cluster(Operation.ALTER_CONFIGS),),
+        changes=True,
+        forwarded=Forwarding.AS_IT_COMES,
+        refusal=Refusal(results=("entries", each_of("entries", "entity"))),
+    ),
+)

@@ -17,9 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
-from odradek.apis.access import ALLOW_ALL, CODES
+from odradek.apis.access import ALLOW_ALL, CODES, each, on_groups, on_topics, only
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
+from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import consumer_commands as commands
 from odradek.wire.acl_types import Operation, ResourceType
@@ -220,3 +221,25 @@ def _named(assignment: Mapping[bytes, list[int]], view: ClusterView) -> consumer
             if topic_id in view.topic_names
         ]
     )
+
+
+APIS = (
+    Api(
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        make=lambda parts: ConsumerGroupHeartbeat(parts.node.groups),
+        needs=(
+            on_groups(Operation.READ, only("group_id")),
+            on_topics(Operation.DESCRIBE, each("subscribed_topic_names")),
+        ),
+    ),
+    Api(
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        make=lambda parts: ConsumerGroupDescribe(parts.node.current_view, parts.node.groups),
+        needs=(
+            on_groups(Operation.DESCRIBE, each("group_ids")),
+            on_topics(Operation.DESCRIBE, None),
+        ),
+    ),
+)

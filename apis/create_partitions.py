@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.quotas import ClientQuotas, free
+from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.topics import (
     NewPartitions,
 )
@@ -90,3 +93,14 @@ def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
         return CreatePartitionsTopicResult(name=name, error_code=0, error_message=None)
     message = None if error.code in _WITHOUT_MESSAGE else error.message
     return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=message)
+
+
+API = Api(
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    make=lambda parts: CreatePartitions(parts.node.machine, parts.node.changes, parts.node.quotas),
+    needs=(on_topics(Operation.ALTER, each("topics", "name")),),
+    changes=True,
+    forwarded=Forwarding.AS_IT_COMES,
+    refusal=Refusal(results=("results", each_of("topics", "name"))),
+)

@@ -18,8 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import each, on_topics, or_on_cluster
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.describe_configs import config_layers
 from odradek.apis.quotas import ClientQuotas, free
+from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     NewTopic,
@@ -36,6 +40,7 @@ from odradek.wire.messages.create_topics import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.coordinator.cluster.view import TopicView
@@ -185,3 +190,23 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         assignments=[(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
         configs=configs,
     )
+
+
+def _make(parts: ApiParts) -> CreateTopics:
+    node = parts.node
+    return CreateTopics(node.machine, node.changes, parts.shared(config_layers).describe_topic, node.quotas)
+
+
+API = Api(
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    make=_make,
+    needs=(
+        or_on_cluster(Operation.CREATE),
+        on_topics(Operation.CREATE, each("topics", "name")),
+        on_topics(Operation.DESCRIBE_CONFIGS, each("topics", "name"), is_quiet=True),
+    ),
+    changes=True,
+    forwarded=Forwarding.AS_IT_COMES,
+    refusal=Refusal(results=("topics", each_of("topics", "name"))),
+)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import Need
 from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
 from odradek.coordinator.security.delegation_tokens import (
     USER,
     Change,
@@ -46,7 +48,8 @@ from odradek.wire.messages.renew_delegation_token import (
 from odradek.wire.schema import uuid_to_text
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, Handler, RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.node import ApiParts, Forward
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine, Draft
     from odradek.coordinator.cluster.view import ClusterView
@@ -72,8 +75,8 @@ class TokenParts:
     machine: ClusterMachine | None
     """None: the controllers change tokens."""
     work: WorkQueue
-    forwarded: Callable[[int], Handler] | None
-    """The handler that sends the requests of an API to the controllers; None where `machine` is."""
+    forwarding: Forward | None
+    """Sends requests to the controllers; None where `machine` is."""
 
     def refuses(self, connection: ConnectionInfo) -> bool:
         """Whether the connection may not ask for tokens at all."""
@@ -81,9 +84,24 @@ class TokenParts:
         is_unknown = protocol == PLAINTEXT or (protocol == SSL and connection.principal == ANONYMOUS)
         return is_unknown or connection.is_token
 
-    def forward(self, request: Any, context: RequestContext) -> Waiting:
-        assert self.forwarded is not None
-        return cast(Waiting, self.forwarded(context.api_key)(request, context))
+    def forward(self, api: Api, request: Any, context: RequestContext) -> Waiting:
+        from odradek.apis.forwarding import Forwarded
+
+        assert self.forwarding is not None
+        return Forwarded(api, self.forwarding)(request, context)
+
+
+def token_parts(parts: ApiParts) -> TokenParts:
+    """The token parts of a node."""
+    node, settings = parts.node, parts.settings
+    return TokenParts(
+        rules=settings.token_rules,
+        protocols=settings.security_protocols,
+        current_view=node.current_view,
+        machine=node.machine if node.forward is None else None,
+        work=node.changes,
+        forwarding=node.forward,
+    )
 
 
 class CreateDelegationToken:
@@ -104,7 +122,7 @@ class CreateDelegationToken:
         if code is not ErrorCode.NONE:
             return _not_created(code, owner, requester, version, NO_TIME_MS)
         if self._parts.machine is None:
-            return self._parts.forward(request, context)
+            return self._parts.forward(CREATE, request, context)
         renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
         work = self._create(owner, requester, renewers, request.max_lifetime_ms, context.now_ms, version)
         return WorkAnswer(self._parts.work, work, context)
@@ -194,7 +212,7 @@ class RenewDelegationToken:
             return parts.rules.renew(hmac, principal, renewal_ms, tokens, now_ms, are_supported=are_supported)
 
         answer: RenewDelegationTokenResponse | Waiting = _changing(
-            parts, request, context, judge, RenewDelegationTokenResponse
+            parts, RENEW, request, context, judge, RenewDelegationTokenResponse
         )
         return answer
 
@@ -216,13 +234,18 @@ class ExpireDelegationToken:
             return parts.rules.expire(hmac, principal, period_ms, tokens, now_ms, are_supported=are_supported)
 
         answer: ExpireDelegationTokenResponse | Waiting = _changing(
-            parts, request, context, judge, ExpireDelegationTokenResponse
+            parts, EXPIRE, request, context, judge, ExpireDelegationTokenResponse
         )
         return answer
 
 
 def _changing(
-    parts: TokenParts, request: Any, context: RequestContext, judge: Judge, response: Callable[..., Any]
+    parts: TokenParts,
+    api: Api,
+    request: Any,
+    context: RequestContext,
+    judge: Judge,
+    response: Callable[..., Any],
 ) -> Any:
     """Changes one token, here or at the controllers."""
     if parts.refuses(context.connection):
@@ -230,7 +253,7 @@ def _changing(
         return response(error_code=code, expiry_timestamp_ms=NO_TIME_MS)
     machine = parts.machine
     if machine is None:
-        return parts.forward(request, context)
+        return parts.forward(api, request, context)
 
     def edit(draft: Draft) -> Work[int]:
         yield None
@@ -313,3 +336,39 @@ def _description(token: DelegationToken, hmac: bytes, version: int) -> Described
 def _renewer(principal: str) -> DescribedDelegationTokenRenewer:
     kind, _, name = principal.partition(":")
     return DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+
+
+CREATE = Api(
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    make=lambda parts: CreateDelegationToken(parts.shared(token_parts)),
+    needs=(Need(Operation.CREATE_TOKENS, ResourceType.USER),),
+    changes=True,
+    forwarded=Forwarding.AFTER_CHECKS,
+)
+RENEW = Api(
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+    make=lambda parts: RenewDelegationToken(parts.shared(token_parts)),
+    needs=(),
+    changes=True,
+    forwarded=Forwarding.AFTER_CHECKS,
+)
+EXPIRE = Api(
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    make=lambda parts: ExpireDelegationToken(parts.shared(token_parts)),
+    needs=(),
+    changes=True,
+    forwarded=Forwarding.AFTER_CHECKS,
+)
+DESCRIBE = Api(
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    make=lambda parts: DescribeDelegationToken(parts.shared(token_parts)),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN),
+        Need(Operation.DESCRIBE_TOKENS, ResourceType.USER),
+    ),
+)
+APIS = (CREATE, RENEW, EXPIRE, DESCRIBE)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_groups
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering
+from odradek.apis.declaration import Api
 from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
@@ -52,3 +54,12 @@ class DeleteGroups:
         for index, group_id in enumerate(names):
             self._groups.submit(group_id, commands.DeleteGroup(gathering.ticket(index), group_id))
         return gathering.waiting
+
+
+API = Api(
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    make=lambda parts: DeleteGroups(parts.node.groups),
+    needs=(on_groups(Operation.DELETE, each("groups_names")),),
+    changes=True,
+)

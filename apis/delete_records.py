@@ -15,7 +15,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from odradek.apis.api import RequestContext
     from odradek.apis.leadership import Leadership
+    from odradek.apis.node import ApiParts
     from odradek.apis.replicas import ReplicaKey, Replicas
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.storage.directories.store import LogStore
@@ -182,3 +185,17 @@ class _UntilReplicasFollow(WorkAnswer):
         for key, wake in self._wakes.items():
             self._replicas.unwatch_low_watermark(key, wake)
         self._wakes.clear()
+
+
+def _make(parts: ApiParts) -> DeleteRecords:
+    node = parts.node
+    return DeleteRecords(node.leadership, node.store, node.saves, node.timers)
+
+
+API = Api(
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    make=_make,
+    needs=(on_topics(Operation.DELETE, each("topics", "name")),),
+    changes=True,
+)

@@ -17,8 +17,12 @@ from collections.abc import Callable, Iterable
 from random import shuffle
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_topics, or_on_cluster
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.quotas import ClientQuotas, free
+from odradek.apis.refusals import Refusal
+from odradek.apis.topic_creation import topic_creation
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.delete_topics import (
@@ -30,6 +34,8 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
+    from odradek.apis.refusals import Item
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.wire.work import Work
@@ -178,3 +184,34 @@ def _deleted(
     name: str | None, topic_id: bytes, code: ErrorCode, message: str | None = None
 ) -> DeletableTopicResult:
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+def _make(parts: ApiParts) -> DeleteTopics:
+    node = parts.node
+    return DeleteTopics(
+        node.machine,
+        node.changes,
+        parts.shared(topic_creation).will_be_deleted,
+        is_enabled=parts.settings.deletes_topics,
+        quotas=node.quotas,
+    )
+
+
+def _results_of_topics(request: DeleteTopicsRequest) -> list[Item]:
+    named: list[Item] = [({"name": name}, None) for name in request.topic_names]
+    return named + [({"name": topic.name, "topic_id": topic.topic_id}, None) for topic in request.topics]
+
+
+API = Api(
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    make=_make,
+    needs=(
+        or_on_cluster(Operation.DELETE),
+        on_topics(Operation.DESCRIBE, None),
+        on_topics(Operation.DELETE, None),
+    ),
+    changes=True,
+    forwarded=Forwarding.AS_IT_COMES,
+    refusal=Refusal(results=("responses", _results_of_topics)),
+)

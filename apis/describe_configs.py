@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.access import CODES
+from odradek.apis.access import CODES, Need, on_groups, on_topics
 from odradek.apis.api import split
+from odradek.apis.declaration import Api
 from odradek.config.options import (
     BrokerLayers,
     BrokerOptions,
@@ -40,12 +41,15 @@ from odradek.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Names, Needs
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.coordinator.cluster.view import ClusterView
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = KINDS = 2, 4, 8, 16, 32
 DESCRIBE = Operation.DESCRIBE_CONFIGS
 _RESOURCE_OF = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}
+_CONFIGS_OF_CLUSTER = (BROKER, BROKER_LOGGER, CLIENT_METRICS)
 """The settings of brokers, loggers and client metrics belong to the cluster."""
 FIRST_VERSION_WITH_SOURCE = 1
 FIRST_VERSION_WITH_TYPE = 3
@@ -211,3 +215,37 @@ def _config(
     if version >= FIRST_VERSION_WITH_TYPE and request.include_documentation:
         config.documentation = entry.documentation
     return config
+
+
+def config_layers(parts: ApiParts) -> Settings:
+    """The settings of a node, for all that describe them."""
+    node, settings = parts.node, parts.settings
+    return Settings(node.node_id, node.current_view, settings.start_configs, settings.broker_options)
+
+
+def _configs_of(*types: int) -> Names:
+    def names(request: Any) -> Iterable[str]:
+        return [one.resource_name for one in request.resources if one.resource_type in types]
+
+    return names
+
+
+def _cluster_of_configs(request: Any) -> Iterable[str]:
+    return {CLUSTER_NAME for one in request.resources if one.resource_type in _CONFIGS_OF_CLUSTER}
+
+
+def needs_of_configs(operation: Operation) -> Needs:
+    """Needs of a request that does this with settings."""
+    return (
+        on_topics(operation, _configs_of(TOPIC)),
+        on_groups(operation, _configs_of(GROUP)),
+        Need(operation, ResourceType.CLUSTER, _cluster_of_configs),
+    )
+
+
+API = Api(
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    make=lambda parts: DescribeConfigs(parts.shared(config_layers)),
+    needs=needs_of_configs(DESCRIBE),
+)

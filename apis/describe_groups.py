@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
+from odradek.apis.access import each, on_groups
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering
+from odradek.apis.declaration import Api
 from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
@@ -87,3 +89,11 @@ def _described(
     if operations_for is not None and group.error_code is ErrorCode.NONE:
         group.authorized_operations = operations.on_group(operations_for, group.group_id)
     return group
+
+
+API = Api(
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    make=lambda parts: DescribeGroups(parts.node.groups),
+    needs=(on_groups(Operation.DESCRIBE, each("groups")),),
+)

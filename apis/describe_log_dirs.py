@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from shutil import disk_usage
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -90,3 +93,11 @@ def _unreadable(directory: str) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=os.path.abspath(directory), topics=[]
     )
+
+
+API = Api(
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    make=lambda parts: DescribeLogDirs(parts.node.store),
+    needs=(on_cluster(Operation.DESCRIBE),),
+)

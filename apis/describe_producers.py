@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics
+from odradek.apis.declaration import Api
 from odradek.coordinator.cluster.topics import check_name
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -90,3 +92,11 @@ def _refused(index: int, refusal: KafkaError) -> PartitionResponse:
         error_message=refusal.message,
         active_producers=[],
     )
+
+
+API = Api(
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    make=lambda parts: DescribeProducers(parts.node.leadership),
+    needs=(on_topics(Operation.READ, each("topics", "name")),),
+)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics, on_transactional_ids
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import Gathering
+from odradek.apis.declaration import Api
 from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
@@ -70,3 +72,14 @@ def _described(
         producer_epoch=reply.producer_epoch,
         topics=list(topics.values()),
     )
+
+
+API = Api(
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    make=lambda parts: DescribeTransactions(parts.node.transactions),
+    needs=(
+        on_transactional_ids(Operation.DESCRIBE, each("transactional_ids")),
+        on_topics(Operation.DESCRIBE, None),
+    ),
+)

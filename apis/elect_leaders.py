@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.coordinator.cluster.view import NO_LEADER
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -95,3 +99,26 @@ def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
             for topic in request.topic_partitions or ()
         ],
     )
+
+
+API = Api(
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    make=lambda parts: ElectLeaders(parts.node.current_view),
+    needs=(on_cluster(Operation.ALTER),),
+    changes=True,
+    forwarded=Forwarding.AS_IT_COMES,
+    refusal=Refusal(
+        results=(
+            "replica_election_results",
+            each_partition(
+                "topic_partitions",
+                "partitions",
+                "",
+                copied={"topic": "topic"},
+                results="partition_result",
+                result_index="partition_id",
+            ),
+        )
+    ),
+)

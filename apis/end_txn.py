@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import the_transactional_id
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.transaction_requests import error_for_version
 from odradek.coordinator.transactions import commands
+from odradek.wire.acl_types import Operation
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
@@ -52,3 +55,11 @@ class EndTxn:
         )
         self._transactions.submit(request.transactional_id, command)
         return waiting
+
+
+API = Api(
+    EndTxnRequest,
+    EndTxnResponse,
+    make=lambda parts: EndTxn(parts.node.transactions),
+    needs=(the_transactional_id(Operation.WRITE),),
+)

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.apis.access import ALLOW_ALL
+from odradek.apis.access import ALLOW_ALL, Need, on_topics
 from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.declaration import Api, Charge
 from odradek.apis.fetch_plan import FetchAttempt, FetchPlan
 from odradek.apis.fetch_response import (
     FIRST_VERSION_FROM_FOLLOWERS,
@@ -52,6 +53,7 @@ from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.storage.log.partition import Partition
 
@@ -333,3 +335,21 @@ class PendingFetch(Waiting):
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
+
+
+def _make(parts: ApiParts) -> Fetch:
+    node, settings = parts.node, parts.settings
+    sessions = FetchSessionCache(settings.fetch_session_slots)
+    return Fetch(node.leadership, node.timers, node.reads, sessions, settings.fetch_max_bytes, node.quotas)
+
+
+API = Api(
+    FetchRequest,
+    FetchResponse,
+    make=_make,
+    needs=(  # a session knows topics that the request does not name; a replica needs the cluster instead
+        on_topics(Operation.READ, None),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    ),
+    charge=Charge.BY_HANDLER,
+)

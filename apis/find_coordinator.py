@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.apis.access import CODES
+from odradek.apis.access import CODES, Need, on_groups, on_transactional_ids
 from odradek.apis.addresses import address_of
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api
+from odradek.apis.topic_creation import topic_creation
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from odradek.coordinator.share_state.keys import share_partition_key
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
@@ -24,8 +26,12 @@ from odradek.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from odradek.apis.access import Names
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups, Shares, Transactions
+    from odradek.apis.node import ApiParts
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import WorkQueue
     from odradek.wire.work import Work
@@ -160,3 +166,34 @@ class FindCoordinator:
             return self._transactions.partition_of(key)
         found = share_partition_key(key) if version >= FIRST_VERSION_OF_SHARE_KEYS else None
         return None if found is None else self._shares.partition_of(found.text)
+
+
+def _make(parts: ApiParts) -> FindCoordinator:
+    node = parts.node
+    topics = parts.shared(topic_creation)
+    return FindCoordinator(node.node_id, topics, node.changes, node.groups, node.transactions, node.shares)
+
+
+def _keys_of_type(key_type: int) -> Names:
+    def names(request: FindCoordinatorRequest) -> Iterable[str]:
+        if request.key_type != key_type:
+            return ()
+        return request.coordinator_keys or (request.key,)
+
+    return names
+
+
+def _cluster_for_share_keys(request: FindCoordinatorRequest) -> Iterable[str]:
+    return (CLUSTER_NAME,) if request.key_type == SHARE_KEY else ()
+
+
+API = Api(
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    make=_make,
+    needs=(
+        on_groups(Operation.DESCRIBE, _keys_of_type(GROUP_KEY)),
+        on_transactional_ids(Operation.DESCRIBE, _keys_of_type(TRANSACTION_KEY)),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _cluster_for_share_keys),
+    ),
+)

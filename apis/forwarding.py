@@ -15,45 +15,32 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.refusals import refuse
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages import find
 from odradek.wire.messages.envelope import (
     DefaultPrincipalData,
     EnvelopeRequest,
-    EnvelopeResponse,
     encode_principal,
 )
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.declaration import Api
+    from odradek.apis.node import Forward
+    from odradek.wire.messages.envelope import EnvelopeResponse
     from odradek.wire.schema import Message
 
-__all__ = ["FORWARDED", "FORWARDED_AFTER_CHECKS", "Forward", "Forwarded"]
-
 logger = logging.getLogger("odradek.apis")
-
-Answered = Callable[[EnvelopeResponse | None], None]
-Forward = Callable[[EnvelopeRequest, Answered], None]
-"""Sends an envelope and calls back once: with None when no controller has answered in time."""
-
-FORWARDED = frozenset({19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81})
-"""API keys of what Kafka 4.3 forwards as it comes."""
-FORWARDED_AFTER_CHECKS = frozenset({38, 39, 40})
-"""Delegation tokens: whether the connection may ask for them is a matter of this node."""
 
 
 class Forwarded:
     """The handler of one such API."""
 
-    def __init__(self, api_key: int, forward: Forward) -> None:
-        self._request: Any
-        self._response: Any
-        self._request, self._response = find(api_key)
+    def __init__(self, api: Api, forward: Forward) -> None:
+        self._api = api
         self._forward = forward
 
-    def __call__(self, request: Message, context: RequestContext) -> Waiting | Message:
+    def __call__(self, request: Message, context: RequestContext) -> Waiting:
         return self.send(request, context, lambda answer: answer)
 
     def send(
@@ -77,20 +64,20 @@ class Forwarded:
 
     def _answer(self, request: Message, version: int, response: EnvelopeResponse | None) -> Any:
         if response is None:
-            return refuse(request, version, ErrorCode.REQUEST_TIMED_OUT)
+            return self._api.refuse(request, version, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code != ErrorCode.NONE or response.response_data is None:
             code = ErrorCode(response.error_code)
             if code is ErrorCode.UNSUPPORTED_VERSION:
                 # Another controller leads than the one that ApiVersions has spoken of. Kafka closes the
                 # connection, and an old client does not know why.
-                return refuse(request, version, code)
-            logger.error("the controller refuses a forwarded %s: %s", self._request.__name__, code.name)
-            return refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return self._api.refuse(request, version, code)
+            logger.error("the controller refuses a forwarded %s: %s", self._api.request.__name__, code.name)
+            return self._api.refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            answer: Message = read_response(response.response_data, self._request, version)[1]
+            answer: Message = read_response(response.response_data, self._api.request, version)[1]
         except MalformedMessage as error:
-            logger.error("the answer to a forwarded %s makes no sense: %s", self._request.__name__, error)
-            return refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            logger.error("the answer to a forwarded %s makes no sense: %s", self._api.request.__name__, error)
+            return self._api.refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         return answer
 
 

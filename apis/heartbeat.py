@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -55,3 +58,11 @@ def _command(request: HeartbeatRequest, ticket: Callable[[Any], None] | None) ->
 
 def _heartbeat_response(reply: commands.HeartbeatReply) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=reply.error_code)
+
+
+API = Api(
+    HeartbeatRequest,
+    HeartbeatResponse,
+    make=lambda parts: Heartbeat(parts.node.groups),
+    needs=(the_group(Operation.READ),),
+)

@@ -17,13 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import Need, the_transactional_id
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
+from odradek.apis.refusals import Refusal
 from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Transactions
 
@@ -82,7 +87,7 @@ class InitProducerId:
 
 
 def _may_not_be_idempotent(context: RequestContext) -> bool:
-    """False for a request with a transactional id, whose row asks for nothing on the cluster."""
+    """False for a request with a transactional id, which needs nothing on the cluster."""
     if not context.refuses(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         return False
     return not context.authorizer.may_on_any(context.connection, Operation.WRITE, ResourceType.TOPIC)
@@ -90,3 +95,24 @@ def _may_not_be_idempotent(context: RequestContext) -> bool:
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)
+
+
+def _cluster_without_transactional_id(request: InitProducerIdRequest) -> Iterable[str]:
+    return (CLUSTER_NAME,) if request.transactional_id is None else ()
+
+
+API = Api(
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    make=lambda parts: InitProducerId(parts.node.new_producer_id, parts.node.transactions),
+    needs=(
+        the_transactional_id(Operation.WRITE),
+        Need(
+            Operation.IDEMPOTENT_WRITE,
+            ResourceType.CLUSTER,
+            _cluster_without_transactional_id,
+            is_quiet=True,
+        ),
+    ),
+    refusal=Refusal(fields=lambda version: {"producer_id": -1, "producer_epoch": -1}),
+)

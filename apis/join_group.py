@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import client_host
+from odradek.apis.declaration import Api
+from odradek.apis.refusals import Refusal
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation
 from odradek.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -73,3 +77,16 @@ def _join_response(reply: commands.JoinReply, version: int) -> JoinGroupResponse
             for member in reply.members
         ],
     )
+
+
+def _fields_of_refusal(version: int) -> dict[str, str | None]:
+    return {"protocol_name": "" if version < FIRST_VERSION_WITH_NULL_PROTOCOL else None}
+
+
+API = Api(
+    JoinGroupRequest,
+    JoinGroupResponse,
+    make=lambda parts: JoinGroup(parts.node.groups),
+    needs=(the_group(Operation.READ),),
+    refusal=Refusal(fields=_fields_of_refusal),
+)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.coordinator.groups import commands
+from odradek.wire.acl_types import Operation
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
@@ -57,3 +60,11 @@ def _leave_response(reply: commands.LeaveReply, has_members: bool) -> LeaveGroup
             for member in reply.members
         ],
     )
+
+
+API = Api(
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    make=lambda parts: LeaveGroup(parts.node.groups),
+    needs=(the_group(Operation.READ),),
+)

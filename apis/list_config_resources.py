@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api
 from odradek.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_config_resources import (
     ConfigResource,
@@ -62,3 +65,11 @@ class ListConfigResources:
             BROKER: brokers,
             TOPIC: view.topics,
         }
+
+
+API = Api(
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    make=lambda parts: ListConfigResources(parts.node.current_view),
+    needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
+)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_groups, or_on_cluster
+from odradek.apis.declaration import Api
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -42,3 +44,11 @@ class ListGroups:
                 if group.group_id not in unseen
             ],
         )
+
+
+API = Api(
+    ListGroupsRequest,
+    ListGroupsResponse,
+    make=lambda parts: ListGroups(parts.node.groups),
+    needs=(or_on_cluster(Operation.DESCRIBE), on_groups(Operation.DESCRIBE, lambda _: ())),
+)

@@ -19,7 +19,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.prefixes import Ask, Prefix
@@ -319,3 +321,11 @@ def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> l
     else:
         offsets = {base for base, written in bounded if written <= timestamp and base < log.high_watermark}
     return sorted(offsets, reverse=True)
+
+
+API = Api(
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    make=lambda parts: ListOffsets(parts.node.leadership, parts.node.searches),
+    needs=(on_topics(Operation.DESCRIBE, each("topics", "name")),),
+)

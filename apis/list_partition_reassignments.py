@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.refusals import Refusal, each_partition
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -29,3 +33,15 @@ class ListPartitionReassignments:
         return ListPartitionReassignmentsResponse(
             throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
         )
+
+
+API = Api(
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    make=lambda parts: ListPartitionReassignments(),
+    needs=(on_cluster(Operation.DESCRIBE),),
+    forwarded=Forwarding.AS_IT_COMES,
+    refusal=Refusal(
+        results=("topics", each_partition("topics", "partition_indexes", "", copied={"name": "name"}))
+    ),
+)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_transactional_ids
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api
 from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -88,3 +90,11 @@ def _matching(
 ) -> list[commands.ListedTransaction]:
     """The transactions whose whole id matches. Runs in a worker thread."""
     return [one for one in listed if expression.matches(one.transactional_id)]
+
+
+API = Api(
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    make=lambda parts: ListTransactions(parts.node.transactions, parts.node.searches),
+    needs=(on_transactional_ids(Operation.DESCRIBE, lambda _: ()),),
+)

@@ -23,10 +23,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis import operations
-from odradek.apis.access import ALLOW_ALL
+from odradek.apis.access import ALLOW_ALL, Need, on_topics
 from odradek.apis.addresses import reachable, reachable_brokers
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api
 from odradek.apis.quotas import ClientQuotas, free
+from odradek.apis.topic_creation import TopicCreation, topic_creation
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -54,7 +56,7 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.topic_creation import TopicCreation
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.view import (
         ClusterView,
@@ -543,3 +545,41 @@ def _refusal_of_description(request: DescribeTopicPartitionsRequest) -> Describe
             for topic in request.topics
         ]
     )
+
+
+def _make_metadata(parts: ApiParts) -> Metadata:
+    node = parts.node
+    return Metadata(
+        node.node_id,
+        parts.shared(topic_creation),
+        node.changes,
+        auto_creates_topics=parts.settings.auto_creates_topics,
+        quotas=node.quotas,
+    )
+
+
+def _make_topic_partitions(parts: ApiParts) -> DescribeTopicPartitions:
+    partitions_max = parts.settings.description_partitions_max
+    return DescribeTopicPartitions(parts.node.node_id, parts.shared(topic_creation), partitions_max)
+
+
+APIS = (
+    Api(
+        MetadataRequest,
+        MetadataResponse,
+        make=_make_metadata,
+        needs=(on_topics(Operation.DESCRIBE, None), on_topics(Operation.CREATE, None)),
+    ),
+    Api(
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        make=lambda parts: DescribeCluster(parts.node.node_id, parts.shared(topic_creation)),
+        needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),  # only for the list of operations
+    ),
+    Api(
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        make=_make_topic_partitions,
+        needs=(on_topics(Operation.DESCRIBE, None),),
+    ),
+)

@@ -1,7 +1,7 @@
 """The parts of a node that handlers use: its machines, logs, queues and settings.
 
-The builder of a node (the server, a test) fills these in; `apis/table.py` gives each handler its parts. No
-handler gets all of them.
+The builder of a node (the server, a test) fills these in; each API gives its handler some of them
+(`apis/declaration.py`). No handler gets all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.quotas import ClientQuotas
@@ -21,18 +21,25 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
-    from odradek.apis.api_versions import ControllerVersions
     from odradek.apis.coordinators import Groups, OldestGroups, Shares, Transactions
-    from odradek.apis.forwarding import Forward
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.storage.directories.store import LogStore
+    from odradek.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 logger = logging.getLogger("odradek.apis")
+
+Part = TypeVar("Part")
+ControllerVersions = Callable[[], Mapping[int, tuple[int, int]]]
+"""First and last version by API key that the controllers serve; empty as long as none has answered."""
+Answered = Callable[["EnvelopeResponse | None"], None]
+Forward = Callable[["EnvelopeRequest", Answered], None]
+"""Sends an envelope and calls back once: with None when no controller has answered in time."""
 
 
 def _accept_configs(owner: str, configs: Mapping[str, str]) -> None:
@@ -125,6 +132,23 @@ class NodeParts:
     subscribe: Callable[[Callable[[ClusterView, Any], None]], object] = _no_subscription
     """Has a function called with each new view of the cluster and what is different in it."""
 
+    @property
+    def machine(self) -> ClusterMachine:
+        """The plane of a node alone, which decides."""
+        from odradek.coordinator.cluster.machine import ClusterMachine
+
+        assert isinstance(self.plane, ClusterMachine)
+        return self.plane
+
+    @property
+    def has_acls(self) -> bool:
+        return self.authorizer is not ALLOW_ALL
+
+    @property
+    def current_view(self) -> Callable[[], ClusterView]:
+        """Returns the newest view of the cluster."""
+        return self.leadership.current_view
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
@@ -168,3 +192,22 @@ class ApiSettings:
     """By the name of a listener; those that are PLAINTEXT may be missing."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""
+
+
+class ApiParts:
+    """What the handlers of a node are made of."""
+
+    def __init__(self, node: NodeParts, settings: ApiSettings, versions: Mapping[int, range]) -> None:
+        self.node = node
+        self.settings = settings
+        self.versions = versions
+        """The served versions by API key: what ApiVersions tells."""
+        self._shared: dict[Callable[[ApiParts], Any], Any] = {}
+
+    def shared(self, make: Callable[[ApiParts], Part]) -> Part:
+        """What `make` makes of these parts: at the first call with it, and the same at each later one, as
+        handlers share it."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        part: Part = self._shared[make]
+        return part

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import each, on_topics, the_group
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Prefix, Submit
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.apis.refused_topics import refused_first
 from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups, OldestGroups
     from odradek.apis.leadership import Leadership
+    from odradek.apis.node import ApiParts
     from odradek.coordinator.cluster.view import (
         ClusterView,
         TopicView,
@@ -218,3 +222,30 @@ def _to_commit(topic: TopicView, requested: OffsetCommitRequestPartition) -> com
 
 def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> TopicView | None:
     return view.topic_by_id(topic_id) if version >= FIRST_VERSION_WITH_IDS else view.topics.get(name)
+
+
+def _make(parts: ApiParts) -> OffsetCommit:
+    node = parts.node
+    return OffsetCommit(node.leadership, node.groups, node.oldest_groups)
+
+
+API = Api(
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    make=_make,
+    needs=(
+        the_group(Operation.READ),
+        on_topics(Operation.READ, each("topics", "name", "topic_id")),
+    ),
+    # The coordinator decides in the order of the requests, by a state that has the effects of those before;
+    # their records are appended in that order and committed together.
+    overlaps=(OffsetCommitRequest,),
+    refusal=Refusal(
+        results=(
+            "topics",
+            each_partition(
+                "topics", "partitions", "partition_index", copied={"name": "name", "topic_id": "topic_id"}
+            ),
+        )
+    ),
+)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics, the_group
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.refused_topics import refused_first
 from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
@@ -79,3 +81,12 @@ class OffsetDelete:
         # Sent even with nothing left to delete: the answer has an error if the group does not exist.
         self._groups.submit(request.group_id, commands.DeleteOffsets(deleted, request.group_id, wanted))
         return waiting
+
+
+API = Api(
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    make=lambda parts: OffsetDelete(parts.node.leadership, parts.node.groups),
+    needs=(the_group(Operation.DELETE), on_topics(Operation.READ, each("topics", "name"))),
+    changes=True,
+)

@@ -13,8 +13,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.apis.access import on_groups, on_topics
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering
+from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups, OldestGroups
     from odradek.apis.leadership import Leadership
+    from odradek.apis.node import ApiParts
 
 FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_WITH_GROUP_ERROR = 2
@@ -319,3 +322,28 @@ def _single_group(
             for name, of_topic in topics
         ]
     )
+
+
+def _make(parts: ApiParts) -> OffsetFetch:
+    node = parts.node
+    return OffsetFetch(node.leadership, node.groups, node.oldest_groups)
+
+
+def _fetched_groups(request: OffsetFetchRequest) -> Iterable[str]:
+    return [one.group_id for one in request.groups] or [request.group_id]
+
+
+def _fetched_topics(request: OffsetFetchRequest) -> Iterable[Any]:
+    """Names, or ids, where topics are named: null asks for all."""
+    topics: list[Any] = [topic.name for topic in request.topics or ()]
+    for group in request.groups:
+        topics += [topic.name or topic.topic_id for topic in group.topics or ()]
+    return topics
+
+
+API = Api(
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    make=_make,
+    needs=(on_groups(Operation.DESCRIBE, _fetched_groups), on_topics(Operation.DESCRIBE, _fetched_topics)),
+)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics, or_on_cluster
+from odradek.apis.declaration import Api
 from odradek.apis.leadership import Leadership, check_leader_epoch, end_offset_for_epoch
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -60,3 +62,14 @@ def _unauthorized(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     partitions = [EpochEndOffset(partition=one.partition, error_code=code) for one in topic.partitions]
     return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
+
+
+API = Api(
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    make=lambda parts: OffsetForLeaderEpoch(parts.node.leadership),
+    needs=(
+        or_on_cluster(Operation.CLUSTER_ACTION),
+        on_topics(Operation.DESCRIBE, each("topics", "topic")),
+    ),
+)

@@ -18,9 +18,12 @@ Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics, on_transactional_ids, only
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api, Charge
 from odradek.apis.leadership import (
     Leadership,
     LedPartition,
@@ -30,7 +33,7 @@ from odradek.apis.leadership import (
 )
 from odradek.apis.prefixes import AppendBatch, Prefix
 from odradek.apis.produce_gates import Gates
-from odradek.apis.refusals import refuse
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.acl_types import Operation, ResourceType
@@ -52,6 +55,7 @@ from odradek.wire.produced_records import NotOneBatch, is_transactional, single_
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.apis.produce_gates import Preparation
     from odradek.apis.transaction_verification import TransactionVerification, Verdicts
     from odradek.apis.turn import Turn, WorkQueue
@@ -521,7 +525,7 @@ def _refuse_all(request: ProduceRequest, context: RequestContext) -> ProduceResp
     if request.acks == 0:
         context.connection.close(f"a produce request without acknowledgement failed: {KafkaError(code)}")
         return None
-    response: ProduceResponse = refuse(request, context.api_version, code)
+    response: ProduceResponse = API.refuse(request, context.api_version, code)
     return response
 
 
@@ -554,3 +558,54 @@ def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.base_offset = -1
     partition.log_append_time_ms = -1
     partition.log_start_offset = -1
+
+
+def _make(parts: ApiParts) -> Produce:
+    node, settings = parts.node, parts.settings
+
+    @cache
+    def verification() -> TransactionVerification:
+        from odradek.apis.transaction_verification import TransactionVerification
+
+        return TransactionVerification(
+            node.leadership,
+            node.transactions,
+            node.timers,
+            is_enabled=settings.verifies_transactions,
+            pause_ms_max=settings.verification_pause_ms_max,
+            patience_ms=settings.verification_patience_ms,
+        )
+
+    return Produce(node.leadership, node.turn, node.conversions, verification)
+
+
+API = Api(
+    ProduceRequest,
+    ProduceResponse,
+    make=_make,
+    needs=(
+        on_transactional_ids(Operation.WRITE, only("transactional_id")),  # if there is a transactional batch
+        on_topics(Operation.WRITE, each("topic_data", "name", "topic_id")),
+    ),
+    # Offsets, sequence numbers and duplicates are decided when a request is staged, in the order of the
+    # requests, and what is staged for a partition is committed together. Producers have five of them under
+    # way. (One that waits for its coordinator holds back all others, and so does one with acks=0 that waits
+    # for its preparation: its refusal would close the connection.)
+    overlaps=(ProduceRequest,),
+    refusal=Refusal(
+        results=(
+            "responses",
+            each_partition(
+                "topic_data",
+                "partition_data",
+                "index",
+                copied={"name": "name", "topic_id": "topic_id"},
+                results="partition_responses",
+                result_index="index",
+                more={"base_offset": -1},
+            ),
+        ),
+        has_message=False,
+    ),
+    charge=Charge.WHEN_HANDLED,
+)

@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
+from odradek.apis.access import on_cluster
+from odradek.apis.declaration import Api, Forwarding
 from odradek.coordinator.cluster.features import KRAFT_VERSION
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from odradek.wire.messages.describe_quorum import (
@@ -33,6 +36,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.node import ApiParts
     from odradek.coordinator.cluster.view import ClusterView
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -216,3 +220,48 @@ class UnregisterBroker:
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
             )
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+
+
+def _make_describe(parts: ApiParts) -> DescribeQuorum:
+    return DescribeQuorum(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
+
+
+def _make_add(parts: ApiParts) -> AddRaftVoter:
+    node, listener = parts.node, parts.settings.controller_listener
+    return AddRaftVoter(node.node_id, node.directory_id, node.current_view, listener)
+
+
+def _make_remove(parts: ApiParts) -> RemoveRaftVoter:
+    return RemoveRaftVoter(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
+
+
+APIS = (
+    Api(
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        make=_make_describe,
+        needs=(on_cluster(Operation.DESCRIBE),),
+        forwarded=Forwarding.AS_IT_COMES,
+    ),
+    Api(
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+        make=lambda parts: UnregisterBroker(parts.node.current_view),
+        needs=(on_cluster(Operation.ALTER),),
+        forwarded=Forwarding.AS_IT_COMES,
+    ),
+    Api(
+        AddRaftVoterRequest,
+        AddRaftVoterResponse,
+        make=_make_add,
+        needs=(on_cluster(Operation.ALTER),),
+        forwarded=Forwarding.AS_IT_COMES,
+    ),
+    Api(
+        RemoveRaftVoterRequest,
+        RemoveRaftVoterResponse,
+        make=_make_remove,
+        needs=(on_cluster(Operation.ALTER),),
+        forwarded=Forwarding.AS_IT_COMES,
+    ),
+)

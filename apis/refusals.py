@@ -2,7 +2,7 @@
 
 The places of the code follow from the declaration of the response: `error_code` and `error_message` at the
 top, and the results of a response that names the items of its request. All other fields have their defaults,
-but for those in `_FIELDS`.
+but for those that the `Refusal` of the API has.
 
 Source: `getErrorResponse` of the requests of Kafka 4.3.
 """
@@ -10,31 +10,65 @@ Source: `getErrorResponse` of the requests of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import CODES
 from odradek.wire.errors import ErrorCode, error_message
-from odradek.wire.messages import find
 from odradek.wire.schema import Array, fields_of
 
 if TYPE_CHECKING:
     from odradek.apis.access import Needs
-    from odradek.apis.api import Handler, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.wire.schema import Message
 
-__all__ = ["answer", "has_place_for_code", "refuse"]
+Item = tuple[dict[str, Any], "tuple[str, Iterable[Item]] | None"]
+"""The beginning of a result; and the list in it whose items have the code instead, if there is one."""
+Items = Callable[[Any], Iterable[Item]]
 
-FIRST_VERSION_WITH_NULL_PROTOCOL = 7
-"""Of JoinGroup."""
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The form of a response that refuses all that a request names."""
+
+    results: tuple[str, Items] | None = None
+    """The list of results in the response, and the beginnings of its items for a request; None where the
+    response has one error."""
+    fields: Callable[[int], Mapping[str, Any]] | None = None
+    """The fields at the top that are not as by default, in a version."""
+    has_message: bool = True
+    """Whether an error that has nothing but its code to tell comes with the message of the code."""
+
+    def has_place_for_code(self, response: Any, version: int) -> bool:
+        """Whether the code can be said: once for all, or in the results of what the request names."""
+        return self.results is not None or any(
+            field.name == "error_code" and field.exists_in(version) for field in fields_of(response)
+        )
+
+    def response(self, response: Callable[..., Any], request: Message, version: int, code: ErrorCode) -> Any:
+        """The response to a request of this version that refuses everything that it names."""
+        message = error_message(code) if self.has_message else None
+        values = {"error_code": code, "partition_error_code": code, "error_message": message}
+
+        def error_in(struct: Any) -> dict[str, Any]:
+            return {
+                field.name: values[field.name]
+                for field in fields_of(struct)
+                if field.name in values and field.exists_in(version)
+            }
+
+        fields = error_in(response)
+        if self.fields is not None:
+            fields |= self.fields(version)
+        if self.results is not None:
+            name, items = self.results
+            fields[name] = _results(response, name, items(request), error_in)
+        return response(**fields)
 
 
-def answer(handle: Handler, needs: Needs, request: Any, context: RequestContext) -> Any:
-    """Of a request of which something is refused: the refusal of all of it, or the answer of the handler."""
-    code = refusal_of_whole(needs, request, context)
-    if code is None:
-        return handle(request, context)
-    return refuse(request, context.api_version, code)
+ONE_CODE = Refusal()
+"""One error code and its message, at the top."""
 
 
 def refusal_of_whole(needs: Needs, request: Any, context: RequestContext) -> ErrorCode | None:
@@ -45,43 +79,6 @@ def refusal_of_whole(needs: Needs, request: Any, context: RequestContext) -> Err
                 if context.refuses(need.operation, need.resource_type, name):
                     return CODES[need.resource_type]
     return None
-
-
-def has_place_for_code(api_key: int, version: int) -> bool:
-    """Whether `refuse` can say the code: once for all, or in the results of what the request names."""
-    response: Any = find(api_key)[1]
-    return api_key in _RESULTS or any(
-        field.name == "error_code" and field.exists_in(version) for field in fields_of(response)
-    )
-
-
-def refuse(request: Message, version: int, code: ErrorCode) -> Any:
-    """The response to a request of this version that refuses everything that it names."""
-    response: Any = find(request.api_key)[1]
-    message = None if request.api_key in _WITHOUT_MESSAGE else error_message(code)
-    values = {"error_code": code, "partition_error_code": code, "error_message": message}
-
-    def error_in(struct: Any) -> dict[str, Any]:
-        return {
-            field.name: values[field.name]
-            for field in fields_of(struct)
-            if field.name in values and field.exists_in(version)
-        }
-
-    fields = error_in(response)
-    others = _FIELDS.get(request.api_key)
-    if others is not None:
-        fields |= others(version)
-    results = _RESULTS.get(request.api_key)
-    if results is not None:
-        name, items = results
-        fields[name] = _results(response, name, items(request), error_in)
-    return response(**fields)
-
-
-Item = tuple[dict[str, Any], "tuple[str, Iterable[Item]] | None"]
-"""The beginning of a result; and the list in it whose items have the code instead, if there is one."""
-Items = Callable[[Any], Iterable[Item]]
 
 
 def _results(
@@ -98,14 +95,17 @@ def _results(
     ]
 
 
-def _of(name: str, *copied: str) -> Items:
+# Results that name the items of a request
+
+
+def each_of(name: str, *copied: str) -> Items:
     """For each item of the request's list `name` a result that repeats some of its fields."""
     return lambda request: [
         ({field: getattr(item, field) for field in copied}, None) for item in getattr(request, name)
     ]
 
 
-def _partitions(
+def each_partition(
     topics: str,
     partitions: str,
     index: str,
@@ -136,114 +136,3 @@ def _partitions(
         ]
 
     return items
-
-
-def _deleted_topics(request: Any) -> list[Item]:
-    named: list[Item] = [({"name": name}, None) for name in request.topic_names]
-    return named + [({"name": topic.name, "topic_id": topic.topic_id}, None) for topic in request.topics]
-
-
-def _scram_users(request: Any) -> list[Item]:
-    users = dict.fromkeys(one.name for one in [*request.deletions, *request.upsertions])
-    return [({"user": user}, None) for user in users]
-
-
-def _described_users(request: Any) -> list[Item]:
-    """One result for each user, without its name, as in Kafka. For all users Kafka does not answer at all."""
-    return [({"user": ""}, None) for _ in request.users or ()]
-
-
-def _directories(request: Any) -> list[Item]:
-    """Of AlterReplicaLogDirs: a topic for each directory that has it."""
-    return [
-        (
-            {"topic_name": topic.name},
-            ("partitions", [({"partition_index": index}, None) for index in topic.partitions]),
-        )
-        for directory in request.dirs
-        for topic in directory.topics
-    ]
-
-
-def _markers(request: Any) -> list[Item]:
-    of_marker = _partitions("topics", "partition_indexes", "", copied={"name": "name"})
-    return [
-        ({"producer_id": marker.producer_id}, ("topics", of_marker(marker))) for marker in request.markers
-    ]
-
-
-_SHARE_STATES = (
-    "results",
-    _partitions(
-        "topics", "partitions", "partition", copied={"topic_id": "topic_id"}, result_index="partition"
-    ),
-)
-
-_RESULTS: Mapping[int, tuple[str, Items]] = {
-    0: (
-        "responses",
-        _partitions(
-            "topic_data",
-            "partition_data",
-            "index",
-            copied={"name": "name", "topic_id": "topic_id"},
-            results="partition_responses",
-            result_index="index",
-            more={"base_offset": -1},
-        ),
-    ),
-    8: (
-        "topics",
-        _partitions(
-            "topics", "partitions", "partition_index", copied={"name": "name", "topic_id": "topic_id"}
-        ),
-    ),
-    19: ("topics", _of("topics", "name")),
-    20: ("responses", _deleted_topics),
-    24: (
-        "results_by_topic_v3_and_below",
-        _partitions(
-            "v3_and_below_topics", "partitions", "", copied={"name": "name"}, results="results_by_partition"
-        ),
-    ),
-    27: ("markers", _markers),
-    28: ("topics", _partitions("topics", "partitions", "partition_index", copied={"name": "name"})),
-    30: ("results", _of("creations")),
-    31: ("filter_results", _of("filters")),
-    33: ("responses", _of("resources", "resource_type", "resource_name")),
-    34: ("results", _directories),
-    37: ("results", _of("topics", "name")),
-    43: (
-        "replica_election_results",
-        _partitions(
-            "topic_partitions",
-            "partitions",
-            "",
-            copied={"topic": "topic"},
-            results="partition_result",
-            result_index="partition_id",
-        ),
-    ),
-    44: ("responses", _of("resources", "resource_type", "resource_name")),
-    45: (
-        "responses",
-        _partitions("topics", "partitions", "partition_index", copied={"name": "name"}),
-    ),
-    46: ("topics", _partitions("topics", "partition_indexes", "", copied={"name": "name"})),
-    49: ("entries", _of("entries", "entity")),
-    50: ("results", _described_users),
-    51: ("results", _scram_users),
-    **dict.fromkeys(range(83, 88), _SHARE_STATES),
-}
-"""By API key: the list of results in the response, and the beginnings of its items. The responses to other
-requests have one error."""
-
-_FIELDS: Mapping[int, Callable[[int], Mapping[str, Any]]] = {
-    11: lambda version: {"protocol_name": "" if version < FIRST_VERSION_WITH_NULL_PROTOCOL else None},
-    22: lambda version: {"producer_id": -1, "producer_epoch": -1},
-    48: lambda version: {"entries": None},
-}
-"""By API key: the fields at the top of a refusal that are not as by default, in a version."""
-
-_WITHOUT_MESSAGE = (0, 48, 50)
-"""By API key: responses without a message for an error that has nothing but its code to tell."""

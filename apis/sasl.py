@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.declaration import Api
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -33,3 +34,9 @@ def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext)
         error_message="There is no authentication to go on with.",
         auth_bytes=b"",
     )
+
+
+APIS = (
+    Api(SaslHandshakeRequest, SaslHandshakeResponse, make=lambda parts: sasl_handshake, needs=()),
+    Api(SaslAuthenticateRequest, SaslAuthenticateResponse, make=lambda parts: sasl_authenticate, needs=()),
+)

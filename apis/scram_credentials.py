@@ -12,9 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.refusals import Refusal
 from odradek.coordinator.cluster.machine import at_once
 from odradek.coordinator.security.scram_users import Deletion, Upsertion
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -30,6 +34,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.refusals import Item
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.coordinator.cluster.view import ClusterView
@@ -105,3 +110,33 @@ class AlterUserScramCredentials:
                 for user, error in results.items()
             ]
         )
+
+
+def _results_of_described(request: DescribeUserScramCredentialsRequest) -> list[Item]:
+    """One result for each user, without its name, as in Kafka. For all users Kafka does not answer at all."""
+    return [({"user": ""}, None) for _ in request.users or ()]
+
+
+def _results_of_altered(request: AlterUserScramCredentialsRequest) -> list[Item]:
+    users = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
+    return [({"user": user}, None) for user in dict.fromkeys(users)]
+
+
+APIS = (
+    Api(
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+        make=lambda parts: DescribeUserScramCredentials(parts.node.current_view),
+        needs=(on_cluster(Operation.DESCRIBE),),
+        refusal=Refusal(results=("results", _results_of_described), has_message=False),
+    ),
+    Api(
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+        make=lambda parts: AlterUserScramCredentials(parts.node.machine, parts.node.changes),
+        needs=(on_cluster(Operation.ALTER),),
+        changes=True,
+        forwarded=Forwarding.AS_IT_COMES,
+        refusal=Refusal(results=("results", _results_of_altered)),
+    ),
+)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_groups, on_topics, only
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.leadership import MOVED, add_endpoint, leader_hint
 from odradek.apis.share_acknowledging import (
     FIRST_VERSION_WITH_RENEWAL,
@@ -18,7 +20,9 @@ from odradek.apis.share_acknowledging import (
     end_session,
     refused_topics,
 )
+from odradek.apis.share_fetch import ShareParts, share_parts
 from odradek.apis.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
@@ -31,9 +35,6 @@ from odradek.wire.messages.share_acknowledge import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.share_fetch import ShareParts
-
-__all__ = ["ShareAcknowledge"]
 
 
 class ShareAcknowledge:
@@ -107,3 +108,11 @@ class ShareAcknowledge:
             topics[topic_id].partitions.append(answer)
         response.responses = list(topics.values())
         waiting.complete(response)
+
+
+API = Api(
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    make=lambda parts: ShareAcknowledge(parts.shared(share_parts)),
+    needs=(on_groups(Operation.READ, only("group_id")), on_topics(Operation.READ, None)),
+)

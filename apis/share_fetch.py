@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.apis.access import on_groups, on_topics, only
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.apis.fetch_plan import LOOKS_MAX
 from odradek.apis.leadership import MOVED, add_endpoint, leader_hint
 from odradek.apis.share_acknowledging import (
@@ -31,6 +33,7 @@ from odradek.apis.share_acknowledging import (
     end_session,
     refused_topics,
 )
+from odradek.apis.share_partitions import SharePartitions
 from odradek.apis.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession, ShareSessions
 from odradek.coordinator.cluster.features import SHARE_VERSION
 from odradek.coordinator.share_partitions.share_partition import Acquired, Demand, LogBatch
@@ -38,6 +41,7 @@ from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import Slice, WouldWait
 from odradek.wire.aborted import Aborting
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.share_fetch import (
     AcquiredRecords,
@@ -54,16 +58,15 @@ if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
+    from odradek.apis.node import ApiParts
     from odradek.apis.quotas import ClientQuotas
-    from odradek.apis.share_partitions import LedShare, SharePartitions
+    from odradek.apis.share_partitions import LedShare
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.coordinator.security.client_meters import FetchCharge
     from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work
-
-__all__ = ["ShareFetch", "ShareParts"]
 
 logger = logging.getLogger("odradek.share")
 
@@ -112,6 +115,32 @@ class ShareParts:
         """The connection is closed."""
         for session in self.sessions.of_connection(connection):
             end_session(self.sessions, self.shares, session)
+
+
+def share_parts(parts: ApiParts) -> ShareParts:
+    """The share parts of a node."""
+    node, settings = parts.node, parts.settings
+    shares = SharePartitions(
+        node.leadership,
+        node.groups.persister,
+        node.groups.config_of,
+        node.timers,
+        node.searches,
+        node.clock_ms,
+        node.now_ms,
+    )
+    made = ShareParts(
+        leadership=node.leadership,
+        shares=shares,
+        sessions=ShareSessions(settings.share_sessions_max),
+        timers=node.timers,
+        reads=node.reads,
+        groups=node.groups,
+        quotas=node.quotas,
+        max_bytes=settings.fetch_max_bytes,
+    )
+    node.subscribe(made.view_changed)
+    return made
 
 
 class ShareFetch:
@@ -621,3 +650,11 @@ def _topic_of(
     if topic is None:
         topic = topics[one[0]] = ShareFetchableTopicResponse(topic_id=one[0], partitions=[])
     return topic
+
+
+API = Api(
+    ShareFetchRequest,
+    ShareFetchResponse,
+    make=lambda parts: ShareFetch(parts.shared(share_parts)),
+    needs=(on_groups(Operation.READ, only("group_id")), on_topics(Operation.READ, None)),
+)

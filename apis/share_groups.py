@@ -17,8 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
+from odradek.apis.access import each, on_groups, on_topics, only
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
+from odradek.apis.declaration import Api
 from odradek.apis.share_acknowledging import MEMBER_ID_LENGTH_MAX
 from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.coordinator.share_groups import commands
@@ -538,3 +540,54 @@ def _message_of(refusal: Refusal) -> str | None:
     if refusal.error_code is NONE:
         return None
     return refusal.error_message or error_message(refusal.error_code)
+
+
+def _described_topics(request: offsets.DescribeShareGroupOffsetsRequest) -> Iterable[str]:
+    """Names of topics, where the request has them: null asks for all."""
+    return [topic.topic_name for group in request.groups for topic in group.topics or ()]
+
+
+APIS = (
+    Api(
+        heartbeat.ShareGroupHeartbeatRequest,
+        heartbeat.ShareGroupHeartbeatResponse,
+        make=lambda parts: ShareGroupHeartbeat(parts.node.groups),
+        needs=(
+            on_groups(Operation.READ, only("group_id")),
+            on_topics(Operation.DESCRIBE, each("subscribed_topic_names")),
+        ),
+    ),
+    Api(
+        describe.ShareGroupDescribeRequest,
+        describe.ShareGroupDescribeResponse,
+        make=lambda parts: ShareGroupDescribe(parts.node.groups),
+        needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
+    ),
+    Api(
+        offsets.DescribeShareGroupOffsetsRequest,
+        offsets.DescribeShareGroupOffsetsResponse,
+        make=lambda parts: DescribeShareGroupOffsets(parts.node.groups, parts.node.leadership),
+        needs=(
+            on_groups(Operation.DESCRIBE, each("groups", "group_id")),
+            on_topics(Operation.DESCRIBE, _described_topics),
+        ),
+    ),
+    Api(
+        alter.AlterShareGroupOffsetsRequest,
+        alter.AlterShareGroupOffsetsResponse,
+        make=lambda parts: AlterShareGroupOffsets(parts.node.groups),
+        needs=(
+            on_groups(Operation.READ, only("group_id")),
+            on_topics(Operation.READ, each("topics", "topic_name")),
+        ),
+    ),
+    Api(
+        delete.DeleteShareGroupOffsetsRequest,
+        delete.DeleteShareGroupOffsetsResponse,
+        make=lambda parts: DeleteShareGroupOffsets(parts.node.groups),
+        needs=(
+            on_groups(Operation.DELETE, only("group_id")),
+            on_topics(Operation.READ, each("topics", "topic_name")),
+        ),
+    ),
+)

@@ -13,10 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from odradek.apis.access import on_cluster
 from odradek.apis.coordinators import Gathering
+from odradek.apis.declaration import Api
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.coordinator.share_state import commands
 from odradek.coordinator.share_state.batches import Batch
 from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     delete_share_group_state,
@@ -27,8 +31,9 @@ from odradek.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext, Waiting
+    from odradek.apis.api import Handler, RequestContext, Waiting
     from odradek.apis.coordinators import Shares
+    from odradek.wire.schema import Message
 
 Ticket = Callable[[Any], None]
 
@@ -165,3 +170,53 @@ class ReadShareGroupStateSummary(_Handler):
             "start_offset": reply.start_offset,
             "delivery_complete_count": reply.delivery_complete_count,
         }
+
+
+def _api(request: type[Message], response: type[Message], handler: Callable[[Shares], Handler]) -> Api:
+    return Api(
+        request,
+        response,
+        make=lambda parts: handler(parts.node.shares),
+        needs=(on_cluster(Operation.CLUSTER_ACTION),),
+        refusal=Refusal(
+            results=(
+                "results",
+                each_partition(
+                    "topics",
+                    "partitions",
+                    "partition",
+                    copied={"topic_id": "topic_id"},
+                    result_index="partition",
+                ),
+            )
+        ),
+    )
+
+
+APIS = (
+    _api(
+        initialize_share_group_state.InitializeShareGroupStateRequest,
+        initialize_share_group_state.InitializeShareGroupStateResponse,
+        InitializeShareGroupState,
+    ),
+    _api(
+        read_share_group_state.ReadShareGroupStateRequest,
+        read_share_group_state.ReadShareGroupStateResponse,
+        ReadShareGroupState,
+    ),
+    _api(
+        write_share_group_state.WriteShareGroupStateRequest,
+        write_share_group_state.WriteShareGroupStateResponse,
+        WriteShareGroupState,
+    ),
+    _api(
+        delete_share_group_state.DeleteShareGroupStateRequest,
+        delete_share_group_state.DeleteShareGroupStateResponse,
+        DeleteShareGroupState,
+    ),
+    _api(
+        read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+        read_share_group_state_summary.ReadShareGroupStateSummaryResponse,
+        ReadShareGroupStateSummary,
+    ),
+)

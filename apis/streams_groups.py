@@ -21,8 +21,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
+from odradek.apis.access import each, on_groups, on_topics, only
 from odradek.apis.api import Waiting, split
 from odradek.apis.coordinators import Gathering, client_host
+from odradek.apis.declaration import Api
+from odradek.apis.topic_creation import topic_creation
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
 from odradek.coordinator.streams import commands
 from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
@@ -44,6 +47,7 @@ from odradek.wire.messages.streams_group_heartbeat import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
+    from odradek.apis.node import ApiParts
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import Timers, WorkQueue
     from odradek.coordinator.cluster.topics import NewTopic
@@ -525,3 +529,29 @@ def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:
         standby_tasks=_task_ids(assignment.standby, describe.TaskIds),
         warmup_tasks=_task_ids(assignment.warmup, describe.TaskIds),
     )
+
+
+def _make_heartbeat(parts: ApiParts) -> StreamsGroupHeartbeat:
+    node = parts.node
+    topics = parts.shared(topic_creation)
+    return StreamsGroupHeartbeat(node.groups, topics, node.changes, node.timers, node.now_ms)
+
+
+APIS = (
+    Api(
+        StreamsGroupHeartbeatRequest,
+        StreamsGroupHeartbeatResponse,
+        make=_make_heartbeat,
+        needs=(
+            on_groups(Operation.READ, only("group_id")),
+            on_topics(Operation.DESCRIBE, None),
+            on_topics(Operation.CREATE, None),
+        ),
+    ),
+    Api(
+        StreamsGroupDescribeRequest,
+        StreamsGroupDescribeResponse,
+        make=lambda parts: StreamsGroupDescribe(parts.node.groups),
+        needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
+    ),
+)

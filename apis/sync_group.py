@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_groups, only
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
@@ -56,3 +58,11 @@ def _sync_response(reply: commands.SyncReply) -> SyncGroupResponse:
         protocol_name=reply.protocol_name,
         assignment=reply.assignment,
     )
+
+
+API = Api(
+    SyncGroupRequest,
+    SyncGroupResponse,
+    make=lambda parts: SyncGroup(parts.node.groups),
+    needs=(on_groups(Operation.READ, only("group_id")),),
+)

@@ -23,6 +23,7 @@ from odradek.coordinator.cluster.topics import (
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from odradek.apis.node import ApiParts
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.work import Work
@@ -101,3 +102,8 @@ class TopicCreation:
         except KafkaError as error:
             return dict.fromkeys((topic.name for topic in missing), error)
         return {result.name: result.error for result in results if result.error is not None}
+
+
+def topic_creation(parts: ApiParts) -> TopicCreation:
+    """The topic creation of a node, which knows what was deleted."""
+    return TopicCreation(parts.node.plane, parts.settings.internal_topics)

@@ -16,7 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import each, on_topics, the_group, the_transactional_id
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.apis.transaction_requests import PAUSES_MS
 from odradek.apis.transaction_verification import Support, ask_coordinator, support_of_offset_commit
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.leadership import Leadership
+    from odradek.apis.node import ApiParts
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
 
@@ -235,3 +239,23 @@ def _to_commit(
         metadata=requested.committed_metadata or "",
         topic_id=topic_id,
     )
+
+
+def _make(parts: ApiParts) -> TxnOffsetCommit:
+    node, is_verifying = parts.node, parts.settings.verifies_transactions
+    return TxnOffsetCommit(node.leadership, node.groups, node.transactions, node.timers, is_verifying)
+
+
+API = Api(
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    make=_make,
+    needs=(
+        the_transactional_id(Operation.WRITE),
+        the_group(Operation.READ),
+        on_topics(Operation.READ, each("topics", "name")),
+    ),
+    refusal=Refusal(
+        results=("topics", each_partition("topics", "partitions", "partition_index", copied={"name": "name"}))
+    ),
+)

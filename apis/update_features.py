@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkAnswer
+from odradek.apis.declaration import Api, Forwarding
 from odradek.coordinator.cluster.features import (
     FEATURES,
     KRAFT_VERSION,
@@ -25,6 +27,7 @@ from odradek.coordinator.cluster.features import (
     loses_metadata,
     unmet_need,
 )
+from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -136,3 +139,13 @@ def _refused(error: KafkaError) -> UpdateFeaturesResponse:
         f"{error.message}",
         results=[],
     )
+
+
+API = Api(
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    make=lambda parts: UpdateFeatures(parts.node.node_id, parts.node.machine, parts.node.changes),
+    needs=(on_cluster(Operation.ALTER),),
+    changes=True,
+    forwarded=Forwarding.AS_IT_COMES,
+)

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis.access import on_cluster, or_on_cluster
 from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api, Charge
 from odradek.apis.leadership import check_in_sync
-from odradek.apis.refusals import refuse
+from odradek.apis.refusals import Refusal, each_partition
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.end_marker import EndMarker
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
     from odradek.apis.node import NodeParts
+    from odradek.apis.refusals import Item
     from odradek.apis.turn import Timers, Turn
 
 Partition = tuple[str, int]
@@ -153,7 +156,7 @@ class WriteTxnMarkers:
             context.refuses(operation, ResourceType.CLUSTER, CLUSTER_NAME)
             for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
         ):
-            refused: WriteTxnMarkersResponse = refuse(
+            refused: WriteTxnMarkersResponse = API.refuse(
                 request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             )
             return refused
@@ -211,3 +214,23 @@ def _response(errors: Mapping[int, Results]) -> WriteTxnMarkersResponse:
             topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
         markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values())))
     return WriteTxnMarkersResponse(markers=markers)
+
+
+_results_of_marker = each_partition("topics", "partition_indexes", "", copied={"name": "name"})
+
+
+def _results_of_markers(request: WriteTxnMarkersRequest) -> list[Item]:
+    return [
+        ({"producer_id": marker.producer_id}, ("topics", _results_of_marker(marker)))
+        for marker in request.markers
+    ]
+
+
+API = Api(
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    make=lambda parts: WriteTxnMarkers(marker_writer(parts.node)),
+    needs=(or_on_cluster(Operation.ALTER), on_cluster(Operation.CLUSTER_ACTION, is_whole=False)),
+    refusal=Refusal(results=("markers", _results_of_markers)),
+    charge=Charge.BY_HANDLER,  # markers are for other nodes: nobody is charged
+)

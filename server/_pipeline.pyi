@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from odradek.apis.access import Authorizer
-from odradek.apis.api import Api, Handler
+from odradek.apis.api import Handler
+from odradek.apis.declaration import Served
 from odradek.apis.turn import Committable, Timers
 from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server.group_flush import Done, Flushes
@@ -101,7 +102,7 @@ class Route:
     @property
     def errors(self) -> dict[int, int]:
         """Error codes other than 0 in the responses: code, and how often."""
-    def __init__(self, api_key: int, api_version: int, api: Api) -> None: ...
+    def __init__(self, api_key: int, api_version: int, served: Served) -> None: ...
 
 class RouteTable(Protocol):
     """`server.routes.Routes`."""

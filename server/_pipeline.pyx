@@ -101,9 +101,9 @@ cdef enum:
     ASK = 1
     APPEND = 2
     SUBMIT = 3
-    PRODUCE = 0
-    FETCH = 1
-    WRITE_TXN_MARKERS = 27
+    # As in `apis/declaration.py`.
+    CHARGED_WHEN_HANDLED = 1
+    CHARGED_BY_HANDLER = 2
     NS_PER_MS = 1000000
     # Up to 1.024 us, 2.048 us, ... 68.7 s, and the rest.
     TIME_BUCKETS = 28
@@ -347,12 +347,14 @@ cdef class Route:
     cdef uint32_t key_and_version
     cdef readonly str api_name
     cdef readonly str name
+    cdef object served
     cdef public object handle
     cdef object decode
     cdef object encode
     cdef object errors_of
     cdef object needs
     cdef bint names_resources  # whether its requests do; else only the handler knows what a client needs
+    cdef int charge  # when a request counts for quotas
     cdef bint has_throttle_time
     cdef int throttle_at  # in the frame of a remembered answer
     cdef object learn
@@ -375,19 +377,22 @@ cdef class Route:
     cdef int64_t _times[TIME_BUCKETS]
     cdef readonly dict errors
 
-    def __init__(self, int api_key, int api_version, api):
-        request, response, prefix = api.request, api.response, api.prefix
+    def __init__(self, int api_key, int api_version, served):
+        api, prefix = served.api, served.prefix
+        request, response = api.request, api.response
         self.api_key = api_key
         self.api_version = api_version
         self.key_and_version = <uint32_t> (api_key << 16 | api_version)
         self.api_name = request.__name__.removesuffix("Request")
         self.name = f"{request.__name__} v{api_version}"
-        self.handle = api.handle
+        self.served = served
+        self.handle = served.handle
         self.decode = _decoder(request, api_version)
         self.encode = _encoder(response, api_version)
         self.errors_of = _errors_of(response)
-        self.needs = api.needs or ()
+        self.needs = api.needs
         self.names_resources = any([need.names is not None for need in self.needs])
+        self.charge = api.charge
         self.has_throttle_time = _has_throttle_time(response)
         self.throttle_at = 0
         self.has_tagged_header = request.is_flexible(api_version)
@@ -395,7 +400,8 @@ cdef class Route:
         # ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != _API_VERSIONS
         self.overlaps[0] = self.overlaps[1] = 0
-        for key in api.overlaps:
+        for overlapping in api.overlaps:
+            key = overlapping.api_key
             assert 0 <= key < 128
             self.overlaps[key >> 6] |= <uint64_t> 1 << (key & 63)
         self.learn = None
@@ -1210,8 +1216,7 @@ cdef class Charges:
                 response.throttle_time_ms = slot.wait_ms
             return route.answer(response, slot.correlation_id)
         wait_ms = response.throttle_time_ms if route.has_throttle_time else 0
-        if route.api_key == FETCH or route.api_key == WRITE_TXN_MARKERS:
-            # Fetch has charged all of it; markers are for other nodes.
+        if route.charge == CHARGED_BY_HANDLER:
             if wait_ms:
                 self.requests.hold_back(wait_ms)
             return route.answer(response, slot.correlation_id)
@@ -1535,13 +1540,12 @@ cdef class Requests:
             self.charges.settle()
             body_bytes = _body_bytes(route, frame, size_bytes)
         if context.refused:
-            answer = _answer_refused(route, request, context)
+            answer = route.served.handle_refused(request, context)
         else:
             answer = route.handle(request, context)
         if slot is not None:
             slot.took_ns = self.charges.lap_ns()
-            if route.api_key == PRODUCE:
-                # Before the answer: other requests may begin before it.
+            if route.charge == CHARGED_WHEN_HANDLED:
                 slot.wait_ms = self.charges.charge_produce(body_bytes, slot.took_ns, request.acks != 0)
                 slot.meters = None
         if answer is None:
@@ -1766,13 +1770,6 @@ cdef inline Py_ssize_t _body_bytes(Route route, const uint8_t *frame, Py_ssize_t
     """Of a request without its header, which has no tagged fields."""
     cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
     return size_bytes - FRAME_HEAD_BYTES - max(client_id_bytes, 0) - route.has_tagged_header
-
-
-cdef _answer_refused(Route route, request, context):
-    """Of a request of which something is refused."""
-    from odradek.apis.refusals import answer
-
-    return answer(route.handle, route.needs, request, context)
 
 
 cdef Slot _new_slot(Route route, context):

@@ -1,7 +1,7 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
 Promises:
-- A request begins when all earlier ones are answered, unless `apis/overlaps.py` allows both at once. Then any
+- A request begins when all earlier ones are answered, unless their APIs declare that it may overlap. Then any
   number may be under way; beyond `WAITING_ANSWERS_MAX` answers (or `WAITING_BYTES_MAX` bytes of them), or
   when the client does not read, no more begin.
 - While a request may not begin the socket is not read: this bounds the memory for a client, and requests that

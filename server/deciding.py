@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from odradek.apis.api_versions import ControllerVersions
-    from odradek.apis.forwarding import Forward
+    from odradek.apis.node import ControllerVersions, Forward
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.server.replica_homes import ReplicaHomes
     from odradek.wire.schema import Message

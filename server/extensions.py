@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.apis.table import MakeApi
+    from odradek.apis.declaration import Api
     from odradek.config.option import Option
     from odradek.coordinator.groups.group_type import GroupType
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Extensions:
     """Definitions beside those of Kafka, for one broker."""
 
-    apis: Sequence[MakeApi] = ()
+    apis: Sequence[Api] = ()
+    """APIs beside those of Kafka; they may also replace one of Kafka's."""
     group_types: Sequence[GroupType] = ()
     options: Sequence[Option] = ()
     """Options of the broker."""

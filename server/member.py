@@ -37,7 +37,7 @@ from odradek.wire.work import finish
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from odradek.apis.forwarding import Answered
+    from odradek.apis.node import Answered
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.cluster_config import ClusterConfig
     from odradek.config.credentials import Credentials
@@ -280,7 +280,7 @@ class Member:
         self._call_back(self.link.ask_for_isr(request), answered)
 
     def forward(self, envelope: EnvelopeRequest, answered: Answered) -> None:
-        """See `apis.forwarding.Forward`."""
+        """See `apis.node.Forward`."""
         self._call_back(self.link.ask(envelope), answered)
 
     def _call_back(self, asked: Future[Any], answered: Callable[[Any], None]) -> None:

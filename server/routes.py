@@ -12,7 +12,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import API_VERSIONS
 
 if TYPE_CHECKING:
-    from odradek.apis.api import Api
+    from odradek.apis.declaration import Served
 
 _version_refusal = struct.Struct(">iihihhh").pack
 
@@ -39,7 +39,7 @@ class Routes:
 
     __slots__ = ("_apis", "found")
 
-    def __init__(self, apis: Mapping[int, Api]) -> None:
+    def __init__(self, apis: Mapping[int, Served]) -> None:
         self._apis = apis
         self.found: dict[int, Route] = {}
 
@@ -49,24 +49,24 @@ class Routes:
         if route is not None:
             return route
         api_key, api_version = key_and_version >> 16, key_and_version & 0xFFFF
-        api = self._apis.get(api_key)
-        if api is None or api_version not in api.versions:
+        served = self._apis.get(api_key)
+        if served is None or api_version not in served.api.versions:
             return None
-        route = self.found[key_and_version] = Route(api_key, api_version, api)
+        route = self.found[key_and_version] = Route(api_key, api_version, served)
         return route
 
-    def api(self, api_key: int) -> Api:
+    def served(self, api_key: int) -> Served:
         """An API that is served."""
         return self._apis[api_key]
 
-    def made(self, api_key: int) -> Api | None:
+    def made(self, api_key: int) -> Served | None:
         """An API that was asked for before; None of another, which is not made for this."""
         was_asked = any(route.api_key == api_key for route in list(self.found.values()))
         return self._apis[api_key] if was_asked else None
 
     def prepare(self, api_key: int) -> None:
         """Makes what is made at the first request, for an API's newest version."""
-        self.resolve(api_key << 16 | self._apis[api_key].versions[-1])
+        self.resolve(api_key << 16 | self._apis[api_key].api.versions[-1])
 
     def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
         """By names of APIs as in Kafka's metrics and versions; those alone that have been asked for. May be
@@ -87,6 +87,6 @@ class Routes:
     def refuse_version(self, correlation_id: int) -> bytes:
         """The answer to an ApiVersions request of a version that we do not know (KIP-511): version 0 with
         UNSUPPORTED_VERSION and our own range of ApiVersions, so that the client can ask again."""
-        versions = self._apis[API_VERSIONS].versions
+        versions = self._apis[API_VERSIONS].api.versions
         error = int(ErrorCode.UNSUPPORTED_VERSION)
         return _version_refusal(16, correlation_id, error, 1, API_VERSIONS, versions.start, versions.stop - 1)

@@ -141,12 +141,12 @@ def _follow_quotas(
 
 
 def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -> Connections:
-    from odradek.apis.table import build_apis
+    from odradek.apis.table import Apis
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
     settings = _api_settings(node, live)
-    apis = build_apis(parts, settings, node.extensions.apis)
+    apis = Apis(parts, settings, node.extensions.apis)
     connections = Connections(
         Routes(apis),
         opened.schedule.turn,

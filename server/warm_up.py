@@ -11,14 +11,14 @@ asked for earlier is made then, as one that is not among these is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.apis import table
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.storage._reading import is_in_memory
-from odradek.wire.messages import find
 
 if TYPE_CHECKING:
     from odradek.server.routes import Routes
@@ -26,72 +26,18 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """APIs that are used together: their keys, and the modules of this package behind them."""
+    """APIs that are used together, and what else their first requests import."""
 
-    keys: tuple[int, ...]
-    modules: tuple[str, ...]
+    apis: Mapping[int, str]
+    """A part of the table: API key -> module (`apis/table.py`)."""
+    modules: tuple[str, ...] = ()
+    """Modules of the packages."""
 
 
-# ApiVersions, Metadata, Produce, Fetch, ListOffsets
-RECORDS = Part(
-    (18, 3, 0, 1, 2),
-    ("apis.metadata", "apis.produce", "apis.fetch", "apis.fetch_sessions", "apis.list_offsets"),
-)
-# FindCoordinator, OffsetFetch, JoinGroup, SyncGroup, Heartbeat, OffsetCommit, LeaveGroup,
-# ConsumerGroupHeartbeat
-GROUPS = Part(
-    (10, 9, 11, 14, 12, 8, 13, 68),
-    (
-        "apis.find_coordinator",
-        "apis.join_group",
-        "apis.sync_group",
-        "apis.heartbeat",
-        "apis.leave_group",
-        "apis.offset_commit",
-        "apis.offset_fetch",
-        "coordinator.group_coordinator",
-        "server.coordinator_log",
-        "apis.consumer_groups",
-    ),
-)
-# InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
-TRANSACTIONS = Part(
-    (22, 24, 25, 26, 28),
-    (
-        "apis.init_producer_id",
-        "apis.add_partitions_to_txn",
-        "apis.add_offsets_to_txn",
-        "apis.end_txn",
-        "coordinator.transactions.coordinator",
-        "apis.write_txn_markers",
-        "apis.txn_offset_commit",
-    ),
-)
-# CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs, IncrementalAlterConfigs, AlterConfigs,
-# DescribeCluster, DescribeTopicPartitions, ListConfigResources, DeleteRecords, OffsetForLeaderEpoch,
-# DescribeLogDirs, DescribeProducers, of groups DescribeGroups, ListGroups, ConsumerGroupDescribe,
-# DeleteGroups, OffsetDelete, and of transactions DescribeTransactions, ListTransactions
-ADMINISTRATION = Part(
-    (19, 20, 37, 32, 44, 33, 60, 75, 74, 21, 23, 35, 61, 15, 16, 69, 42, 47, 65, 66),
-    (
-        "apis.create_topics",
-        "apis.delete_topics",
-        "apis.create_partitions",
-        "apis.describe_configs",
-        "apis.alter_configs",
-        "apis.list_config_resources",
-        "apis.delete_records",
-        "apis.describe_log_dirs",
-        "apis.describe_producers",
-        "apis.offset_for_leader_epoch",
-        "apis.describe_groups",
-        "apis.list_groups",
-        "apis.delete_groups",
-        "apis.offset_delete",
-        "apis.describe_transactions",
-        "apis.list_transactions",
-    ),
-)
+RECORDS = Part(table.RECORDS)
+GROUPS = Part(table.GROUPS, ("coordinator.group_coordinator", "server.coordinator_log"))
+TRANSACTIONS = Part(table.TRANSACTIONS, ("coordinator.transactions.coordinator", "apis.write_txn_markers"))
+ADMINISTRATION = Part(table.ADMINISTRATION)
 
 
 def parts_at_once(topics: Collection[str]) -> list[Part]:
@@ -113,10 +59,9 @@ def parts_later(topics: Collection[str]) -> list[Part]:
 def warming_up(routes: Routes, parts: Iterable[Part]) -> Work[None]:
     """The newest version of each API: those before it have the modules then, and lack their codec alone."""
     for part in parts:
-        for module in part.modules:
+        for module in (*dict.fromkeys(f"apis.{name}" for name in part.apis.values()), *part.modules):
             yield partial(import_module, f"odradek.{module}")
-        for key in part.keys:
-            yield partial(find, key)
+        for key in part.apis:
             routes.prepare(key)
             yield None
     # Without the compiled parts the first question makes its own tools.

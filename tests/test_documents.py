@@ -15,6 +15,7 @@ FENCES_OF_HOW_TO = {"console", "sh", "yaml", "json", "text"}
 """`console` is run by compat_tests/commands/test_console_blocks.py."""
 NOT_RUN = {"docker", "systemctl", "journalctl", "pip", "kafka-features.sh"}
 """Programs that no test can run as a page shows them: these alone are in blocks of `sh`."""
+SHOWN = re.compile(r"^( *)```python\n +# ([\w/]+\.py)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\| `([\w./]+\.pyx?)` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
@@ -81,6 +82,18 @@ def test_each_file_that_a_page_for_developers_names_is_there():
         if not (ROOT / path).exists()
     ]
     assert not missing, "write where that is now"
+
+
+def test_code_that_is_shown_stands_in_its_file():
+    """A block of Python whose first line names a file; the block may be indented as a part of a list."""
+    blocks = SHOWN.findall((ROOT / "CONTRIBUTING.md").read_text())
+    assert len(blocks) >= 3
+    missing = [
+        path
+        for indent, path, block in blocks
+        if re.sub(f"^{indent}", "", block, flags=re.MULTILINE) not in (ROOT / path).read_text()
+    ]
+    assert not missing, f"CONTRIBUTING.md shows {missing} as it was"
 
 
 def test_each_test_that_the_table_of_attacks_names_is_there():

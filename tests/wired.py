@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from odradek.apis.declaration import Api, Served
 from odradek.server._pipeline import Turn
 from odradek.server.connection import Connection
 from odradek.server.connections import ConnectionLimits, Connections
@@ -85,6 +86,12 @@ class Wire:
             frames.append(written[:size])
             written = written[size:]
         return frames
+
+
+def served(request, response, handle, *, needs=(), overlaps=(), prefix=None):
+    """An API of a test with its handler."""
+    api = Api(request, response, make=lambda parts: handle, needs=needs, overlaps=overlaps)
+    return Served(api, handle, prefix)
 
 
 def wired(apis, loop, now_ms, current_view=lambda: None, *, with_prefixes=True):

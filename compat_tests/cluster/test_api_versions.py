@@ -5,8 +5,8 @@ from __future__ import annotations
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
-from odradek.apis.forwarding import FORWARDED, FORWARDED_AFTER_CHECKS
 from odradek.coordinator.cluster.features import NODE_FEATURES
+from odradek.wire.messages import api_keys, is_forwardable
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 
@@ -31,9 +31,8 @@ def test_forwarded_apis_have_the_versions_that_kafka_tells(
         side.close()
         told.append({key.api_key: (key.min_version, key.max_version) for key in answer.api_keys})
     ours, theirs = told
-    assert {key: ours.get(key) for key in FORWARDED | FORWARDED_AFTER_CHECKS} == {
-        key: theirs.get(key) for key in FORWARDED | FORWARDED_AFTER_CHECKS
-    }
+    forwarded = [key for key in api_keys() if is_forwardable(key)]
+    assert {key: ours.get(key) for key in forwarded} == {key: theirs.get(key) for key in forwarded}
 
 
 def test_describe_cluster_tells_fenced_brokers_to_those_who_ask(

@@ -313,14 +313,14 @@ class Handlers:
     async def _ask(self, request: Message, version: int, connection: Connection) -> Any:
         """The response of the handler for today's clients; None after a fault."""
         dispatcher = self.connections.dispatcher
-        api = dispatcher.routes.api(request.api_key)
+        served = dispatcher.routes.served(request.api_key)
         authorizer, refused = dispatcher.authorizer, NOTHING_REFUSED
         if authorizer is not ALLOW_ALL:
-            refused = authorizer.refused(connection, api.needs or (), request)
+            refused = authorizer.refused(connection, served.api.needs, request)
         context = RequestContext(
             request.api_key, version, 0, None, connection, self.now_ms(), refused, authorizer
         )
-        answer = api.handle(request, context)
+        answer = served.handle(request, context)
         if not isinstance(answer, Waiting):
             return answer
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

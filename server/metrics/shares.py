@@ -63,10 +63,10 @@ def share_samples(
 
 def _parts(server: Observed) -> ShareParts | None:
     """None as long as nobody has fetched for a share group: it is made at the first request."""
-    api = server.connections.dispatcher.routes.made(ShareFetchRequest.api_key)
-    if api is None:
+    served = server.connections.dispatcher.routes.made(ShareFetchRequest.api_key)
+    if served is None:
         return None
-    handler: ShareFetch = api.handle
+    handler: ShareFetch = served.handle
     return handler.parts
 
 

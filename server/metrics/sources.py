@@ -381,7 +381,7 @@ class Sources:
         yield name, _NO_LABELS, max((now_ms - start_ms for start_ms in begun), default=0)
 
     def _fetch_sessions(self) -> Samples:
-        sessions = self._server.connections.dispatcher.routes.api(FetchRequest.api_key).handle.sessions
+        sessions = self._server.connections.dispatcher.routes.served(FetchRequest.api_key).handle.sessions
         cache = "kafka_server_fetchsessioncache_numincrementalfetch"
         yield f"{cache}sessions", _NO_LABELS, len(sessions)
         yield f"{cache}partitionscached", _NO_LABELS, sessions.partition_count()

@@ -59,11 +59,11 @@ class OwnRequests:
 
     def _begin(self, request: Message, answered: Future[Any]) -> None:
         try:
-            api = self._routes.api(request.api_key)
+            served = self._routes.served(request.api_key)
             context = RequestContext(
-                request.api_key, api.versions[-1], 0, CLIENT_ID, _OwnConnection(), self._now_ms()
+                request.api_key, served.api.versions[-1], 0, CLIENT_ID, _OwnConnection(), self._now_ms()
             )
-            answer = api.handle(request, context)
+            answer = served.handle(request, context)
         except Exception as error:
             with contextlib.suppress(InvalidStateError):
                 answered.set_exception(error)

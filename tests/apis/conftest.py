@@ -9,12 +9,11 @@ import os
 
 import pytest
 
-from odradek.apis import refusals
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
-from odradek.apis.table import build_apis
+from odradek.apis.table import Apis
 from odradek.apis.turn import FLUSHED, REPLICATED
 from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
@@ -369,7 +368,7 @@ class Node:
 
     def _build(self, parts, settings):
         self.parts, self.api_settings = parts, settings
-        return build_apis(parts, settings)
+        return Apis(parts, settings)
 
     def _new_groups(self):
         suffixes = itertools.count(1)
@@ -430,23 +429,23 @@ class Node:
     def start(self, request, version=None, *, client_id="tester", connection=None):
         """Gives a request to its handler, by way of its bytes; nothing is committed yet."""
         key = request.api_key
-        api = self.apis[key]
+        api = self.apis[key].api
         version = api.versions[-1] if version is None else version
         assert version in api.versions
         return Answer(api, version, self._handle(request, version, client_id, connection))
 
     def _handle(self, request, version, client_id="tester", connection=None):
         key = request.api_key
-        api = self.apis[key]
-        decoded = decode_message(api.request, version, encode_message(request, version))
+        served = self.apis[key]
+        decoded = decode_message(served.api.request, version, encode_message(request, version))
         connection = connection or self.connection
-        refused = self.authorizer.refused(connection, api.needs, decoded)
+        refused = self.authorizer.refused(connection, served.api.needs, decoded)
         context = RequestContext(
             key, version, 7, client_id, connection, self.loop.now_ms, refused, self.authorizer
         )
         if refused:
-            return refusals.answer(api.handle, api.needs, decoded, context)
-        return api.handle(decoded, context)
+            return served.handle_refused(decoded, context)
+        return served.handle(decoded, context)
 
     def before_encoding(self, request, version):
         """The answer to a request that is answered at once, as its handler gives it to the connection."""

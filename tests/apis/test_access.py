@@ -1,11 +1,10 @@
-"""What each API needs to be allowed is in one table, and can be told of every request."""
+"""What each API needs to be allowed can be told of every request."""
 
 import pytest
 
-from odradek.apis import access
-from odradek.apis.access import NEEDS, Need, resources
-from odradek.apis.api import Api
+from odradek.apis.access import Need, resources
 from odradek.apis.prefixes import Prefix
+from odradek.apis.table import MODULES, declared
 from odradek.server._pipeline import Route
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.messages import find
@@ -25,6 +24,7 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
 from tests.kit.collecting import collected
+from tests.wired import served
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,
@@ -34,22 +34,13 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
 )
 
 
-def test_every_api_that_is_served_has_a_row_and_no_other_has(make_node):
-    assert set(NEEDS) == set(make_node().apis)
-
-
-def test_an_api_without_a_row_keeps_the_broker_from_starting(make_node, monkeypatch):
-    monkeypatch.setattr(access, "NEEDS", {key: row for key, row in NEEDS.items() if key != 12})
-    with pytest.raises(RuntimeError, match=r"the APIs \[12\] have no row"):
-        make_node()
-
-
 def test_the_resources_of_an_empty_request_can_be_told():
     """That is what a client may send at least: no field is missing for a name."""
     with collected() as failures:
-        for api_key, needs in NEEDS.items():
+        for api_key in MODULES:
             with failures.of(f"API {api_key}"):
-                named = resources(needs, find(api_key)[0]())
+                api = declared(api_key)
+                needs, named = api.needs, resources(api.needs, api.request())
                 assert {(operation, kind) for operation, kind, _ in named} <= {
                     (need.operation, need.resource_type) for need in needs
                 }
@@ -104,7 +95,7 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         ),
     ]
     for request, needed in expected:
-        assert resources(NEEDS[request.api_key], request) == needed, request
+        assert resources(declared(request.api_key).needs, request) == needed, request
 
 
 def test_what_is_remembered_without_its_handler_names_all_that_it_needs(node):
@@ -112,19 +103,18 @@ def test_what_is_remembered_without_its_handler_names_all_that_it_needs(node):
     remembered = {key for key in node.apis if node.apis[key].prefix is not None}
     assert remembered == {0, 2, 8, 9, 12, 68}
     for key in remembered:
-        assert node.apis[key].needs
-        assert all(need.names is not None for need in node.apis[key].needs), key
+        assert declared(key).needs
+        assert all(need.names is not None for need in declared(key).needs), key
 
 
 def test_no_route_remembers_requests_whose_needs_only_their_handler_knows():
     request, response = find(12)
-    api = Api(
+    api = served(
         request,
         response,
         lambda request, context: None,
-        range(5),
-        (Need(Operation.READ, ResourceType.TOPIC, None),),
-        Prefix(range(5), lambda request, context: None),
+        needs=(Need(Operation.READ, ResourceType.TOPIC, None),),
+        prefix=Prefix(range(5), lambda request, context: None),
     )
     with pytest.raises(ValueError, match="only its handler knows all its needs"):
         Route(12, 4, api)

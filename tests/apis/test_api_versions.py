@@ -25,7 +25,7 @@ def test_what_is_in_the_table_is_advertised(node, version):
     node.set_configs(ClientMetricsOwner("any"), {"metrics": "*"})  # without it client metrics are not
     response = ask(node, version)
     told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
-    assert told == {key: (api.versions[0], api.versions[-1]) for key, api in node.apis.items()}
+    assert told == {key: (one.api.versions[0], one.api.versions[-1]) for key, one in node.apis.items()}
     assert response.error_code == ErrorCode.NONE
     assert [one.api_key for one in response.api_keys] == sorted(told)
 
@@ -64,8 +64,8 @@ def test_finalized_features_come_with_their_epoch(node):
 
 def of_a_cluster(controllers):
     """What a node tells that serves Produce itself and forwards CreateTopics and DeleteTopics."""
-    handler = versions.ApiVersions(ClusterView, lambda: controllers)
-    handler.describe([(0, range(14)), (19, range(8)), (20, range(7))], {19, 20})
+    served = {20: range(7), 0: range(14), 19: range(8)}
+    handler = versions.ApiVersions(ClusterView, served, lambda: controllers)
     request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
     connection = SimpleNamespace(client_software_name="", client_software_version="")
     response = handler(request, SimpleNamespace(api_version=4, connection=connection))

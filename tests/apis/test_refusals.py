@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.apis.access import NEEDS
 from odradek.apis.api import RequestContext
-from odradek.apis.forwarding import FORWARDED
-from odradek.apis.table import build_apis
+from odradek.apis.declaration import Forwarding
+from odradek.apis.table import Apis, declared
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import find
@@ -51,7 +50,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from odradek.wire.messages.sync_group import SyncGroupRequest
 from odradek.wire.response_errors import errors_of
 from tests.apis.granting import Granting
-from tests.apis.test_every_version import SERVED, fields, served
+from tests.apis.test_every_version import SERVED, fields
 from tests.kit.collecting import collected
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
@@ -100,7 +99,7 @@ def check_that_all_is_refused(node, key):
     node.loop.turn()
     topic = node.create("t")
     refuse_all(node)
-    for version in served(key):
+    for version in SERVED[key]:
         request = find(key)[0](**fields(node, key, version, topic))
         expected = WHEN_NOTHING_IS_ALLOWED[key]
         if key == 24 and version >= 4:
@@ -127,7 +126,7 @@ def test_who_may_do_everything_gets_the_answers_of_a_node_without_authorizer(sho
 
 def check_that_answers_are_the_same(plain, asked, key):
     asked.authorizer = Granting.all_but(asked)
-    for version in served(key):
+    for version in SERVED[key]:
         answers = []
         for node in (plain, asked):
             if "__consumer_offsets" not in node.machine.view.topics:
@@ -671,22 +670,24 @@ def test_a_refused_election_has_its_error_in_each_named_partition(node, version)
 
 def test_controllers_authorize_what_is_forwarded_to_them_and_the_node_the_rest(node):
     forwarded = replace(node.parts, forward=lambda envelope, answered: None)
-    apis = build_apis(forwarded, node.api_settings)
-    assert all(apis.needs(key) == () for key in FORWARDED - {33, 44})
-    assert all(apis.needs(key) == NEEDS[key] for key in NEEDS.keys() - FORWARDED)
+    apis = Apis(forwarded, node.api_settings)
+    for key in apis:
+        api = declared(key)
+        as_it_comes = api.forwarded is Forwarding.AS_IT_COMES
+        assert apis[key].api.needs == (() if as_it_comes else api.needs), key
     # No controller sees the loggers of a node, which these two change.
-    assert (apis.needs(33), apis.needs(44)) == (NEEDS[33], NEEDS[44])
+    assert {declared(key).forwarded for key in (33, 44)} == {Forwarding.AFTER_CHECKS}
 
 
 def test_a_node_of_a_cluster_authorizes_changes_of_its_loggers(node):
     sent = []
     forwarded = replace(node.parts, forward=lambda envelope, answered: sent.append(envelope))
-    apis = build_apis(forwarded, node.api_settings)
+    apis = Apis(forwarded, node.api_settings)
     level = AlterableConfig(name="root", config_operation=0, value="DEBUG")
     loggers = AlterConfigsResource(resource_type=8, resource_name="1", configs=[level])
     request = IncrementalAlterConfigsRequest(resources=[loggers])
     authorizer = Granting.only(node)
-    refused = authorizer.refused(node.connection, NEEDS[44], request)
+    refused = authorizer.refused(node.connection, declared(44).needs, request)
     context = RequestContext(44, 1, 7, "tester", node.connection, node.loop.now_ms, refused, authorizer)
     (result,) = apis[44].handle(request, context).responses
     assert (result.resource_name, result.error_code, sent) == ("1", NO_CLUSTER, [])

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis.share_sessions import EPOCH_MAX, ShareSessions
-from odradek.apis.table import build_apis
+from odradek.apis.table import Apis
 from odradek.coordinator.cluster.features import SHARE_VERSION
 from odradek.coordinator.share_state.persister import (
     DeliveryState,
@@ -355,7 +355,7 @@ def test_the_epoch_begins_anew_at_its_end():
 
 def test_there_are_only_so_many_sessions(share_node):
     settings = replace(share_node.api_settings, share_sessions_max=1)
-    share_node.apis = build_apis(share_node.parts, settings)
+    share_node.apis = Apis(share_node.parts, settings)
     Member(share_node).fetch()
     answer = Member(share_node, member_id="n").start(max_wait_ms=200)
     share_node.loop.advance(199)

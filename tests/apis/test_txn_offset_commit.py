@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.apis.api import Api, RequestContext
-from odradek.apis.txn_offset_commit import TxnOffsetCommit
+from odradek.apis.api import RequestContext
+from odradek.apis.txn_offset_commit import API, TxnOffsetCommit
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
 from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
@@ -22,7 +22,6 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 from odradek.wire.records import iter_whole_batches
 from tests.apis.conftest import Answer
@@ -69,7 +68,7 @@ class Commits:
         self.handler = TxnOffsetCommit(
             node.leadership, node.groups, self.coordinator, node.loop, lambda: self.is_verifying
         )
-        self.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, self.handler, VERSIONS)
+        self.api = API
         self.index = node.groups.partition_of("g")
         self.log = node.partition(OFFSETS_TOPIC, self.index)
 
@@ -399,7 +398,7 @@ def test_without_the_groups_topic_there_is_no_coordinator(node):
     commits.handler = TxnOffsetCommit(
         node.leadership, node.groups, commits.coordinator, node.loop, lambda: True
     )
-    commits.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, commits.handler, VERSIONS)
+    commits.api = API
     ((_, _, code),) = commits.commit(5, ("t", 0, 5))
     assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from odradek.apis.api import Api, LatePart, Waiting
+from odradek.apis.api import LatePart, Waiting
 from odradek.server import _pipeline, paced_writing
 from odradek.server._pipeline import BUFFER_BYTES, Turn
 from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
@@ -22,13 +22,12 @@ from odradek.server.work import WorkQueue
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
 from tests.raw_client import AsyncRawClient
+from tests.wired import served
 
 # CI's environment has it; elsewhere a Python may be without.
 uvloop = importlib.import_module("uvloop") if os.environ.get("CI") else pytest.importorskip("uvloop")
 
 STAGE, ECHO, ALONE, VERSIONS = 0, 1, 2, 18
-TOGETHER = frozenset({STAGE, ECHO})
-"""What may be under way at the same time; ALONE is an echo that may not."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +49,10 @@ class EchoRequest(Message, api_key=ECHO, versions=(0, 1), flexible_since=1):
 class EchoResponse(Message, api_key=ECHO, versions=(0, 1), flexible_since=1):
     text: str = on_wire(STRING)
     records: bytes | None = on_wire(RECORDS, nullable=ALL)
+
+
+TOGETHER = (StageRequest, EchoRequest)
+"""What may be under way at the same time; ALONE is an echo that may not."""
 
 
 class Pieces:
@@ -94,10 +97,10 @@ class TinyBroker:
         self.cancelled, self.big = [], Pieces()
         self.turn = turn
         apis = {
-            STAGE: Api(StageRequest, StageResponse, self.stage, range(2), overlaps=TOGETHER),
-            ECHO: Api(EchoRequest, EchoResponse, self.echo, range(2), overlaps=TOGETHER),
-            ALONE: Api(EchoRequest, EchoResponse, self.echo, range(2)),
-            VERSIONS: Api(EchoRequest, EchoResponse, self.echo, range(2)),
+            STAGE: served(StageRequest, StageResponse, self.stage, overlaps=TOGETHER),
+            ECHO: served(EchoRequest, EchoResponse, self.echo, overlaps=TOGETHER),
+            ALONE: served(EchoRequest, EchoResponse, self.echo),
+            VERSIONS: served(EchoRequest, EchoResponse, self.echo),
         }
         self.connections = Connections(Routes(apis), turn, wall_clock_ms, limits)
 

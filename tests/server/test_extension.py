@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import odradek
-from odradek.apis.api import Api, Waiting
+from odradek.apis.api import Waiting
+from odradek.apis.declaration import Api
 from odradek.config.option import CLUSTER_WIDE, HONOURED, INT, Option
 from odradek.coordinator.effects import Effect, Reply, SetTimer
 from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
@@ -44,7 +45,7 @@ WAIT_MS = 1
 
 STEP = Option("counter.step", HONOURED, INT, 1, "How much Count adds.", low=1, dynamic=CLUSTER_WIDE)
 
-# The API: its messages, its handler, its row
+# The API: its messages, its handler, its declaration
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +59,9 @@ class CountResponse(Message, api_key=1000, versions=(0, 0)):
     count: int = on_wire(INT64)
 
 
-def count_api(node, settings):
+def counting(parts):
+    node, settings = parts.node, parts.settings
+
     def handle(request, context):
         waiting = Waiting()
 
@@ -70,7 +73,10 @@ def count_api(node, settings):
         )
         return waiting
 
-    return Api(CountRequest, CountResponse, handle, versions=range(1), needs=())
+    return handle
+
+
+COUNT = Api(CountRequest, CountResponse, make=counting, needs=())
 
 
 # The type of groups: its command, its record, its group, its membership, its entry
@@ -197,7 +203,7 @@ COUNTER_GROUPS = GroupType(
 
 # All three in a broker
 
-EXTENSIONS = Extensions(apis=[count_api], group_types=[COUNTER_GROUPS], options=[STEP])
+EXTENSIONS = Extensions(apis=[COUNT], group_types=[COUNTER_GROUPS], options=[STEP])
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.apis import access
 from odradek.apis.access import Need
-from odradek.apis.api import Api, Waiting
+from odradek.apis.api import Waiting
 from odradek.apis.prefixes import Ask, Prefix, Submit
 from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server._pipeline import monotonic_ms
@@ -30,7 +30,7 @@ from odradek.wire.messages.offset_commit import (
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.prefixes import item_fields, prefix_layout
 from tests.raw_client import RawClient
-from tests.wired import Wire, from_prefix, wired
+from tests.wired import Wire, from_prefix, served, wired
 
 HEARTBEAT, OFFSET_COMMIT = 12, 8
 UNTIL = ("topics", "partitions")
@@ -83,7 +83,7 @@ class Stage:
         self.loop = Loop()
         self.contexts = []
         prefix = None if remembered_versions is None else Prefix(remembered_versions, self.learn)
-        api = Api(HeartbeatRequest, HeartbeatResponse, self.handle, range(5), needs=needs, prefix=prefix)
+        api = served(HeartbeatRequest, HeartbeatResponse, self.handle, needs=needs, prefix=prefix)
         self.connections = wired({HEARTBEAT: api}, self.loop, lambda: self.loop.now_ms)
         self.dispatcher = self.connections.dispatcher
         self.dispatcher.timers = self.loop
@@ -154,13 +154,8 @@ def test_items_that_are_read_in_place_are_those_that_the_decoder_reads(
         learnt.append((learnt_request, context.client_id))
         return Submit(lambda items, _: read.append(items) or True, lambda *_: b"", sample, places)
 
-    api = Api(
-        OffsetCommitRequest,
-        OffsetCommitResponse,
-        None,
-        range(2, 11),
-        prefix=Prefix(range(2, 11), learn, UNTIL),
-    )
+    prefix = Prefix(range(2, 11), learn, UNTIL)
+    api = served(OffsetCommitRequest, OffsetCommitResponse, None, prefix=prefix)
     loop = Loop()
     for _ in range(2):
         connections = wired({OFFSET_COMMIT: api}, loop, lambda: 0)

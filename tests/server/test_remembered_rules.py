@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from odradek.apis.access import NEEDS
-from odradek.apis.api import Api
 from odradek.apis.prefixes import Ask, Prefix
+from odradek.apis.table import declared
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.security.acls import Acl, AclRules, Policy
 from odradek.server.security.authorizer import StandardAuthorizer
@@ -24,7 +23,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
-from tests.wired import Wire, from_prefix, wired
+from tests.wired import Wire, from_prefix, served, wired
 
 TOPIC_ID = bytes(range(16))
 TOPIC, GROUP, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
@@ -100,8 +99,8 @@ class Scene:
         request_class, response_class = find(key)
         prefix = Prefix(range(self.version, self.version + 1), self._learn)
         # All refusals reach the handler here, also those that refuse the whole request.
-        needs = tuple(replace(need, is_whole=False) for need in NEEDS[key])
-        api = Api(request_class, response_class, self._handle, range(self.version + 1), needs, prefix)
+        needs = tuple(replace(need, is_whole=False) for need in declared(key).needs)
+        api = served(request_class, response_class, self._handle, needs=needs, prefix=prefix)
         self.connections = wired({key: api}, Loop(), lambda: 0, lambda: self.view)
         self.connections.dispatcher.authorizer = StandardAuthorizer(Policy(), lambda: self.view, lambda: 0)
         self.frame = request_frame(self.request, self.version, 1, "me")

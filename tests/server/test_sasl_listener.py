@@ -432,7 +432,7 @@ def test_no_request_that_means_something_is_served_before_authentication(broker,
 
 
 def check_that_it_is_not_served(broker, topic, state, key):
-    version = SERVED[key]
+    version = SERVED[key][-1]
     directories = SimpleNamespace(directories=["/no/such/directory"])
     node = SimpleNamespace(batch=lambda value: BATCH, store=directories)
     request = find(key)[0](**fields(node, key, version, topic))

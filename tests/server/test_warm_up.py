@@ -16,7 +16,7 @@ from odradek.server import main_loop
 from odradek.commands.main import main
 from odradek.server.warm_up import parts_at_once, parts_later
 
-STAGES = [{key for part in parts(()) for key in part.keys} for parts in (parts_at_once, parts_later)]
+STAGES = [{key for part in parts(()) for key in part.apis} for parts in (parts_at_once, parts_later)]
 SEEN = {"odradek.apis.fetch", "odradek.apis.find_coordinator"}
 
 def begin(server):
@@ -61,7 +61,7 @@ def test_a_new_broker_gets_ready_with_nobody_asking(tmp_path):
     assert records == "0 1 2 3 18"
     assert modules == "odradek.apis.fetch"
     parts = (RECORDS, GROUPS, TRANSACTIONS, ADMINISTRATION)
-    assert [int(key) for key in in_the_end.split()] == sorted(key for part in parts for key in part.keys)
+    assert [int(key) for key in in_the_end.split()] == sorted(key for part in parts for key in part.apis)
     assert all_modules == "odradek.apis.fetch odradek.apis.find_coordinator"
     assert "failed" not in done.stderr
 

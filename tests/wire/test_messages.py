@@ -129,7 +129,7 @@ def test_find_gives_request_and_response_of_every_api():
         name = messages.api_name(api_key)
         assert (request.__name__, response.__name__) == (f"{name}Request", f"{name}Response")
         assert request.api_key == response.api_key == api_key
-        assert request.versions == response.versions
+        assert request.versions == response.versions == messages.versions_of(api_key)
         assert request.flexible_since == response.flexible_since == messages.flexible_since(api_key) or (
             request.flexible_since is None
         )

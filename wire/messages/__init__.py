@@ -8,102 +8,122 @@ may both have a `NodeEndpoint`.
 
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
 from odradek.wire.schema import Message
 
-# API key: name in the protocol, and first flexible version, which the header's form depends on.
-_APIS: dict[int, tuple[str, int | None]] = {
-    0: ("Produce", 9),
-    1: ("Fetch", 12),
-    2: ("ListOffsets", 6),
-    3: ("Metadata", 9),
-    8: ("OffsetCommit", 8),
-    9: ("OffsetFetch", 6),
-    10: ("FindCoordinator", 3),
-    11: ("JoinGroup", 6),
-    12: ("Heartbeat", 4),
-    13: ("LeaveGroup", 4),
-    14: ("SyncGroup", 4),
-    15: ("DescribeGroups", 5),
-    16: ("ListGroups", 3),
-    17: ("SaslHandshake", None),
-    18: ("ApiVersions", 3),
-    19: ("CreateTopics", 5),
-    20: ("DeleteTopics", 4),
-    21: ("DeleteRecords", 2),
-    22: ("InitProducerId", 2),
-    23: ("OffsetForLeaderEpoch", 4),
-    24: ("AddPartitionsToTxn", 3),
-    25: ("AddOffsetsToTxn", 3),
-    26: ("EndTxn", 3),
-    27: ("WriteTxnMarkers", 1),
-    28: ("TxnOffsetCommit", 3),
-    29: ("DescribeAcls", 2),
-    30: ("CreateAcls", 2),
-    31: ("DeleteAcls", 2),
-    32: ("DescribeConfigs", 4),
-    33: ("AlterConfigs", 2),
-    34: ("AlterReplicaLogDirs", 2),
-    35: ("DescribeLogDirs", 2),
-    36: ("SaslAuthenticate", 2),
-    37: ("CreatePartitions", 2),
-    38: ("CreateDelegationToken", 2),
-    39: ("RenewDelegationToken", 2),
-    40: ("ExpireDelegationToken", 2),
-    41: ("DescribeDelegationToken", 2),
-    42: ("DeleteGroups", 2),
-    43: ("ElectLeaders", 2),
-    44: ("IncrementalAlterConfigs", 1),
-    45: ("AlterPartitionReassignments", 0),
-    46: ("ListPartitionReassignments", 0),
-    47: ("OffsetDelete", None),
-    48: ("DescribeClientQuotas", 1),
-    49: ("AlterClientQuotas", 1),
-    50: ("DescribeUserScramCredentials", 0),
-    51: ("AlterUserScramCredentials", 0),
-    55: ("DescribeQuorum", 0),
-    56: ("AlterPartition", 0),
-    57: ("UpdateFeatures", 0),
-    58: ("Envelope", 0),
-    59: ("FetchSnapshot", 0),
-    60: ("DescribeCluster", 0),
-    61: ("DescribeProducers", 0),
-    62: ("BrokerRegistration", 0),
-    63: ("BrokerHeartbeat", 0),
-    64: ("UnregisterBroker", 0),
-    65: ("DescribeTransactions", 0),
-    66: ("ListTransactions", 0),
-    67: ("AllocateProducerIds", 0),
-    68: ("ConsumerGroupHeartbeat", 0),
-    69: ("ConsumerGroupDescribe", 0),
-    71: ("GetTelemetrySubscriptions", 0),
-    72: ("PushTelemetry", 0),
-    73: ("AssignReplicasToDirs", 0),
-    74: ("ListConfigResources", 0),
-    75: ("DescribeTopicPartitions", 0),
-    76: ("ShareGroupHeartbeat", 0),
-    77: ("ShareGroupDescribe", 0),
-    78: ("ShareFetch", 0),
-    79: ("ShareAcknowledge", 0),
-    80: ("AddRaftVoter", 0),
-    81: ("RemoveRaftVoter", 0),
-    83: ("InitializeShareGroupState", 0),
-    84: ("ReadShareGroupState", 0),
-    85: ("WriteShareGroupState", 0),
-    86: ("DeleteShareGroupState", 0),
-    87: ("ReadShareGroupStateSummary", 0),
-    88: ("StreamsGroupHeartbeat", 0),
-    89: ("StreamsGroupDescribe", 0),
-    90: ("DescribeShareGroupOffsets", 0),
-    91: ("AlterShareGroupOffsets", 0),
-    92: ("DeleteShareGroupOffsets", 0),
+
+class _Row(NamedTuple):
+    """An API, as far as it is known without its module. A test compares it with the messages."""
+
+    name: str
+    """In the protocol."""
+    last: int
+    """The last version."""
+    first: int = 0
+    """The first version: an early access that has gone had those before it."""
+    flexible: int | None = None
+    """The first flexible version, which the header's form depends on."""
+    forwardable: bool = False
+    """Whether the controllers of a cluster carry it out, for clients that send it to a broker (KIP-590)."""
+
+
+# Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of Kafka 4.3. kafka-python guesses
+# the release from these, and librdkafka before 2.11 needs certain low versions (KAFKA-18659), so ranges are
+# not narrowed without need.
+
+_APIS: dict[int, _Row] = {
+    0: _Row("Produce", last=13, flexible=9),
+    1: _Row("Fetch", last=18, flexible=12),
+    2: _Row("ListOffsets", last=11, flexible=6),
+    3: _Row("Metadata", last=13, flexible=9),
+    8: _Row("OffsetCommit", last=10, flexible=8),
+    9: _Row("OffsetFetch", last=10, flexible=6),
+    10: _Row("FindCoordinator", last=6, flexible=3),
+    11: _Row("JoinGroup", last=9, flexible=6),
+    12: _Row("Heartbeat", last=4, flexible=4),
+    13: _Row("LeaveGroup", last=5, flexible=4),
+    14: _Row("SyncGroup", last=5, flexible=4),
+    15: _Row("DescribeGroups", last=6, flexible=5),
+    16: _Row("ListGroups", last=5, flexible=3),
+    17: _Row("SaslHandshake", last=1),
+    18: _Row("ApiVersions", last=4, flexible=3),
+    19: _Row("CreateTopics", last=7, flexible=5, forwardable=True),
+    20: _Row("DeleteTopics", last=6, flexible=4, forwardable=True),
+    21: _Row("DeleteRecords", last=2, flexible=2),
+    22: _Row("InitProducerId", last=5, flexible=2),
+    23: _Row("OffsetForLeaderEpoch", last=4, flexible=4),
+    24: _Row("AddPartitionsToTxn", last=5, flexible=3),
+    25: _Row("AddOffsetsToTxn", last=4, flexible=3),
+    26: _Row("EndTxn", last=5, flexible=3),
+    27: _Row("WriteTxnMarkers", last=2, flexible=1),
+    28: _Row("TxnOffsetCommit", last=5, flexible=3),
+    29: _Row("DescribeAcls", last=3, flexible=2),
+    30: _Row("CreateAcls", last=3, flexible=2, forwardable=True),
+    31: _Row("DeleteAcls", last=3, flexible=2, forwardable=True),
+    32: _Row("DescribeConfigs", last=4, flexible=4),
+    33: _Row("AlterConfigs", last=2, flexible=2, forwardable=True),
+    34: _Row("AlterReplicaLogDirs", last=2, flexible=2),
+    35: _Row("DescribeLogDirs", last=5, flexible=2),
+    36: _Row("SaslAuthenticate", last=2, flexible=2),
+    37: _Row("CreatePartitions", last=3, flexible=2, forwardable=True),
+    38: _Row("CreateDelegationToken", last=3, flexible=2, forwardable=True),
+    39: _Row("RenewDelegationToken", last=2, flexible=2, forwardable=True),
+    40: _Row("ExpireDelegationToken", last=2, flexible=2, forwardable=True),
+    41: _Row("DescribeDelegationToken", last=3, flexible=2),
+    42: _Row("DeleteGroups", last=2, flexible=2),
+    43: _Row("ElectLeaders", last=2, flexible=2, forwardable=True),
+    44: _Row("IncrementalAlterConfigs", last=1, flexible=1, forwardable=True),
+    45: _Row("AlterPartitionReassignments", last=1, flexible=0, forwardable=True),
+    46: _Row("ListPartitionReassignments", last=0, flexible=0, forwardable=True),
+    47: _Row("OffsetDelete", last=0),
+    48: _Row("DescribeClientQuotas", last=1, flexible=1),
+    49: _Row("AlterClientQuotas", last=1, flexible=1, forwardable=True),
+    50: _Row("DescribeUserScramCredentials", last=0, flexible=0),
+    51: _Row("AlterUserScramCredentials", last=0, flexible=0, forwardable=True),
+    55: _Row("DescribeQuorum", last=2, flexible=0, forwardable=True),
+    56: _Row("AlterPartition", last=3, first=2, flexible=0),
+    57: _Row("UpdateFeatures", last=2, flexible=0, forwardable=True),
+    58: _Row("Envelope", last=0, flexible=0),
+    59: _Row("FetchSnapshot", last=1, flexible=0),
+    60: _Row("DescribeCluster", last=2, flexible=0),
+    61: _Row("DescribeProducers", last=0, flexible=0),
+    62: _Row("BrokerRegistration", last=4, flexible=0),
+    63: _Row("BrokerHeartbeat", last=2, flexible=0),
+    64: _Row("UnregisterBroker", last=0, flexible=0, forwardable=True),
+    65: _Row("DescribeTransactions", last=0, flexible=0),
+    66: _Row("ListTransactions", last=2, flexible=0),
+    67: _Row("AllocateProducerIds", last=0, flexible=0),
+    68: _Row("ConsumerGroupHeartbeat", last=1, flexible=0),
+    69: _Row("ConsumerGroupDescribe", last=1, flexible=0),
+    71: _Row("GetTelemetrySubscriptions", last=0, flexible=0),
+    72: _Row("PushTelemetry", last=0, flexible=0),
+    73: _Row("AssignReplicasToDirs", last=0, flexible=0),
+    74: _Row("ListConfigResources", last=1, flexible=0),
+    75: _Row("DescribeTopicPartitions", last=0, flexible=0),
+    76: _Row("ShareGroupHeartbeat", last=1, first=1, flexible=0),
+    77: _Row("ShareGroupDescribe", last=1, first=1, flexible=0),
+    78: _Row("ShareFetch", last=2, first=1, flexible=0),
+    79: _Row("ShareAcknowledge", last=2, first=1, flexible=0),
+    80: _Row("AddRaftVoter", last=1, flexible=0, forwardable=True),
+    81: _Row("RemoveRaftVoter", last=0, flexible=0, forwardable=True),
+    83: _Row("InitializeShareGroupState", last=0, flexible=0),
+    84: _Row("ReadShareGroupState", last=0, flexible=0),
+    85: _Row("WriteShareGroupState", last=1, flexible=0),
+    86: _Row("DeleteShareGroupState", last=0, flexible=0),
+    87: _Row("ReadShareGroupStateSummary", last=1, flexible=0),
+    88: _Row("StreamsGroupHeartbeat", last=0, flexible=0),
+    89: _Row("StreamsGroupDescribe", last=0, flexible=0),
+    90: _Row("DescribeShareGroupOffsets", last=1, flexible=0),
+    91: _Row("AlterShareGroupOffsets", last=0, flexible=0),
+    92: _Row("DeleteShareGroupOffsets", last=0, flexible=0),
 }
 
 
 @cache
 def find(api_key: int) -> tuple[type[Message], type[Message]]:
     """Request and response class of an API; KeyError for one that is not declared."""
-    name = _APIS[api_key][0]
+    name = _APIS[api_key].name
     module = import_module(f"odradek.wire.messages.{_module_name(name)}")
     return getattr(module, f"{name}Request"), getattr(module, f"{name}Response")
 
@@ -115,13 +135,25 @@ def api_keys() -> list[int]:
 
 def api_name(api_key: int) -> str:
     """The protocol's name of an API, such as "ListOffsets"; KeyError for one that is not declared."""
-    return _APIS[api_key][0]
+    return _APIS[api_key].name
 
 
 def flexible_since(api_key: int) -> int | None:
     """The first version of an API with flexible headers; None if there is none or the API is not declared."""
     known = _APIS.get(api_key)
-    return None if known is None else known[1]
+    return None if known is None else known.flexible
+
+
+def versions_of(api_key: int) -> range:
+    """The versions of an API; KeyError for one that is not declared."""
+    row = _APIS[api_key]
+    return range(row.first, row.last + 1)
+
+
+def is_forwardable(api_key: int) -> bool:
+    """Whether the controllers of a cluster carry an API out for its brokers."""
+    known = _APIS.get(api_key)
+    return known is not None and known.forwardable
 
 
 def _module_name(name: str) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import RequestContext
-from odradek.apis.refusals import has_place_for_code, refuse
+from odradek.apis.refusals import ONE_CODE
+from odradek.apis.table import MODULES, declared
 from odradek.server.security.sasl.exchange import decoded, encoded
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import API_VERSIONS, RequestHeader
@@ -32,10 +33,10 @@ class Answers:
 
     def answer(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
         """See `exchange.Versions`."""
-        api = self._routes.api(API_VERSIONS)
-        if header.api_version not in api.versions:
+        served = self._routes.served(API_VERSIONS)
+        if header.api_version not in served.api.versions:
             return self._routes.refuse_version(header.correlation_id), False
-        request = decoded(api.request, header, frame, position)
+        request = decoded(served.api.request, header, frame, position)
         connection = self._connection
         context = RequestContext(
             header.api_key,
@@ -45,16 +46,17 @@ class Answers:
             connection,
             connection.requests.active_ms,
         )
-        response = api.handle(request, context)
+        response = served.handle(request, context)
         return encoded(response, header), response.error_code == ErrorCode.NONE
 
     def refusal(self, header: RequestHeader, frame: bytes, position: int, code: ErrorCode) -> bytes | None:
         """See `exchange.Versions`."""
         try:
-            request_class, _ = find(header.api_key)
+            request_class, response_class = find(header.api_key)
         except LookupError:
             raise MalformedMessage(f"there is no API {header.api_key}") from None
         request = decoded(request_class, header, frame, position)
-        if not has_place_for_code(header.api_key, header.api_version):
+        refusal = declared(header.api_key).refusal if header.api_key in MODULES else ONE_CODE
+        if not refusal.has_place_for_code(response_class, header.api_version):
             return None
-        return encoded(refuse(request, header.api_version, code), header)
+        return encoded(refusal.response(response_class, request, header.api_version, code), header)

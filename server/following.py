@@ -168,7 +168,9 @@ class Following:
     def _replicate(self, key: ReplicaKey, partition: Partition, effect: Replicate) -> None:
         if effect.begin_at is not None:
             begins: Work[Any] = self._store.restarting(partition, effect.begin_at)
-            rest = effect._replace(begin_at=None)
+            # The records may be a view of a receive buffer. It takes records of other partitions as soon as
+            # this one is not followed any more.
+            rest = effect._replace(begin_at=None, records=bytes(effect.records))
             self._run(key, begins, lambda: self._replicate(key, partition, rest))
             return
         if not len(effect.records):
@@ -327,7 +329,10 @@ class _FetcherLoop:
                     peer = await self._connect()
                 settings = following.settings
                 timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
-                response = await peer.ask_within(request, following.version_of(request), timeout_ms)
+                # In place: the next request waits until the records of this response are appended.
+                response = await peer.ask_within(
+                    request, following.version_of(request), timeout_ms, is_in_place=True
+                )
             except PeerLost as error:
                 self._say(str(error))
                 self._close_peer()

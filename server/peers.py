@@ -21,6 +21,7 @@ from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Buffer
 
 __all__ = ["Peer", "PeerLost", "SetupTimeout", "client_id_of", "common_version", "connect"]
 
@@ -29,6 +30,8 @@ logger = logging.getLogger("odradek.peers")
 CLIENT_NAME, CLIENT_VERSION = "odradek", "1"
 RECEIVE_BYTES = 65_536
 BUFFER_KEPT_BYTES = 2 * 1024 * 1024
+IN_PLACE_FROM_BYTES = 65_537
+"""A smaller response costs less to copy than what a view of it costs its reader."""
 RESPONSE_BYTES_MAX = 1_073_741_824
 """Bound of one response, in case that a peer sends nonsense."""
 _API_VERSIONS_VERSION = 3
@@ -45,6 +48,7 @@ class _Asked(NamedTuple):
     version: int
     correlation_id: int
     answer: asyncio.Future[Any]
+    is_in_place: bool
 
 
 class Peer(asyncio.BufferedProtocol):
@@ -63,6 +67,8 @@ class Peer(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._buffer = bytearray(RECEIVE_BYTES)
         self._filled = 0
+        self._is_lent = False
+        """Whether a response that is read in place may still be used."""
         self._error = PeerLost(f"{name} has closed the connection")
         self._held: list[tuple[bytes, _Asked]] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -77,9 +83,13 @@ class Peer(asyncio.BufferedProtocol):
         """None when the connection has ended."""
         return self._transport
 
-    def ask(self, request: Message, version: int) -> asyncio.Future[Any]:
-        """The response, later. Raises PeerLost, here or in the future."""
-        frame, asked = self._prepared(request, version)
+    def ask(self, request: Message, version: int, *, is_in_place: bool = False) -> asyncio.Future[Any]:
+        """The response, later. Raises PeerLost, here or in the future.
+
+        `is_in_place`: the bytes of a large response are views of the receive buffer. They are valid until the
+        next request of this connection, and no other one may be under way.
+        """
+        frame, asked = self._prepared(request, version, is_in_place=is_in_place)
         if self._held is None:
             self._put(frame, asked)
         else:
@@ -92,10 +102,12 @@ class Peer(asyncio.BufferedProtocol):
         self._put(frame, asked)
         return asked.answer
 
-    async def ask_within(self, request: Message, version: int, timeout_ms: float) -> Any:
+    async def ask_within(
+        self, request: Message, version: int, timeout_ms: float, *, is_in_place: bool = False
+    ) -> Any:
         """As `ask`. A peer that does not answer in time loses the connection: its later answers would come
         before those to later requests."""
-        answer = self.ask(request, version)
+        answer = self.ask(request, version, is_in_place=is_in_place)
         # A timer alone: `asyncio.timeout` costs as much as the encoding of a fetch.
         limit = answer.get_loop().call_later(timeout_ms / 1000, self._give_up, type(request), timeout_ms)
         try:
@@ -159,6 +171,9 @@ class Peer(asyncio.BufferedProtocol):
             on_lost()
 
     def get_buffer(self, size_hint: int) -> memoryview:
+        if self._is_lent:
+            # The peer sends what nobody has asked for: it must not change what is read.
+            self._is_lent, self._buffer = False, bytearray(RECEIVE_BYTES)
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, size_bytes: int) -> None:
@@ -170,17 +185,18 @@ class Peer(asyncio.BufferedProtocol):
 
     # Inside
 
-    def _prepared(self, request: Message, version: int) -> tuple[bytes, _Asked]:
+    def _prepared(self, request: Message, version: int, *, is_in_place: bool = False) -> tuple[bytes, _Asked]:
         if self._transport is None:
             raise self._error
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        asked = _Asked(type(request), version, self._correlation_id, answer)
+        asked = _Asked(type(request), version, self._correlation_id, answer, is_in_place)
         return request_frame(request, version, self._correlation_id, self._client_id), asked
 
     def _put(self, frame: bytes, asked: _Asked) -> None:
         assert self._transport is not None
         self._asked.append(asked)
+        self._is_lent = False
         self._transport.write(frame)
 
     def _read_frames(self) -> None:
@@ -193,24 +209,35 @@ class Peer(asyncio.BufferedProtocol):
             if end > self._filled:
                 self._make_room(position, 4 + size_bytes)
                 return
-            self._answer(bytes(memoryview(self._buffer)[position + 4 : end]))
+            frame = memoryview(self._buffer)[position + 4 : end]
+            if end == self._filled and self._may_lend(size_bytes):
+                self._is_lent, self._filled = True, 0
+                self._answer(frame)
+                return
+            self._answer(bytes(frame))
             position = end
         self._make_room(position, RECEIVE_BYTES)
 
+    def _may_lend(self, size_bytes: int) -> bool:
+        return size_bytes >= IN_PLACE_FROM_BYTES and len(self._asked) == 1 and self._asked[0].is_in_place
+
     def _make_room(self, position: int, wanted_bytes: int) -> None:
-        """The frames before `position` are read. There is room for a frame of `wanted_bytes`, and a buffer of
-        more than `BUFFER_KEPT_BYTES` is not kept for small ones."""
+        """The frames before `position` are read. There is room for a frame of `wanted_bytes`.
+
+        A buffer of more than `BUFFER_KEPT_BYTES` is kept for large frames alone: new memory costs more than
+        the bytes in it.
+        """
         size_bytes = len(self._buffer)
         rest_bytes = self._filled - position
-        if wanted_bytes < size_bytes and (size_bytes <= BUFFER_KEPT_BYTES or size_bytes <= 4 * wanted_bytes):
-            if position:
+        if wanted_bytes < size_bytes and (size_bytes <= BUFFER_KEPT_BYTES or wanted_bytes > RECEIVE_BYTES):
+            if position and rest_bytes:
                 self._buffer[:rest_bytes] = self._buffer[position : self._filled]
         else:
             rest = self._buffer[position : self._filled]
             self._buffer = rest + bytearray(max(wanted_bytes, RECEIVE_BYTES) + 1 - rest_bytes)
         self._filled = rest_bytes
 
-    def _answer(self, frame: bytes) -> None:
+    def _answer(self, frame: Buffer) -> None:
         if not self._asked:
             raise PeerLost("an answer to nothing")
         asked = self._asked.popleft()

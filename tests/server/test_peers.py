@@ -169,6 +169,78 @@ def test_responses_of_any_size_are_read_from_pieces_of_any_size_and_a_large_buff
     asyncio.run(run())
 
 
+def received(peer, stream):
+    """The transport has read these bytes, up to the end of the connection."""
+    stream = memoryview(stream)
+    while stream and peer.is_open:
+        room = peer.get_buffer(-1)
+        size = min(len(room), len(stream))
+        room[:size] = stream[:size]
+        peer.buffer_updated(size)
+        stream = stream[size:]
+
+
+def records_of(answer):
+    return answer.result().responses[0].partitions[0].records
+
+
+def in_place(peer):
+    return peer.ask(FetchRequest(), VERSION, is_in_place=True)
+
+
+def a_peer():
+    peer = Peer("broker 2", "broker-1")
+    peer.connection_made(Transport())
+    return peer
+
+
+def test_large_responses_that_are_read_in_place_share_one_buffer_and_a_small_one_gives_it_back():
+    async def run():
+        peer = a_peer()
+        seen = []
+        for number, size in enumerate([3_000_000, 2_500_000, 2_900_000, 10]):
+            answer = in_place(peer)
+            received(peer, response_frame(1 + number, size))
+            seen.append(records_of(answer))
+            assert bytes(seen[-1]) == bytes(size)
+        first, second, third, small = seen
+        assert first.obj is second.obj is third.obj
+        assert small.obj is not first.obj
+        assert len(peer.get_buffer(-1)) <= BUFFER_KEPT_BYTES
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_response_is_copied_where_it_was_not_asked_for_in_place_or_another_one_is_under_way(others):
+    async def run():
+        peer = a_peer()
+        answer = in_place(peer) if others else peer.ask(FetchRequest(), VERSION)
+        for _ in range(others):
+            in_place(peer)
+        received(peer, response_frame(1, 100_000))
+        assert isinstance(records_of(answer).obj, bytes)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_what_a_peer_sends_without_a_request_changes_nothing_that_is_read_in_place(is_at_once):
+    async def run():
+        peer = a_peer()
+        answer = in_place(peer)
+        frame, more = response_frame(1, 100_000), b"\xff" * 70_000
+        if is_at_once:
+            received(peer, frame + more)
+        else:
+            received(peer, frame)
+            received(peer, more)
+        assert bytes(records_of(answer)) == bytes(100_000)
+        assert not peer.is_open
+
+    asyncio.run(run())
+
+
 def test_nothing_is_called_later_on_a_connection_that_has_ended():
     called = []
 

@@ -12,6 +12,7 @@ from odradek.apis import access
 from odradek.apis.access import Need
 from odradek.apis.api import Waiting
 from odradek.apis.prefixes import Ask, Prefix, Submit
+from odradek.apis.turn import COMMITTED
 from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server._pipeline import monotonic_ms
 from odradek.server.embedded import Broker
@@ -27,12 +28,17 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from odradek.wire.prefixes import item_fields, prefix_layout
 from tests.raw_client import RawClient
 from tests.wired import Wire, from_prefix, served, wired
 
-HEARTBEAT, OFFSET_COMMIT = 12, 8
+PRODUCE, HEARTBEAT, OFFSET_COMMIT = 0, 12, 8
 UNTIL = ("topics", "partitions")
 
 
@@ -475,3 +481,80 @@ def test_a_broker_in_this_process_tells_its_metrics(tmp_path):
         assert (metrics.requests, metrics.errors) == (1, {3: 1})
     with pytest.raises(RuntimeError, match="does not run"):
         broker.metrics()
+
+
+# The end of a turn
+
+PRODUCE_VERSION = 9
+
+
+class Producing:
+    """Produce as the only API. Its handler stages a partition, and the commit answers."""
+
+    def __init__(self, after_commit=lambda context: None, overlaps=()):
+        self.loop = Loop()
+        self.events = []
+        self.after_commit = after_commit
+        api = Api(ProduceRequest, ProduceResponse, self.handle, range(10), needs=(), overlaps=overlaps)
+        self.connections = wired({PRODUCE: api}, self.loop, lambda: self.loop.now_ms)
+        self.turn = self.connections.dispatcher.turn
+
+    def handle(self, request, context):
+        waiting = Waiting()
+        number = context.correlation_id
+        self.events.append(f"staged {number}")
+
+        def committed(error):
+            self.after_commit(context)
+            waiting.complete(ProduceResponse())
+
+        self.turn.add(self, committed, COMMITTED)
+        return waiting
+
+    def commit(self):
+        self.events.append("commit")
+
+
+def produced(number, size_bytes):
+    """A frame with so many bytes of records."""
+    partition = PartitionProduceData(index=0, records=bytes(size_bytes))
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=[partition])])
+    return request_frame(request, PRODUCE_VERSION, number, "me")
+
+
+def test_a_turn_ends_with_the_request_that_brings_it_to_half_a_megabyte():
+    stage = Producing()
+    wires = [Wire(stage.connections) for _ in range(4)]
+    for number, (wire, size_bytes) in enumerate(zip(wires, (10, 300_000, 300_000, 10), strict=True)):
+        wire.send(produced(number, size_bytes))
+    assert stage.events == ["staged 0", "staged 1", "staged 2", "commit", "staged 3"]
+    assert [len(wire.frames) for wire in wires] == [1, 1, 1, 0]
+    # The count begins anew.
+    wires[0].send(produced(4, 300_000))
+    assert stage.events[5:] == ["staged 4"]
+    stage.loop.run(stage.loop.now_ms)
+    assert stage.events[6:] == ["commit"]
+    assert [len(wire.frames) for wire in wires] == [2, 1, 1, 1]
+
+
+def test_whoever_is_resumed_by_the_end_of_a_turn_ends_none_inside_it():
+    stage = Producing()
+    held, other = (Wire(stage.connections) for _ in range(2))
+    held.send(produced(0, 10) + produced(1, 600_000))
+    assert (stage.events, held.transport.is_reading) == (["staged 0"], False)
+    other.send(produced(2, 600_000))
+    assert stage.events == ["staged 0", "staged 2", "commit", "staged 1"]
+    assert (len(held.frames), len(other.frames), held.transport.is_reading) == (1, 1, True)
+    stage.loop.run(stage.loop.now_ms)
+    assert stage.events[4:] == ["commit"]
+    assert len(held.frames) == 2
+
+
+def test_a_connection_that_the_end_of_a_turn_closes_begins_no_more_requests():
+    stage = Producing(after_commit=lambda context: context.connection.close("refused"), overlaps={PRODUCE})
+    first, second, third = (Wire(stage.connections) for _ in range(3))
+    first.send(produced(0, 10))
+    second.send(produced(1, 500_000))
+    third.send(produced(2, 30_000) + produced(3, 10))
+    assert stage.events == ["staged 0", "staged 1", "staged 2", "commit"]
+    assert third.is_closing

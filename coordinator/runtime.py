@@ -25,6 +25,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from odradek.coordinator.asked import Ticket
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
@@ -692,7 +693,9 @@ def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
     refused = []
     for effect in effects:
         if isinstance(effect, Reply):
-            refused.append(Reply(effect.ticket, effect.value.refused(code)))
+            ticket = effect.ticket
+            of_client = isinstance(ticket, Ticket)
+            refused.append(Reply(ticket, (ticket if of_client else effect.value).refused(code)))
         elif isinstance(effect, Asking):
             refused.append(Reply(effect.command.ticket, effect.command.refused(code)))
     return refused

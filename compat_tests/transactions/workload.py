@@ -272,7 +272,8 @@ class Reader(Client):
     def __init__(self, library: str, *, isolation: int = readers.READ_COMMITTED, **about: Any) -> None:
         self.isolation = isolation
         name = "reader" if isolation == readers.READ_COMMITTED else "uncommitted-reader"
-        super().__init__(f"{name}-of-{library}", library, role="reader", isolation=isolation, **about)
+        level = readers.ISOLATION[isolation]
+        super().__init__(f"{name}-of-{library}", library, role="reader", isolation=level, **about)
         self.reads: list[Read] = []
         self._next: dict[Partition, int] = {}
 

@@ -118,8 +118,8 @@ class Reader(abc.ABC):
     failures: tuple[type[BaseException], ...]
 
     def __init__(self, tell: Tell, stopping: threading.Event, **about: Any) -> None:
-        """`about`: name, library, bootstrap, partitions, `isolation` level; `life`: how many processes it had
-        before."""
+        """`about`: name, library, bootstrap, partitions; `isolation`: name of the level; `life`: how many
+        processes it had before."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = f"{about['name']}-{about['life']}", about["bootstrap"]
         self._partitions = [(topic, number) for topic, number in about["partitions"]]

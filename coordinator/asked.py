@@ -1,0 +1,53 @@
+"""A client's request on its way to a state machine, and the place where its response goes.
+
+A request is the message of the wire, and so is its response: nothing between says them a second time. A
+machine reads the request while it handles it and keeps neither it nor its parts, since messages are mutable.
+It may keep the ticket, until the response is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from odradek.wire.errors import ErrorCode
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The sender of a request, as coordinators see it."""
+
+    client_id: str
+    host: str
+    """As tools show it: Java's text of an address begins with a slash."""
+    version: int
+    """Of the API."""
+
+
+class Ticket(Generic[Response]):
+    """Takes the response, once. `refused(code)` makes the response that refuses all that was asked."""
+
+    __slots__ = ("_take", "refused")
+
+    def __init__(self, take: Callable[[Response], object], refused: Callable[[ErrorCode], Response]) -> None:
+        self._take = take
+        self.refused = refused
+
+    def __call__(self, response: Response) -> None:
+        self._take(response)
+
+
+@dataclass(slots=True)
+class Asked(Generic[Request, Response]):
+    """The only command that a client can cause. A machine handles it by the class of its request."""
+
+    request: Request
+    client: Client
+    ticket: Ticket[Response]
+
+    def refused(self, code: ErrorCode) -> Response:
+        return self.ticket.refused(code)

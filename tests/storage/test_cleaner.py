@@ -195,6 +195,29 @@ def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     assert records_of(partition) == [(20 + number, b"key%d" % number, b"1") for number in range(20)]
 
 
+@pytest.mark.parametrize("pause", range(4))
+def test_a_topic_that_is_deleted_in_a_pause_of_the_look_for_logs_disturbs_no_other(store, pause):
+    partitions = [store.create(f"t{number}", 0, bytes(16), COMPACTED) for number in range(4)]
+    for partition in partitions:
+        append(partition, (b"key", b"old"))
+        append(partition, (b"key", b"new"))
+        seal(partition)
+    left = partitions[0] if pause else partitions[1]
+    work, paused, result = store.cleaner.next_round(NOW_MS, CleanerSettings()), 0, None
+    with pytest.raises(StopIteration) as end:
+        while True:
+            step = work.send(result)
+            if paused == pause:
+                for partition in partitions:
+                    if partition is not left:
+                        store.delete(partition.topic, 0)
+            paused += 1
+            result = None if step is None else step()
+    begun = end.value.value
+    assert paused > pause
+    assert begun is None or begun.partition is left
+
+
 def test_long_keys_are_told_apart(store, partition):
     keys = [b"k" * length for length in (15, 16, 17, 500)]
     for key in keys:

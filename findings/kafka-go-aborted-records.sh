@@ -6,7 +6,7 @@
 # One would guess that "read committed" leaves out what was not committed, as in Java's consumer, librdkafka, sarama,
 # franz-go, kafkajs, kafka-python and aiokafka. The broker cannot do it: a batch is sent as it is stored.
 # For users of a broker: consumers in Go work on orders that were rolled back, with the safe level set and no error.
-# Source: read.go of kafka-go (abortedTransactions); https://pkg.go.dev/github.com/segmentio/kafka-go#IsolationLevel
+# Source: read.go of kafka-go (abortedTransactions); the documentation of IsolationLevel
 set -eu
 work=$(mktemp -d)
 broker=

@@ -100,7 +100,7 @@ tool org.apache.kafka.tools.DumpLogSegments --print-data-log --files "$work/data
 } > "$work/seen"
 
 cat > "$work/expected" <<'END'
-| offset: 0 CreateTime: ... keySize: -1 valueSize: 36 sequence: -1 headerKeys: [trace,empty] payload: first
+| offset: 0 CreateTime: ... keySize: -1 valueSize: 33 sequence: -1 headerKeys: [trace,empty] payload: first
 | offset: 1 payload: second
 records: 1
 lines with the header's value: 0

@@ -2,9 +2,10 @@
 # kafka-go 0.4.51 (github.com/segmentio/kafka-go) and Apache Kafka 4.3.1.
 # A Reader with IsolationLevel ReadCommitted gives out the records of aborted transactions, like all others. The level
 # reaches the broker, which sends the records up to the last stable offset and a list of what was aborted in them.
-# kafka-go decodes this list and drops it.
-# One would guess that "read committed" leaves out what was not committed, as in Java's consumer, librdkafka, sarama,
-# franz-go, kafkajs, kafka-python and aiokafka. The broker cannot do it: a batch is sent as it is stored.
+# kafka-go decodes this list and drops it. The markers that end a transaction come out as messages, too: their value is
+# six zero bytes.
+# One would guess that "read committed" leaves out what was not committed, as in Java's consumer, librdkafka, kafkajs,
+# kafka-python and aiokafka. The broker cannot do it: a batch is sent as it is stored.
 # For users of a broker: consumers in Go work on orders that were rolled back, with the safe level set and no error.
 # Source: read.go of kafka-go (abortedTransactions); https://pkg.go.dev/github.com/segmentio/kafka-go#IsolationLevel
 set -eu
@@ -51,7 +52,7 @@ func main() {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fmt.Printf("kafka-go: %d %s\n", message.Offset, message.Value)
+		fmt.Printf("kafka-go: %d %q key %q\n", message.Offset, message.Value, message.Key)
 		if string(message.Value) == "last" {
 			return
 		}
@@ -151,10 +152,13 @@ END
 cat > "$work/expected" <<'END'
 librdkafka: 2 committed
 librdkafka: 6 last
-kafka-go: 0 aborted
-kafka-go: 2 committed
-kafka-go: 4 aborted, too
-kafka-go: 6 last
+kafka-go: 0 "aborted" key ""
+kafka-go: 1 "\x00\x00\x00\x00\x00\x00" key "\x00\x00\x00\x00"
+kafka-go: 2 "committed" key ""
+kafka-go: 3 "\x00\x00\x00\x00\x00\x00" key "\x00\x00\x00\x01"
+kafka-go: 4 "aborted, too" key ""
+kafka-go: 5 "\x00\x00\x00\x00\x00\x00" key "\x00\x00\x00\x00"
+kafka-go: 6 "last" key ""
 END
 
 cat "$work/seen"

@@ -159,7 +159,7 @@ def test_any_other_end_of_a_client_fails_its_test(
     with Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["aiokafka"]) as workload:
         wait_until(lambda: workload.count() >= 2, "transactions are running")
         workload.workers[1].kill(signal.SIGABRT)
-        with pytest.raises(AssertionError, match=rf"{workload.workers[1].name}: ended with -6"):
+        with pytest.raises(AssertionError, match=rf"{workload.workers[1].name} ended with -6"):
             workload.go_on()
 
 

@@ -40,7 +40,8 @@ WORKERS_EACH = 2
 VERSION_2 = {EndTxnRequest: 5, TxnOffsetCommitRequest: 5, ProduceRequest: 12}
 """The first versions of requests in which a client speaks version 2 of the protocol."""
 PLANTED = pathlib.Path(__file__).with_name("planted")
-PLANTED_SECONDS = 4.0
+PLANTED_TRANSACTIONS = 100
+"""So many show each planted bug: on a quiet machine four seconds."""
 PLANTED_STABLE_SECONDS = TIMEOUT_MS / 1000 + 3
 COMMITS_BETWEEN_DEATHS = 20
 KNOWN_OF_KAFKA = {
@@ -207,6 +208,7 @@ def test_a_planted_bug_is_found(
         if deaths:
             die_in_commits(broker.proxy, workload, deaths)
         else:
-            workload.run(PLANTED_SECONDS)
+            wait_until(lambda: workload.count() >= PLANTED_TRANSACTIONS, "there were enough transactions")
+            workload.raise_failure()
         history = workload.finish(PLANTED_STABLE_SECONDS)
     assert wanted in {anomaly.kind for anomaly in check(history)}, f"{bug}: {verdict(history)}"

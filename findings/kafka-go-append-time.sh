@@ -130,7 +130,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 began_ms = time.time() * 1000 - 1
 SERVERS = {"bootstrap.servers": sys.argv[1], "log_level": 0}
 topic = NewTopic("t", 1, 1, config={"message.timestamp.type": "LogAppendTime"})
-AdminClient(SERVERS).create_topics([topic])["t"].result(60)
+admin = AdminClient(SERVERS)
+admin.create_topics([topic])["t"].result(60)
 producer = Producer(SERVERS)
 producer.produce("t", "first", partition=0, timestamp=1_000_000_000_000)
 producer.produce("t", "last", partition=0, timestamp=1_000_000_005_000)

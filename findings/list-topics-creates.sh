@@ -6,7 +6,7 @@
 # For users of a broker: a check whether a topic exists, in a start script or a health check, makes it, with the
 # standard number of partitions. The second check succeeds, and a misspelt name goes unnoticed.
 # The broker does what it was asked for: the request says that topics may be created (auto.create.topics.enable).
-# Source: seen; `allow.auto.create.topics` in CONFIGURATION.md of librdkafka is for consumers alone.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 broker=

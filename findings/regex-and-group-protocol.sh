@@ -4,10 +4,10 @@
 # and the expression need not reach the end of a name: ^orders subscribes to orders and orders-archive. With
 # group.protocol=consumer (KIP-848) the broker looks, and it has to fit the whole name: ^orders is orders alone.
 # One would guess that the protocol of the group changes who assigns partitions, not which topics are read. Java's
-# subscribe(Pattern) fits whole names with both protocols.
+# subscribe(Pattern) always fits whole names.
 # For users of a broker: after the change to the new protocol, which is one line, a consumer goes on without an error,
 # and no longer reads some of its topics. Write ^orders.* for both.
-# Source: https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md, its part on KIP-848 does not tell.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 broker=

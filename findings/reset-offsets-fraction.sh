@@ -5,7 +5,7 @@
 # One would guess 500 ms, as ISO 8601 has it, or an error, which six digits give (2024-01-01T00:00:00.500000).
 # For users of a broker: the group goes back further than it should, with exit status 0, and reads records again that it
 # had before that moment. A text with its zeros stripped, as programs write it, is enough.
-# Source: https://kafka.apache.org/documentation/#basic_ops_consumer_group has "YYYY-MM-DDTHH:mm:SS.sss".
+# Source: seen; the help of the option has "YYYY-MM-DDThh:mm:ss.sss".
 set -eu
 work=$(mktemp -d)
 broker=

@@ -132,7 +132,8 @@ def write_partition_metadata(
 ) -> None:
     """Write the 16 bytes of a topic id as Kafka does: unpadded, URL-safe base64.
 
-    The checksum has a line of its own: Kafka takes blanks behind the id for a part of it, and reads two lines.
+    The checksum has a line of its own: Kafka reads two lines, with blanks behind the id as a part of it.
+
     Not synced: the cluster's metadata has the id too, and a topic may have ten thousand of these files. In a
     new directory there is no old file to protect: half a file has the same effect as none.
     """

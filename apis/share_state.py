@@ -65,6 +65,8 @@ class ShareStates:
         )
         if not request.group_id or lacks_partitions:
             return []
+        if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+            return [request]
         return [
             request.__class__(
                 group_id=request.group_id,

@@ -14,13 +14,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis import share_state
-from odradek.apis.coordinators import asked_by
-from odradek.coordinator.asked import Client
+from odradek.coordinator.asked import Asked, Client, Ticket
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.share_state.persister import (
@@ -72,17 +71,19 @@ PASSING = frozenset(
 logger = logging.getLogger("odradek.coordinators")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Kind:
     """One of the five questions."""
 
     api: Api
     topic: Any
     """Class of the topics of its request."""
+    request: Any = field(init=False)
+    asker: Client = field(init=False)
 
-    @property
-    def asker(self) -> Client:
-        return Client("", "", self.api.versions[-1])
+    def __post_init__(self) -> None:
+        self.request = self.api.request
+        self.asker = Client("", "", self.api.versions[-1])
 
 
 @dataclass(slots=True, eq=False)
@@ -97,11 +98,13 @@ class _Job:
     """Gets the partition of the response, once."""
     attempts: int = 0
 
+    def refused_response(self, code: ErrorCode) -> Any:
+        request = _request(self.kind, self.key.group_id, [self])
+        return self.kind.api.refuse(request, self.kind.asker.version, code)
+
     def refused(self, code: ErrorCode) -> Any:
-        api = self.kind.api
-        return _only_result(
-            api.refuse(_request(self.kind, self.key.group_id, [self]), api.versions[-1], code)
-        )
+        """The partition of that response."""
+        return self.refused_response(code).results[0].partitions[0]
 
 
 class SharePersister:
@@ -241,12 +244,14 @@ class SharePersister:
                 self._send(place)
 
     def _ask_here(self, job: _Job) -> None:
-        request = _request(job.kind, job.key.group_id, [job])
+        kind, key = job.kind, job.key
+        topic = kind.topic(topic_id=key.topic_id, partitions=[job.asked])
+        request = kind.request(group_id=key.group_id, topics=[topic])
 
         def take(response: Any) -> None:
-            self._answered(job, _only_result(response))
+            self._answered(job, response.results[0].partitions[0])
 
-        self._shares.submit_state(asked_by(job.kind.asker, job.kind.api.refuse, request, take))
+        self._shares.submit_state(Asked(request, kind.asker, Ticket(take, job.refused_response)))
 
     def _go_when_created(self, jobs: Sequence[_Job]) -> None:
         is_first = not self._without_topic
@@ -322,8 +327,7 @@ def _request(kind: _Kind, group_id: str, jobs: Iterable[_Job]) -> Message:
     topics: dict[bytes, list[Any]] = {}
     for job in jobs:
         topics.setdefault(job.key.topic_id, []).append(job.asked)
-    request: Any = kind.api.request
-    message: Message = request(
+    message: Message = kind.request(
         group_id=group_id,
         topics=[kind.topic(topic_id=topic_id, partitions=named) for topic_id, named in topics.items()],
     )
@@ -336,12 +340,6 @@ def _results(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
         for topic in response.results
         for one in topic.partitions
     }
-
-
-def _only_result(response: Any) -> Any:
-    (topic,) = response.results
-    (result,) = topic.partitions
-    return result
 
 
 _INITIALIZE = _Kind(share_state.INITIALIZE, initialize_share_group_state.InitializeStateData)

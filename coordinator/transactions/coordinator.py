@@ -164,9 +164,9 @@ _SELF = Client("", "", 0)
 
 
 def _writes(request: Any) -> bool:
-    if isinstance(request, AddPartitionsToTxnRequest):
+    if request.__class__ is AddPartitionsToTxnRequest:
         return not request.transactions[0].verify_only
-    return isinstance(request, (EndTxnRequest, InitProducerIdRequest))
+    return request.__class__ in (EndTxnRequest, InitProducerIdRequest)
 
 
 def _check_replicas(log: CoordinatorLog) -> None:

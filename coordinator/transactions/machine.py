@@ -32,7 +32,7 @@ from odradek.coordinator.asked import Asked
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer, WriteMarkers
 from odradek.coordinator.transactions import record_codec
 from odradek.coordinator.transactions.endings import RETRY_MARKERS, Ending, MarkerRetries, MarkersWritten
-from odradek.coordinator.transactions.queries import TransactionQueries, partitions_in
+from odradek.coordinator.transactions.queries import TransactionQueries
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.coordinator.transactions.state import (
     COMES_FROM,
@@ -315,7 +315,7 @@ class TransactionMachine:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.producer_epoch != asked.producer_epoch:
             return FENCED
-        added = frozenset(partitions_in(asked))
+        added = frozenset([(topic.name, index) for topic in asked.topics for index in topic.partitions])
         if transaction.state is ONGOING and added <= transaction.partitions:
             return NONE
         following = transaction.with_partitions(added, version, now_ms)

@@ -41,6 +41,10 @@ class Ticket(Generic[Response]):
         self._take(response)
 
 
+NOBODY: Ticket[ErrorCode] = Ticket(lambda code: None, lambda code: code)
+"""The ticket of a command of the broker's own, whose response is an error code that nobody needs."""
+
+
 @dataclass(slots=True)
 class Asked(Generic[Request, Response]):
     """The only command that a client can cause. A machine handles it by the class of its request."""

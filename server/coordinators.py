@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
+    from odradek.coordinator.asked import Asked
     from odradek.coordinator.cluster.view import (
         ClusterChange,
         ClusterView,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
-    from odradek.coordinator.share_state.commands import ShareCommand
     from odradek.coordinator.share_state.coordinator import ShareCoordinator
     from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.share_state.settings import ShareStateSettings
@@ -160,8 +160,8 @@ class Shares(_WhenNeeded["ShareCoordinator"]):
     def partition_of(self, key: str) -> int:
         return self.made().partition_of(key)
 
-    def submit_state(self, command: ShareCommand) -> None:
-        self.made().submit_state(command)
+    def submit_state(self, asked: Asked[Any, Any]) -> None:
+        self.made().submit_state(asked)
 
 
 class Coordinators:

@@ -17,8 +17,6 @@ from types import ModuleType
 
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["DEFAULT_LIMIT_BYTES", "Compression", "compress", "compression_named", "decompress"]
-
 Buffer = bytes | bytearray | memoryview
 
 # Above `socket.request.max.bytes` (100 MB): records that fit into an uncompressed request are not refused.

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups import commands
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.coordinator.share_state.persister import Persister
-    from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
+    from odradek.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
+    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from odradek.wire.schema import Message
 
 
@@ -146,14 +150,11 @@ class RemoteTransactions(Protocol):
     def ask(
         self,
         coordinator_partition: int,
-        transactional_id: str,
-        producer: tuple[int, int],
-        partitions: Collection[tuple[str, int]],
-        adds: bool,
-        told: Callable[[Mapping[tuple[str, int], ErrorCode]], None],
+        request: AddPartitionsToTxnRequest,
+        told: Callable[[AddPartitionsToTxnResponse | None], None],
     ) -> bool:
-        """Has the partitions verified or added by the coordinator of that partition of `__transaction_state`;
-        `told` gets the refusals. False where this node has the coordinator."""
+        """Asks the coordinator of that partition of `__transaction_state`; `told` gets its response, None
+        where none came. False where this node has the coordinator."""
 
 
 class Transactions(Protocol):
@@ -165,14 +166,9 @@ class Transactions(Protocol):
 
     def partition_of(self, transactional_id: str) -> int: ...
 
-    def submit(self, transactional_id: str, command: transaction_commands.TransactionCommand) -> None: ...
+    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None: ...
 
-    def list_transactions(
-        self,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        duration_ms: int = -1,
-    ) -> transaction_commands.ListTransactionsReply: ...
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse: ...
 
 
 class Shares(Protocol):

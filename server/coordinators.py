@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.share_state.coordinator import ShareCoordinator
     from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.share_state.settings import ShareStateSettings
-    from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server._pipeline import Turn
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker
+    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.coordinators")
@@ -142,16 +142,11 @@ class Transactions(_WhenNeeded["TransactionCoordinator"]):
     def partition_of(self, transactional_id: str) -> int:
         return self.made().partition_of(transactional_id)
 
-    def submit(self, transactional_id: str, command: TransactionCommand) -> None:
-        self.made().submit(transactional_id, command)
+    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None:
+        self.made().submit(transactional_id, asked)
 
-    def list_transactions(
-        self,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        duration_ms: int = -1,
-    ) -> ListTransactionsReply:
-        return self.made().list_transactions(states, producer_ids, duration_ms)
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        return self.made().list_transactions(request)
 
 
 class Shares(_WhenNeeded["ShareCoordinator"]):

@@ -1,26 +1,34 @@
 """The coordinators of groups, transactions and share partitions as handlers see them, and responses from
-several replies.
+several others.
 
-A request becomes a command for a coordinator, and the coordinator's reply becomes the response; the
-coordinator decides. A closed connection of a member changes nothing by itself.
+A request goes to its coordinator, who decides and makes the response; one that names what several
+coordinators have goes to each in part. A closed connection of a member changes nothing by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.api import Waiting
+from odradek.coordinator.asked import Asked, Client, Ticket
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo
-    from odradek.coordinator.groups import commands
+    from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.coordinator.share_state.commands import ShareCommand
     from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
+    from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+    from odradek.wire.schema import Message
+
+
+Refuse = Callable[["Message", int, "ErrorCode"], Any]
+"""The refusal of an API (`Api.refuse`): the response to a request of a version."""
 
 
 class RemoteLogEnds(Protocol):
@@ -57,25 +65,25 @@ class Groups(Protocol):
 
     def partition_of(self, group_id: str) -> int: ...
 
-    def submit(self, group_id: str, command: commands.Command) -> None: ...
+    def submit(self, group_id: str, command: Any) -> None: ...
 
-    def submitter(self, group_id: str) -> Callable[[commands.Command], None]: ...
+    def submitter(self, group_id: str) -> Callable[[Any], None]: ...
 
-    def ask(self, command: Any) -> Any: ...
+    def ask(self, group_id: str, command: Any) -> Any: ...
 
     def commit_in_transaction(
-        self, command: commands.CommitTransactionalOffsets, verified: Any = None
+        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
     ) -> None: ...
 
     def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> commands.ListGroupsReply: ...
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse: ...
 
 
 class OldestGroups(Protocol):
     """Groups whose offsets are in ZooKeeper: implemented by `server/zookeeper/offsets.py`."""
 
-    def submit(self, group_id: str, command: commands.CommitOffsets | commands.FetchOffsets) -> None: ...
+    def submit(self, group_id: str, asked: Asked[Any, Any]) -> None: ...
 
 
 class Gathering:
@@ -101,6 +109,36 @@ class Gathering:
                 self.waiting.complete(self._make_response(self._answers))
 
         return take
+
+
+def asked_by(
+    client: Client, refuse: Refuse, request: Message, take: Callable[[Any], object]
+) -> Asked[Any, Any]:
+    """The request on its way to a coordinator: `take` gets the response, or the API's refusal."""
+    return Asked(request, client, Ticket(take, partial(refuse, request, client.version)))
+
+
+def nobody(response: object) -> None:
+    """Takes the response to a request that is only asked with `Groups.ask`."""
+
+
+def ask_for_each(
+    parts: Iterable[Message],
+    refuse: Refuse,
+    context: RequestContext,
+    submit: Callable[[Asked[Any, Any]], None],
+    merge: Callable[[list[Any]], Any],
+) -> Waiting:
+    """Ask for the parts of a request, each of its class; `merge` makes one response of theirs."""
+    client, parts = client_of(context), list(parts)
+    gathering = Gathering(len(parts), merge)
+    for number, part in enumerate(parts):
+        submit(asked_by(client, refuse, part, gathering.ticket(number)))
+    return gathering.waiting
+
+
+def client_of(context: RequestContext) -> Client:
+    return Client(context.client_id or "", client_host(context.connection), context.api_version)
 
 
 def client_host(connection: ConnectionInfo) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from odradek.wire.errors import ErrorCode
 
@@ -41,6 +41,10 @@ class Ticket(Generic[Response]):
         self._take(response)
 
 
+NOBODY: Ticket[ErrorCode] = Ticket(lambda code: None, lambda code: code)
+"""The ticket of a command of the broker's own, whose response is an error code that nobody needs."""
+
+
 @dataclass(slots=True)
 class Asked(Generic[Request, Response]):
     """The only command that a client can cause. A machine handles it by the class of its request."""
@@ -51,3 +55,10 @@ class Asked(Generic[Request, Response]):
 
     def refused(self, code: ErrorCode) -> Response:
         return self.ticket.refused(code)
+
+
+def kind_of(command: Any) -> type:
+    """The class by which a machine finds the handler of a command: of the request that a client asks, or of
+    the command itself."""
+    kind: type = command.request.__class__ if command.__class__ is Asked else command.__class__
+    return kind

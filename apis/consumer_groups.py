@@ -60,7 +60,9 @@ class ConsumerGroupHeartbeat:
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
         command = _heartbeat(request, None, context)
-        ask = RememberedResponse(self._groups.ask, command, _heartbeat_response, context.api_version)
+        ask = RememberedResponse(
+            partial(self._groups.ask, request.group_id, command), context.api_version, _heartbeat_response
+        )
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 

@@ -16,7 +16,6 @@ from odradek.coordinator.asked import Asked, Client, Ticket
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.coordinator.groups import commands
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.coordinator.share_state.persister import Persister
     from odradek.wire.end_marker import EndMarker
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
     )
+    from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
     from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+    from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from odradek.wire.schema import Message
 
 
@@ -67,25 +68,25 @@ class Groups(Protocol):
 
     def partition_of(self, group_id: str) -> int: ...
 
-    def submit(self, group_id: str, command: commands.Command) -> None: ...
+    def submit(self, group_id: str, command: Any) -> None: ...
 
-    def submitter(self, group_id: str) -> Callable[[commands.Command], None]: ...
+    def submitter(self, group_id: str) -> Callable[[Any], None]: ...
 
-    def ask(self, command: Any) -> Any: ...
+    def ask(self, group_id: str, command: Any) -> Any: ...
 
     def commit_in_transaction(
-        self, command: commands.CommitTransactionalOffsets, verified: Any = None
+        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
     ) -> None: ...
 
     def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> commands.ListGroupsReply: ...
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse: ...
 
 
 class OldestGroups(Protocol):
     """Groups whose offsets are in ZooKeeper: implemented by `server/zookeeper/offsets.py`."""
 
-    def submit(self, group_id: str, command: commands.CommitOffsets | commands.FetchOffsets) -> None: ...
+    def submit(self, group_id: str, asked: Asked[Any, Any]) -> None: ...
 
 
 class Gathering:
@@ -118,6 +119,10 @@ def asked_by(
 ) -> Asked[Any, Any]:
     """The request on its way to a coordinator: `take` gets the response, or the API's refusal."""
     return Asked(request, client, Ticket(take, partial(refuse, request, client.version)))
+
+
+def nobody(response: object) -> None:
+    """Takes the response to a request that is only asked with `Groups.ask`."""
 
 
 def ask_for_each(

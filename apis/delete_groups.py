@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import each, on_groups
 from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import Gathering
+from odradek.apis.coordinators import ask_for_each
 from odradek.apis.declaration import Api
-from odradek.coordinator.groups import commands
+from odradek.apis.refusals import Item, Refusal
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.delete_groups import (
@@ -38,22 +38,26 @@ class DeleteGroups:
             dict.fromkeys(request.groups_names),
             lambda one: context.refuses(Operation.DELETE, ResourceType.GROUP, one),
         )
-        gathering = Gathering(
-            len(names),
-            lambda replies: DeleteGroupsResponse(
-                results=[
-                    DeletableGroupResult(group_id=name, error_code=reply.error_code)
-                    for name, reply in zip(names, replies, strict=True)
-                ]
-                + [
-                    DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-                    for name in refused
-                ]
-            ),
+
+        def deleted(responses: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
+            results = [result for response in responses for result in response.results]
+            return DeleteGroupsResponse(results=results + [_unauthorized(name) for name in refused])
+
+        return ask_for_each(
+            [DeleteGroupsRequest(groups_names=[name]) for name in names],
+            API.refuse,
+            context,
+            lambda asked: self._groups.submit(asked.request.groups_names[0], asked),
+            deleted,
         )
-        for index, group_id in enumerate(names):
-            self._groups.submit(group_id, commands.DeleteGroup(gathering.ticket(index), group_id))
-        return gathering.waiting
+
+
+def _unauthorized(group_id: str) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _each_group(request: DeleteGroupsRequest) -> list[Item]:
+    return [({"group_id": name}, None) for name in request.groups_names]
 
 
 API = Api(
@@ -61,5 +65,6 @@ API = Api(
     DeleteGroupsResponse,
     make=lambda parts: DeleteGroups(parts.node.groups),
     needs=(on_groups(Operation.DELETE, each("groups_names")),),
+    refusal=Refusal(results=("results", _each_group)),
     changes=True,
 )

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from odradek.apis import operations
 from odradek.apis.access import each, on_groups
 from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import Gathering
+from odradek.apis.coordinators import ask_for_each
 from odradek.apis.declaration import Api
-from odradek.coordinator.groups import commands
+from odradek.apis.refusals import Item, Refusal
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_groups import (
     DescribedGroup,
-    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -39,56 +38,42 @@ class DescribeGroups:
     def __call__(self, request: DescribeGroupsRequest, context: RequestContext) -> Waiting:
         version = context.api_version
         wants_operations = version >= FIRST_VERSION_WITH_OPERATIONS and request.include_authorized_operations
-        operations_for = context if wants_operations else None
         # As in Kafka, refused groups come first.
         refused, allowed = split(
             context, request.groups, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
         )
-        gathering = Gathering(
-            len(allowed),
-            lambda replies: DescribeGroupsResponse(
-                groups=[_unauthorized(group_id) for group_id in refused]
-                + [_described(reply, version, operations_for) for reply in replies]
-            ),
+
+        def described(responses: list[DescribeGroupsResponse]) -> DescribeGroupsResponse:
+            groups = [group for response in responses for group in response.groups]
+            for group in groups:
+                if version < FIRST_VERSION_WITH_GROUP_NOT_FOUND:
+                    _hide_that_it_is_not_there(group)
+                if wants_operations and group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = operations.on_group(context, group.group_id)
+            return DescribeGroupsResponse(groups=[*map(_unauthorized, refused), *groups])
+
+        return ask_for_each(
+            [DescribeGroupsRequest(groups=[group_id]) for group_id in allowed],
+            API.refuse,
+            context,
+            lambda asked: self._groups.submit(asked.request.groups[0], asked),
+            described,
         )
-        for index, group_id in enumerate(allowed):
-            self._groups.submit(group_id, commands.DescribeGroup(gathering.ticket(index), group_id))
-        return gathering.waiting
 
 
 def _unauthorized(group_id: str) -> DescribedGroup:
     return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
 
 
-def _described(
-    reply: commands.GroupDescription, version: int, operations_for: RequestContext | None
-) -> DescribedGroup:
-    group = DescribedGroup(
-        error_code=reply.error_code,
-        group_id=reply.group_id,
-        group_state=reply.state,
-        protocol_type=reply.protocol_type,
-        protocol_data=reply.protocol_name,
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in reply.members
-        ],
-    )
-    if version >= FIRST_VERSION_WITH_GROUP_NOT_FOUND:
-        group.error_message = reply.error_message
-    elif reply.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
-        # Before KIP-1043 a group that does not exist was described as dead.
+def _hide_that_it_is_not_there(group: DescribedGroup) -> None:
+    """Before KIP-1043 a group that does not exist was described as dead, and errors had no message."""
+    group.error_message = None
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         group.error_code = ErrorCode.NONE
-    if operations_for is not None and group.error_code is ErrorCode.NONE:
-        group.authorized_operations = operations.on_group(operations_for, group.group_id)
-    return group
+
+
+def _each_group(request: DescribeGroupsRequest) -> list[Item]:
+    return [({"group_id": group_id}, None) for group_id in request.groups]
 
 
 API = Api(
@@ -96,4 +81,5 @@ API = Api(
     DescribeGroupsResponse,
     make=lambda parts: DescribeGroups(parts.node.groups),
     needs=(on_groups(Operation.DESCRIBE, each("groups")),),
+    refusal=Refusal(results=("groups", _each_group), has_message=False),
 )

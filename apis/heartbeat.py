@@ -5,14 +5,14 @@ Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of, nobody
 from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
-from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -33,31 +33,16 @@ class Heartbeat:
         return Prefix(HeartbeatRequest.versions, self._learn)
 
     def _learn(self, request: HeartbeatRequest, context: RequestContext) -> Ask | None:
-        ask = RememberedResponse(
-            self._groups.ask, _command(request, None), _heartbeat_response, context.api_version
-        )
+        asked = asked_by(client_of(context), API.refuse, request, nobody)
+        ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
     def __call__(self, request: HeartbeatRequest, context: RequestContext) -> Waiting:
         waiting = Waiting()
-        command = _command(request, lambda reply: waiting.complete(_heartbeat_response(reply)))
-        self._groups.submit(request.group_id, command)
+        asked = asked_by(client_of(context), API.refuse, request, waiting.complete)
+        self._groups.submit(request.group_id, asked)
         return waiting
-
-
-def _command(request: HeartbeatRequest, ticket: Callable[[Any], None] | None) -> commands.Heartbeat:
-    return commands.Heartbeat(
-        ticket=ticket,
-        group_id=request.group_id,
-        generation=request.generation_id,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-    )
-
-
-def _heartbeat_response(reply: commands.HeartbeatReply) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=reply.error_code)
 
 
 API = Api(

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
-from odradek.apis.coordinators import client_host
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.refusals import Refusal
-from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation
-from odradek.wire.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -34,53 +29,18 @@ class JoinGroup:
         self._groups = groups
 
     def __call__(self, request: JoinGroupRequest, context: RequestContext) -> Waiting:
-        waiting = Waiting()
-        version = context.api_version
-        command = commands.Join(
-            ticket=lambda reply: waiting.complete(_join_response(reply, version)),
-            group_id=request.group_id,
-            member_id=request.member_id,
-            protocol_type=request.protocol_type,
-            protocols=[commands.OfferedProtocol(one.name, one.metadata) for one in request.protocols],
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            group_instance_id=request.group_instance_id,
-            client_id=context.client_id or "",
-            client_host=client_host(context.connection),
-            version=version,
-            reason=request.reason,
-        )
-        self._groups.submit(request.group_id, command)
+        waiting, no_protocol = Waiting(), _no_protocol(context.api_version)
+
+        def joined(response: JoinGroupResponse) -> None:
+            response.protocol_name = response.protocol_name or no_protocol
+            waiting.complete(response)
+
+        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, request, joined))
         return waiting
 
 
-def _join_response(reply: commands.JoinReply, version: int) -> JoinGroupResponse:
-    protocol_name = reply.protocol_name
-    if version < FIRST_VERSION_WITH_NULL_PROTOCOL:
-        protocol_name = protocol_name or ""
-    else:
-        protocol_name = protocol_name or None
-    return JoinGroupResponse(
-        error_code=reply.error_code,
-        generation_id=reply.generation,
-        protocol_type=reply.protocol_type,
-        protocol_name=protocol_name,
-        leader=reply.leader,
-        skip_assignment=reply.skip_assignment,
-        member_id=reply.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata,
-            )
-            for member in reply.members
-        ],
-    )
-
-
-def _fields_of_refusal(version: int) -> dict[str, str | None]:
-    return {"protocol_name": "" if version < FIRST_VERSION_WITH_NULL_PROTOCOL else None}
+def _no_protocol(version: int) -> str | None:
+    return "" if version < FIRST_VERSION_WITH_NULL_PROTOCOL else None
 
 
 API = Api(
@@ -88,5 +48,5 @@ API = Api(
     JoinGroupResponse,
     make=lambda parts: JoinGroup(parts.node.groups),
     needs=(the_group(Operation.READ),),
-    refusal=Refusal(fields=_fields_of_refusal),
+    refusal=Refusal(fields=lambda version: {"protocol_name": _no_protocol(version)}),
 )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
-from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation
-from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -28,38 +29,20 @@ class LeaveGroup:
         self._groups = groups
 
     def __call__(self, request: LeaveGroupRequest, context: RequestContext) -> Waiting:
-        waiting = Waiting()
-        has_members = context.api_version >= FIRST_VERSION_WITH_LEAVING_MEMBERS
-        if has_members:
-            members = [
-                commands.LeavingMember(one.member_id, one.group_instance_id, one.reason)
-                for one in request.members
-            ]
-        else:
-            members = [commands.LeavingMember(request.member_id)]
-        command = commands.Leave(
-            ticket=lambda reply: waiting.complete(_leave_response(reply, has_members)),
-            group_id=request.group_id,
-            members=members,
-        )
-        self._groups.submit(request.group_id, command)
+        waiting, has_members = Waiting(), context.api_version >= FIRST_VERSION_WITH_LEAVING_MEMBERS
+        if not has_members:
+            request.members = [MemberIdentity(member_id=request.member_id)]
+
+        def left(response: LeaveGroupResponse) -> None:
+            waiting.complete(response if has_members else _with_one_error(response))
+
+        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, request, left))
         return waiting
 
 
-def _leave_response(reply: commands.LeaveReply, has_members: bool) -> LeaveGroupResponse:
-    if not has_members:
-        return LeaveGroupResponse(error_code=reply.single_error)
-    return LeaveGroupResponse(
-        error_code=reply.error_code,
-        members=[
-            MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=member.error_code,
-            )
-            for member in reply.members
-        ],
-    )
+def _with_one_error(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    codes = [response.error_code, *(member.error_code for member in response.members)]
+    return LeaveGroupResponse(error_code=next(filter(None, codes), ErrorCode.NONE))
 
 
 API = Api(

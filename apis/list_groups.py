@@ -5,13 +5,12 @@ Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_groups, or_on_cluster
 from odradek.apis.declaration import Api
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
-from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -26,24 +25,12 @@ class ListGroups:
         self._groups = groups
 
     def __call__(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-        reply = self._groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
-        unseen: Collection[str] = ()
+        response = self._groups.list_groups(request)
         if context.refuses(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-            names = [group.group_id for group in reply.groups]
+            names = [group.group_id for group in response.groups]
             unseen = context.left_out(Operation.DESCRIBE, ResourceType.GROUP, names)
-        return ListGroupsResponse(
-            error_code=reply.error_code,
-            groups=[
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type,
-                    group_state=group.state,
-                    group_type=group.group_type,
-                )
-                for group in reply.groups
-                if group.group_id not in unseen
-            ],
-        )
+            response.groups = [group for group in response.groups if group.group_id not in unseen]
+        return response
 
 
 API = Api(

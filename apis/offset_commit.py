@@ -2,29 +2,31 @@
 
 Version 0 stores in ZooKeeper where the broker has one, else it is served like the others. From version 10 on
 topics have ids instead of names. This module checks whether topic ids are known, then whether the client may
-read the topics, then whether partitions exist; the group's coordinator checks the rest. As in Kafka, refused
-topics and partitions come first in an answer, and a topic without partitions is left out.
+read the topics, then whether partitions exist; the group's coordinator checks the rest.
 
 Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from odradek.apis.access import each, on_topics, the_group
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Prefix, Submit
 from odradek.apis.refusals import Refusal, each_partition
-from odradek.apis.refused_topics import refused_first
-from odradek.coordinator.groups import commands
+from odradek.apis.refused_topics import CheckedTopics
+from odradek.coordinator.asked import Asked, Ticket
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -44,14 +46,6 @@ if TYPE_CHECKING:
     )
 
 _UNTIL = "topics", "partitions"
-_PLACES = {
-    "partition_index": 1,
-    "committed_offset": 2,
-    "committed_leader_epoch": 3,
-    "committed_metadata": 4,
-}
-"""The fields of `OffsetToCommit` for the fields of a partition in a request."""
-
 FIRST_VERSION_WITH_IDS = 10
 REPEATED_VERSIONS = range(2, 11)
 """Versions whose requests are remembered; version 1 has timestamps in each partition."""
@@ -77,147 +71,101 @@ class OffsetCommit:
         topic = _find(self._leadership.view, requested.name, requested.topic_id, version)
         if topic is None:
             return None
-        commits = _RepeatedCommits(self._groups, request, topic, version)
+        commits = _RepeatedCommits(self._groups, request, topic, context)
         fields = item_fields(OffsetCommitRequest, version, _UNTIL)
-        return Submit(
-            commits.submit,
-            commits.respond,
-            commands.OffsetToCommit(topic.name, 0, 0, topic_id=topic.topic_id),
-            tuple(_PLACES[name] for name in fields),
-        )
+        places = tuple(_RepeatedPartition._fields.index(name) for name in fields)
+        return Submit(commits.submit, commits.respond, _RepeatedPartition(0, 0), places)
 
     def __call__(
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Waiting:
         version = context.api_version
         view = self._leadership.view
-        response = OffsetCommitResponse(topics=[])
-        offsets: list[commands.OffsetToCommit] = []
-        answers: list[OffsetCommitResponsePartition] = []
-        has_refused = False
-        for topic in request.topics:
-            found = _find(view, topic.name, topic.topic_id, version)
-            is_refused = bool(context.refused) and context.refuses(
+
+        def find(topic: OffsetCommitRequestTopic) -> TopicView | ErrorCode:
+            if context.refused and context.refuses(
                 Operation.READ, ResourceType.TOPIC, topic.name or topic.topic_id
-            )
-            if found is not None and not topic.partitions and not is_refused:
-                continue
-            partitions: list[OffsetCommitResponsePartition] = []
-            response.topics.append(
-                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-            )
-            for requested in topic.partitions:
-                answer = OffsetCommitResponsePartition(
-                    partition_index=requested.partition_index, error_code=0
-                )
-                partitions.append(answer)
-                if is_refused:
-                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    has_refused = True
-                elif found is None:
-                    answer.error_code = (
-                        ErrorCode.UNKNOWN_TOPIC_ID
-                        if version >= FIRST_VERSION_WITH_IDS
-                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    )
-                    has_refused = True
-                elif not 0 <= requested.partition_index < len(found.partitions):
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    has_refused = True
-                else:
-                    offsets.append(_to_commit(found, requested))
-                    answers.append(answer)
-        if has_refused:
-            response.topics = refused_first(response.topics)
-        if not offsets:
-            return response
+            ):
+                return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            found = _find(view, topic.name, topic.topic_id, version)
+            if found is None:
+                has_ids = version >= FIRST_VERSION_WITH_IDS
+                return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic.name, topic.topic_id = found.name, found.topic_id
+            return found
+
+        checked = CheckedTopics(request.topics, find, _topic_result, OffsetCommitResponsePartition)
+        if not checked.known:
+            return cast(OffsetCommitResponse, checked.with_refused(OffsetCommitResponse(topics=[])))
         waiting = Waiting()
-
-        def committed(reply: commands.CommitOffsetsReply) -> None:
-            for answer, code in zip(answers, reply.errors, strict=True):
-                answer.error_code = code
-            waiting.complete(response)
-
-        command = commands.CommitOffsets(
-            ticket=committed,
-            group_id=request.group_id,
-            generation=request.generation_id_or_member_epoch,
-            member_id=request.member_id,
-            offsets=offsets,
-            group_instance_id=request.group_instance_id,
-            retention_time_ms=request.retention_time_ms,
-            version=version,
+        known = replace(request, topics=checked.known)
+        asked = asked_by(
+            client_of(context),
+            API.refuse,
+            known,
+            lambda response: waiting.complete(checked.with_refused(response)),
         )
         groups = self._groups if version > 0 else self._oldest_groups
-        groups.submit(request.group_id, command)
+        groups.submit(request.group_id, asked)
         return waiting
+
+
+class _RepeatedPartition(NamedTuple):
+    """In place of an `OffsetCommitRequestPartition`."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    commit_timestamp: int = -1
+    committed_metadata: str = ""
 
 
 class _RepeatedCommits:
     """Commits of one member in one topic, with different partitions and offsets."""
 
-    __slots__ = ("_answered", "_frame", "_partition_count", "_request", "_submit", "_topic", "_version")
+    __slots__ = ("_answered", "_client", "_frame", "_partition_count", "_request", "_submit")
 
-    def __init__(self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, version: int) -> None:
+    def __init__(
+        self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, context: RequestContext
+    ) -> None:
         self._submit = groups.submitter(request.group_id)
-        self._request = request
-        self._topic = topic
+        named = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+        self._request = replace(request, topics=[named])
+        self._client = client_of(context)
         self._partition_count = len(topic.partitions)
-        self._version = version
         self._answered: list[int] = []
         """The partitions of the newest response without an error; `_frame` is its frame."""
         self._frame = b""
 
-    def submit(self, items: list[commands.OffsetToCommit], ticket: Callable[[Any], None]) -> bool:
+    def submit(self, items: list[Any], ticket: Callable[[Any], None]) -> bool:
         """False if a partition does not exist."""
         partition_count, request = self._partition_count, self._request
         for item in items:
-            if not 0 <= item.partition < partition_count:
+            if not 0 <= item.partition_index < partition_count:
                 return False
-        command = commands.CommitOffsets(
-            ticket,
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            items,
-            request.group_instance_id,
-            request.retention_time_ms,
-            self._version,
-        )
-        self._submit(command)
+        request.topics[0].partitions = items
+        self._submit(Asked(request, self._client, Ticket(ticket, partial(self._refuse, items))))
         return True
 
-    def respond(
-        self, items: list[commands.OffsetToCommit], reply: commands.CommitOffsetsReply
-    ) -> bytes | OffsetCommitResponse:
-        partitions = [item.partition for item in items]
-        has_errors = any(reply.errors)
-        if partitions == self._answered and not has_errors:
-            return self._frame
-        answers = [
-            OffsetCommitResponsePartition(partition_index=index, error_code=code)
-            for index, code in zip(partitions, reply.errors, strict=True)
-        ]
-        topic = OffsetCommitResponseTopic(
-            name=self._topic.name, topic_id=self._topic.topic_id, partitions=answers
-        )
-        response = OffsetCommitResponse(topics=[topic])
-        if has_errors:
+    def _refuse(self, items: list[Any], code: ErrorCode) -> OffsetCommitResponse:
+        self._request.topics[0].partitions = items
+        return cast(OffsetCommitResponse, API.refuse(self._request, self._client.version, code))
+
+    def respond(self, items: list[Any], response: OffsetCommitResponse) -> bytes | OffsetCommitResponse:
+        (topic,) = response.topics
+        if any(one.error_code for one in topic.partitions):
             return response
-        self._answered, self._frame = partitions, b"".join(response_parts(response, self._version, 0))
+        partitions = [item.partition_index for item in items]
+        if partitions != self._answered:
+            frame = b"".join(response_parts(response, self._client.version, 0))
+            self._answered, self._frame = partitions, frame
         return self._frame
 
 
-def _to_commit(topic: TopicView, requested: OffsetCommitRequestPartition) -> commands.OffsetToCommit:
-    return commands.OffsetToCommit(
-        topic=topic.name,
-        partition=requested.partition_index,
-        offset=requested.committed_offset,
-        leader_epoch=requested.committed_leader_epoch,
-        metadata=requested.committed_metadata or "",
-        commit_timestamp_ms=requested.commit_timestamp,
-        topic_id=topic.topic_id,
-    )
+def _topic_result(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> TopicView | None:

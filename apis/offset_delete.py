@@ -1,8 +1,7 @@
 """OffsetDelete (key 47, version 0): removes committed offsets of a group.
 
 This module checks whether the client may read the topics, then whether partitions exist; the group's
-coordinator checks the rest. As in Kafka, refused topics and partitions come first in an answer, and a topic
-without partitions is left out.
+coordinator checks the rest.
 
 Source: KafkaApis.handleOffsetDeleteRequest of Kafka 4.3.
 """
@@ -13,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import each, on_topics, the_group
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
-from odradek.apis.refused_topics import refused_first
-from odradek.coordinator.groups import commands
+from odradek.apis.refused_topics import CheckedTopics
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
+    from odradek.coordinator.cluster.view import TopicView
 
 
 class OffsetDelete:
@@ -38,49 +39,30 @@ class OffsetDelete:
         self._leadership = leadership
         self._groups = groups
 
-    def __call__(
-        self, request: OffsetDeleteRequest, context: RequestContext
-    ) -> OffsetDeleteResponse | Waiting:
-        view = self._leadership.view
-        response = OffsetDeleteResponse(topics=[])
-        has_refused = False
-        wanted: list[tuple[str, int]] = []
-        answers: list[OffsetDeleteResponsePartition] = []
-        for topic in request.topics:
-            is_refused = context.refuses(Operation.READ, ResourceType.TOPIC, topic.name)
-            if topic.name in view.topics and not topic.partitions and not is_refused:
-                continue
-            partitions: list[OffsetDeleteResponsePartition] = []
-            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
-            for requested in topic.partitions:
-                answer = OffsetDeleteResponsePartition(
-                    partition_index=requested.partition_index, error_code=0
-                )
-                partitions.append(answer)
-                if is_refused:
-                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    has_refused = True
-                elif view.partition(topic.name, requested.partition_index) is None:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    has_refused = True
-                else:
-                    wanted.append((topic.name, requested.partition_index))
-                    answers.append(answer)
-        if has_refused:
-            response.topics = refused_first(response.topics)
-        waiting = Waiting()
+    def __call__(self, request: OffsetDeleteRequest, context: RequestContext) -> Waiting:
+        view, waiting = self._leadership.view, Waiting()
 
-        def deleted(reply: commands.DeleteOffsetsReply) -> None:
-            if reply.error_code is not ErrorCode.NONE:
-                waiting.complete(OffsetDeleteResponse(error_code=reply.error_code))
-                return
-            for answer, code in zip(answers, reply.errors, strict=True):
-                answer.error_code = code
-            waiting.complete(response)
+        def find(topic: OffsetDeleteRequestTopic) -> TopicView | ErrorCode:
+            if context.refuses(Operation.READ, ResourceType.TOPIC, topic.name):
+                return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return view.topics.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        checked = CheckedTopics(request.topics, find, _topic_result, OffsetDeleteResponsePartition)
+
+        def deleted(response: OffsetDeleteResponse) -> None:
+            is_refused = response.error_code != ErrorCode.NONE
+            waiting.complete(response if is_refused else checked.with_refused(response))
 
         # Sent even with nothing left to delete: the answer has an error if the group does not exist.
-        self._groups.submit(request.group_id, commands.DeleteOffsets(deleted, request.group_id, wanted))
+        known = OffsetDeleteRequest(group_id=request.group_id, topics=checked.known)
+        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, known, deleted))
         return waiting
+
+
+def _topic_result(
+    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteResponsePartition]
+) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
 
 
 API = Api(

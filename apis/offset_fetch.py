@@ -10,21 +10,20 @@ Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import on_groups, on_topics
-from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import Gathering
+from odradek.apis.coordinators import Gathering, client_of, nobody
 from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
-from odradek.coordinator.groups import commands
+from odradek.coordinator.asked import Asked, Client, Ticket
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -33,10 +32,9 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import RequestContext, Waiting
     from odradek.apis.coordinators import Groups, OldestGroups
     from odradek.apis.leadership import Leadership
     from odradek.apis.node import ApiParts
@@ -45,13 +43,12 @@ FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_VERSION_WITH_GROUP_BATCH = 8
 DESCRIBE, TOPIC = Operation.DESCRIBE, ResourceType.TOPIC
-UNAUTHORIZED = commands.FetchOffsetsReply(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-"""In place of the coordinator's reply."""
-T = TypeVar("T", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
+AskedFetch = Asked[OffsetFetchRequest, OffsetFetchResponse]
 
 
 class OffsetFetch:
-    """The handler: one group before version 8, any number of them from then on."""
+    """The handler. A coordinator gets a request with one of the groups, in the form of version 10 with the
+    names of topics, in every version."""
 
     def __init__(
         self, leadership: Leadership, groups: Groups, oldest_groups: OldestGroups | None = None
@@ -66,261 +63,172 @@ class OffsetFetch:
         return Prefix(OffsetFetchRequest.versions, self._learn)
 
     def _learn(self, request: OffsetFetchRequest, context: RequestContext) -> Ask | None:
-        version = context.api_version
+        version, groups = context.api_version, _groups_of(request, context.api_version)
         if version == 0 and self._oldest_groups is not None:
             return None
-        if version < FIRST_VERSION_WITH_GROUP_BATCH:
-            command = _single_command(request, None)
-
-            def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
-                return _single_group(request.topics, reply, context)
-
-        elif len(request.groups) == 1:
-            command = self._command(request.groups[0], request.require_stable, context, None)
-            groups = request.groups
-
-            def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
-                return self._response(groups, context, [reply])
-
-        else:
-            return None
-        if command.partitions is None:
+        if len(groups) != 1 or groups[0].topics is None:
             return None  # all partitions: their number is not known and may grow
-        return Ask(RememberedResponse(self._groups.ask, command, respond, version))
+        known, refused = self._split(groups[0].topics, context)
+        asked = self._asked(request, groups[0], known, client_of(context), nobody)
+        ask = partial(self._groups.ask, groups[0].group_id, asked)
 
-    def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Waiting:
-        version = context.api_version
-        if version < FIRST_VERSION_WITH_GROUP_BATCH:
-            return self._fetch_one(request, context)
-        gathering = Gathering(
-            len(request.groups), lambda replies: self._response(request.groups, context, replies)
-        )
-        for index, group in enumerate(request.groups):
-            ticket = gathering.ticket(index)
+        def respond(response: OffsetFetchResponse) -> OffsetFetchResponse:
+            return self._response(groups, [self._group(response, refused, context)], version)
+
+        return Ask(RememberedResponse(ask, version, respond))
+
+    def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
+        version, client = context.api_version, client_of(context)
+        groups = _groups_of(request, version)
+        coordinators = self._groups if version > 0 else self._oldest_groups or self._groups
+        gathering = Gathering(len(groups), lambda found: self._response(groups, found, version))
+        for index, group in enumerate(groups):
+            take = gathering.ticket(index)
             if context.refused and context.refuses(DESCRIBE, ResourceType.GROUP, group.group_id):
-                ticket(UNAUTHORIZED)
+                take(_refused_group(group.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
                 continue
-            command = self._command(group, request.require_stable, context, ticket)
-            self._groups.submit(group.group_id, command)
+            known, refused = self._split(group.topics, context)
+
+            def taken(response: Any, take: Any = take, refused: Any = refused) -> None:
+                take(self._group(response, refused, context))
+
+            coordinators.submit(group.group_id, self._asked(request, group, known, client, taken))
         return gathering.waiting
 
-    def _fetch_one(
-        self, request: OffsetFetchRequest, context: RequestContext
-    ) -> OffsetFetchResponse | Waiting:
-        if context.refused and context.refuses(DESCRIBE, ResourceType.GROUP, request.group_id):
-            return _single_group(request.topics, UNAUTHORIZED, context)
-        waiting = Waiting()
-        command = _single_command(request, None)
-        allowed = _allowed(request.topics, context)
-        if allowed is not request.topics:
-            command.partitions = _partitions_of(allowed)
-        command.ticket = lambda reply: waiting.complete(_single_group(request.topics, reply, context))
-        groups = self._groups if context.api_version > 0 else self._oldest_groups or self._groups
-        groups.submit(request.group_id, command)
-        return waiting
-
-    def _command(
-        self, group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext, ticket: Any
-    ) -> commands.FetchOffsets:
-        return commands.FetchOffsets(
-            ticket=ticket,
-            group_id=group.group_id,
-            partitions=self._wanted(group, context),
-            topic_ids=self._ids(group, context.api_version),
-            member_id=group.member_id,
-            member_epoch=group.member_epoch,
-            require_stable=require_stable,
-        )
-
-    def _response(
-        self,
-        groups: list[OffsetFetchRequestGroup],
-        context: RequestContext,
-        replies: Iterable[commands.FetchOffsetsReply],
-    ) -> OffsetFetchResponse:
-        return OffsetFetchResponse(
-            groups=[
-                self._group(requested, reply, context)
-                for requested, reply in zip(groups, replies, strict=True)
-            ]
-        )
-
-    def _wanted(
-        self, group: OffsetFetchRequestGroup, context: RequestContext
-    ) -> list[tuple[str, int]] | None:
-        """The partitions for the command: all, or the partitions of topics with a known name that the client
-        may describe."""
-        if group.topics is None:
-            return None
-        wanted = []
-        for topic in _allowed(group.topics, context) or ():
-            name = self._name_of(topic, context.api_version)
-            if name is not None:
-                wanted += [(name, index) for index in topic.partition_indexes]
-        return wanted
-
-    def _ids(self, group: OffsetFetchRequestGroup, version: int) -> dict[str, bytes]:
-        if group.topics is None or version < FIRST_VERSION_WITH_IDS:
-            return {}
+    def _split(
+        self, topics: list[OffsetFetchRequestTopics] | None, context: RequestContext
+    ) -> tuple[list[OffsetFetchRequestTopics] | None, list[OffsetFetchResponseTopics] | None]:
+        """The topics for the coordinator, and the results of those that the client may not describe, or that
+        do not exist; None where all are wanted."""
+        if topics is None:
+            return None, None
+        known: list[OffsetFetchRequestTopics] = []
+        refused: list[OffsetFetchResponseTopics] = []
         names = self._leadership.view.topic_names
-        return {names[topic.topic_id]: topic.topic_id for topic in group.topics if topic.topic_id in names}
+        for topic in topics:
+            if context.refused and context.refuses(DESCRIBE, TOPIC, topic.name or topic.topic_id):
+                refused.append(_refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif context.api_version < FIRST_VERSION_WITH_IDS:
+                known.append(topic)
+            elif topic.topic_id in names:
+                known.append(replace(topic, name=names[topic.topic_id]))
+            else:
+                refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        return known, refused
 
-    def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
-        if version < FIRST_VERSION_WITH_IDS:
-            return topic.name
-        return self._leadership.view.topic_names.get(topic.topic_id)
+    def _asked(
+        self,
+        request: OffsetFetchRequest,
+        group: OffsetFetchRequestGroup,
+        known: list[OffsetFetchRequestTopics] | None,
+        client: Client,
+        take: Any,
+    ) -> AskedFetch:
+        part = OffsetFetchRequest(
+            groups=[replace(group, topics=known)], require_stable=request.require_stable
+        )
+
+        def refused(code: ErrorCode) -> OffsetFetchResponse:
+            return OffsetFetchResponse(groups=[_refused_group(group.group_id, code)])
+
+        return Asked(part, client, Ticket(take, refused))
 
     def _group(
         self,
-        requested: OffsetFetchRequestGroup,
-        reply: commands.FetchOffsetsReply,
+        response: OffsetFetchResponse,
+        refused: list[OffsetFetchResponseTopics] | None,
         context: RequestContext,
     ) -> OffsetFetchResponseGroup:
-        version = context.api_version
-        group = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=reply.error_code)
-        if reply.error_code is not ErrorCode.NONE:
+        """The group of the coordinator's response, with the refused topics behind the others. Where all are
+        wanted (`refused` is None), those that the client may not describe are left out."""
+        (group,) = response.groups
+        if group.error_code:
             return group
-        view = self._leadership.view
-        by_topic = _by_topic(reply.offsets)
-        if requested.topics is None:
-            unseen = context.left_out(DESCRIBE, TOPIC, by_topic)
-            for name, offsets in by_topic.items():
-                if name in unseen:
-                    continue
-                topic = view.topics.get(name)
-                if topic is None and version >= FIRST_VERSION_WITH_IDS:
-                    # A deleted topic has no id to put into the answer.
-                    continue
-                topic_id = ZERO_UUID if topic is None else topic.topic_id
-                group.topics.append(_fetched_topic(name, topic_id, offsets))
-            return group
-        unknown = []
-        for wanted in requested.topics:
-            if context.refused and _is_refused(wanted, context):
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                offsets = [_nothing("", index, code) for index in wanted.partition_indexes]
-                unknown.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
-                continue
-            requested_name = self._name_of(wanted, version)
-            if requested_name is None:
-                code = ErrorCode.UNKNOWN_TOPIC_ID
-                offsets = [_nothing("", index, code) for index in wanted.partition_indexes]
-                unknown.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
-                continue
-            known = {one.partition: one for one in by_topic.get(requested_name, ())}
-            offsets = [
-                known.get(index) or _nothing(requested_name, index, ErrorCode.NONE)
-                for index in wanted.partition_indexes
-            ]
-            group.topics.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
-        group.topics += unknown
-        return group
+        if refused is None:
+            return replace(group, topics=self._visible(group.topics, context))
+        return replace(group, topics=[*group.topics, *refused])
+
+    def _visible(
+        self, topics: list[OffsetFetchResponseTopics], context: RequestContext
+    ) -> list[OffsetFetchResponseTopics]:
+        unseen = context.left_out(DESCRIBE, TOPIC, [topic.name for topic in topics])
+        visible = [topic for topic in topics if topic.name not in unseen]
+        if context.api_version < FIRST_VERSION_WITH_IDS:
+            return visible
+        # A deleted topic has no id to put into the answer.
+        known = self._leadership.view.topics
+        return [
+            replace(topic, topic_id=known[topic.name].topic_id) for topic in visible if topic.name in known
+        ]
+
+    def _response(
+        self, requested: list[OffsetFetchRequestGroup], found: list[OffsetFetchResponseGroup], version: int
+    ) -> OffsetFetchResponse:
+        if version >= FIRST_VERSION_WITH_GROUP_BATCH:
+            return OffsetFetchResponse(groups=found)
+        return _old_response(requested[0], found[0], version)
 
 
-def _is_refused(topic: OffsetFetchRequestTopic | OffsetFetchRequestTopics, context: RequestContext) -> bool:
-    name: str | bytes = topic.name
-    if isinstance(topic, OffsetFetchRequestTopics) and not name:
-        name = topic.topic_id
-    return context.refuses(DESCRIBE, TOPIC, name)
+def _groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
+    """The groups of a request, of which the old versions have one in another form."""
+    if version >= FIRST_VERSION_WITH_GROUP_BATCH:
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
-def _allowed(topics: list[T] | None, context: RequestContext) -> list[T] | None:
-    """The topics that the client may describe; the same list if it may describe all."""
-    if topics is None or not context.refused:
-        return topics
-    return [topic for topic in topics if not _is_refused(topic, context)]
-
-
-def _by_topic(offsets: Iterable[commands.FetchedOffset]) -> dict[str, list[commands.FetchedOffset]]:
-    by_topic: dict[str, list[commands.FetchedOffset]] = {}
-    for one in offsets:
-        by_topic.setdefault(one.topic, []).append(one)
-    return by_topic
-
-
-def _nothing(name: str, index: int, code: ErrorCode) -> commands.FetchedOffset:
-    return commands.FetchedOffset(name, index, -1, -1, "", code)
-
-
-def _fetched_topic(
-    name: str, topic_id: bytes, offsets: Iterable[commands.FetchedOffset]
-) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=name,
-        topic_id=topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=one.partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
-                error_code=one.error_code,
-            )
-            for one in offsets
-        ],
-    )
-
-
-def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchOffsets:
-    """The response in versions 0 to 7."""
-    return commands.FetchOffsets(
-        ticket=ticket,
-        group_id=request.group_id,
-        partitions=_partitions_of(request.topics),
-        require_stable=request.require_stable,
-    )
-
-
-def _partitions_of(topics: list[OffsetFetchRequestTopic] | None) -> list[tuple[str, int]] | None:
-    """None for all."""
-    if topics is None:
-        return None
-    return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
-
-
-def _single_group(
-    requested: list[OffsetFetchRequestTopic] | None,
-    reply: commands.FetchOffsetsReply,
-    context: RequestContext,
+def _old_response(
+    requested: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int
 ) -> OffsetFetchResponse:
-    """Versions 0 to 7. Versions 0 and 1 have an error of the group only in each partition."""
-    code, offsets = reply.error_code, iter(reply.offsets)
-    refused: list[OffsetFetchRequestTopic] = []
+    """Versions 0 and 1 have an error of the group only in each partition."""
+    topics, code = group.topics, ErrorCode(group.error_code)
     if code is not ErrorCode.NONE:
-        if context.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
+        if version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=code)
-        offsets = iter([_nothing(*partition, code) for partition in _partitions_of(requested) or ()])
-    elif requested is not None and context.refused:
-        refused, requested = split(context, requested, lambda topic: _is_refused(topic, context))
-    if requested is None:
-        by_topic = _by_topic(offsets)
-        unseen = context.left_out(DESCRIBE, TOPIC, by_topic)
-        topics = [(name, of_topic) for name, of_topic in by_topic.items() if name not in unseen]
-    else:
-        # The reply is in the order of the command.
-        topics = [(topic.name, list(islice(offsets, len(topic.partition_indexes)))) for topic in requested]
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topics += [
-        (topic.name, [_nothing(topic.name, index, code) for index in topic.partition_indexes])
-        for topic in refused
-    ]
+        topics = [_refused_topic(topic, code) for topic in requested.topics or ()]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
-                name=name,
+                name=topic.name,
                 partitions=[
                     OffsetFetchResponsePartition(
-                        partition_index=one.partition,
-                        committed_offset=one.offset,
-                        committed_leader_epoch=one.leader_epoch,
+                        partition_index=one.partition_index,
+                        committed_offset=one.committed_offset,
+                        committed_leader_epoch=one.committed_leader_epoch,
                         metadata=one.metadata,
                         error_code=one.error_code,
                     )
-                    for one in of_topic
+                    for one in topic.partitions
                 ],
             )
-            for name, of_topic in topics
+            for topic in topics
         ]
+    )
+
+
+def _refused_group(group_id: str, code: ErrorCode) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=code)
+
+
+def _refused_topic(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=-1,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=code,
+            )
+            for index in topic.partition_indexes
+        ],
     )
 
 

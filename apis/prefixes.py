@@ -68,8 +68,8 @@ class AppendBatch:
 class Submit:
     """For a request that brings items for a coordinator.
 
-    `submit(items, ticket)` sends them to the coordinator; False if the handler has to. The coordinator calls
-    `ticket(reply)` once, and `respond(items, reply)` makes the response: without an error a frame with any
+    `submit(items, ticket)` sends them to the coordinator; False if the handler has to. `ticket(response)` is
+    called once, and `respond(items, response)` makes the response: without an error a frame with any
     correlation id, else a message. An item is `sample` with the values read for `places`, in the order of
     reading (`wire.prefixes.item_fields`); a null string is read as an empty one.
     """
@@ -103,38 +103,34 @@ class Prefix(Generic[R]):
 
 
 class RememberedResponse:
-    """Calls `ask(command)` each time and returns the response frame; None if that returned None or an error.
+    """Calls `ask()` each time and returns the response frame; None if that returned None or an error.
 
-    `respond(reply)` makes the response message; it must depend on nothing else that changes.
+    What `ask` returns is not changed. `respond` makes the response message of it; it must depend on nothing
+    else that changes.
     """
 
-    __slots__ = ("_ask", "_command", "_frame", "_reply", "_respond", "_version")
+    __slots__ = ("_answer", "_ask", "_frame", "_respond", "_version")
 
     def __init__(
-        self,
-        ask: Callable[[Any], Any],
-        command: Any,
-        respond: Callable[[Any], Message],
-        version: int,
+        self, ask: Callable[[], Any], version: int, respond: Callable[[Any], Message] | None = None
     ) -> None:
         self._ask = ask
-        self._command = command
         self._respond = respond
         self._version = version
-        self._reply: Any = None
+        self._answer: Any = None
         self._frame = b""
 
     def __call__(self) -> bytes | None:
-        reply = self._ask(self._command)
-        if reply is None:
+        answer = self._ask()
+        if answer is None:
             return None
-        if reply is self._reply or reply == self._reply:
+        if answer is self._answer or answer == self._answer:
             return self._frame
-        response = self._respond(reply)
+        response = answer if self._respond is None else self._respond(answer)
         kind: Any = type(response)
         if errors_of(kind)(response):
             return None  # the handler's response is counted as an error
         frame = b"".join(response_parts(response, self._version, 0))
         if len(frame) <= RESPONSE_BYTES_MAX:
-            self._reply, self._frame = reply, frame
+            self._answer, self._frame = answer, frame
         return frame

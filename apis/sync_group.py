@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_groups, only
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
-from odradek.coordinator.groups import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -37,27 +37,9 @@ class SyncGroup:
         if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
             return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         waiting = Waiting()
-        command = commands.Sync(
-            ticket=lambda reply: waiting.complete(_sync_response(reply)),
-            group_id=request.group_id,
-            generation=request.generation_id,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments={one.member_id: one.assignment for one in request.assignments},
-        )
-        self._groups.submit(request.group_id, command)
+        asked = asked_by(client_of(context), API.refuse, request, waiting.complete)
+        self._groups.submit(request.group_id, asked)
         return waiting
-
-
-def _sync_response(reply: commands.SyncReply) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=reply.error_code,
-        protocol_type=reply.protocol_type,
-        protocol_name=reply.protocol_name,
-        assignment=reply.assignment,
-    )
 
 
 API = Api(

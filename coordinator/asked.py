@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from odradek.wire.errors import ErrorCode
 
@@ -54,3 +54,10 @@ class Asked(Generic[Request, Response]):
 
     def refused(self, code: ErrorCode) -> Response:
         return self.ticket.refused(code)
+
+
+def kind_of(command: Any) -> type:
+    """The class by which a machine finds the handler of a command: of the request that a client asks, or of
+    the command itself."""
+    kind: type = command.request.__class__ if command.__class__ is Asked else command.__class__
+    return kind

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
+from odradek.coordinator.asked import NOBODY, Asked, Client, Ticket, kind_of
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.cluster.view import (
     ClusterView,
@@ -18,18 +19,7 @@ from odradek.coordinator.cluster.view import (
 from odradek.coordinator.effects import Effect, MatchTopics
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.group_types import GROUP_TYPES
-from odradek.coordinator.groups.commands import (
-    CommitTransactionalOffsets,
-    EndOffsets,
-    FetchOffsets,
-    Heartbeat,
-    Join,
-    JoinReply,
-    ListGroups,
-    ListGroupsReply,
-    RemoveTopics,
-)
-from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, TopicsChanged, TopicsMatched
+from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics, TopicsChanged, TopicsMatched
 from odradek.coordinator.groups.group_type import GroupTypes
 from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
 from odradek.coordinator.log import CoordinatorLog
@@ -53,6 +43,9 @@ from odradek.coordinator.share_state.persister import (
 )
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 __all__ = [
     "OFFSETS_TOPIC",
@@ -63,6 +56,7 @@ __all__ = [
     "coordinator_error",
 ]
 
+NODE_ITSELF = Client("", "", 0)
 MatchedTopics = Mapping[str, frozenset[str]] | None
 """Names of topics by regular expression; None: they could not be looked for."""
 
@@ -137,7 +131,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
             for partition in self._partitions.values():
                 # One that is loaded later looks at its topics then.
                 if partition.machine is not None:
-                    self._run_command(partition, TopicsChanged(_ignore_reply, names))
+                    self._run_command(partition, TopicsChanged(names))
 
     def remove_topics(self, names: Collection[str]) -> None:
         """Remove the offsets of topics that have been deleted."""
@@ -154,10 +148,10 @@ class GroupCoordinator(Runtime[GroupMachine]):
         """The settings of a group, whether there is one or not."""
         return self._settings.of_group(group_id)
 
-    def ask(self, command: Heartbeat | ConsumerHeartbeat | FetchOffsets) -> Any:
-        """The reply, if it is ready and the command has no other effect. None, and nothing done, where the
-        command has to be submitted."""
-        partition = self._partitions.get(self.partition_of(command.group_id))
+    def ask(self, group_id: str, command: Any) -> Any:
+        """The response, if it is ready and the request has no other effect; not to be changed. None, and
+        nothing done, where the request has to be submitted."""
+        partition = self._partitions.get(self.partition_of(group_id))
         if partition is None or partition.machine is None or partition.held:
             return None
         try:
@@ -166,15 +160,18 @@ class GroupCoordinator(Runtime[GroupMachine]):
             # The same error comes again in `submit`, which handles it.
             return None
 
-    def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
+    def commit_in_transaction(
+        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
+    ) -> None:
         """Commit offsets with a transaction. `verified` is the result of its verification, for the log.
 
         Besides the group's own refusals: those of the log (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE).
         """
-        producer = command.producer_id, command.producer_epoch
+        request = asked.request
+        producer = request.producer_id, request.producer_epoch
         self._submit_checked(
-            self._partitions.get(self.partition_of(command.group_id)),
-            command,
+            self._partitions.get(self.partition_of(request.group_id)),
+            asked,
             lambda log: log.check_producer(producer, verified),
         )
 
@@ -184,16 +181,16 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
         INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
-        command = EndOffsets(lambda reply: then(reply.error_code), index, marker)
+        command = EndOffsets(marker, ticket=Ticket(then, lambda code: code))
         self._submit_checked(self._partitions.get(index), command, lambda log: log.check_marker(marker))
 
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
         """The groups of all machines of this node; COORDINATOR_LOAD_IN_PROGRESS while one is not ready."""
-        command = ListGroups(None, frozenset(states), frozenset(types))
-        answers = self._handle_in_all(command)
-        if answers is None:
-            return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return ListGroupsReply(ErrorCode.NONE, [group for answer in answers for group in answer.groups])
+        responses = self._handle_in_all(Asked(request, NODE_ITSELF, NOBODY))
+        if responses is None:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        groups = [group for response in responses for group in response.groups]
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
     @property
     def serves_consumer_groups(self) -> bool:
@@ -229,8 +226,10 @@ class GroupCoordinator(Runtime[GroupMachine]):
         refusal = self._types.check(command, self._settings)
         if refusal is not None:
             return refusal
-        # Without the member's id: only the machine fills it in.
-        return JoinReply(code) if isinstance(command, Join) else command.refused(code)
+        if kind_of(command) is HeartbeatRequest and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # While the group is being loaded no member can rejoin: the heartbeat succeeds, as in Kafka.
+            code = ErrorCode.NONE
+        return command.refused(code)
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
         return GroupMachine(
@@ -256,7 +255,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         def matched(topics: MatchedTopics) -> None:
             # Only for the machine that searched.
             if machine is not None and partition.machine is machine:
-                command = TopicsMatched(_ignore_reply, effect.group_id, effect.version, topics)
+                command = TopicsMatched(effect.group_id, effect.version, topics)
                 self._submit_to(partition, command)
 
         self._find_matches(effect, matched)
@@ -276,7 +275,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]
     ) -> None:
         if topics:
-            self._run_command(partition, RemoveTopics(_ignore_reply, topics))
+            self._run_command(partition, RemoveTopics(topics))
 
     def _run_command(
         self, partition: RunningPartition[GroupMachine], command: RemoveTopics | TopicsChanged
@@ -301,7 +300,3 @@ def changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:
 
 def _shape(topic: TopicView | None) -> tuple[bytes, int] | None:
     return None if topic is None else (topic.topic_id, len(topic.partitions))
-
-
-def _ignore_reply(answer: object) -> None:
-    """The ticket of a command whose reply is not needed."""

@@ -17,22 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
+from odradek.coordinator.asked import Asked, Ticket, kind_of
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.group_types import GROUP_TYPES
 from odradek.coordinator.groups import record_codec
 from odradek.coordinator.groups.classic_group import RULES, GroupState
-from odradek.coordinator.groups.commands import (
-    Command,
-    DeleteGroup,
-    DeleteGroupReply,
-    FetchOffsets,
-    ListedGroup,
-    ListGroups,
-    ListGroupsReply,
-)
+from odradek.coordinator.groups.commands import TopicsChanged
 from odradek.coordinator.groups.committed_offsets import CommittedOffsets
-from odradek.coordinator.groups.consumer_commands import Noted, TopicsChanged
 from odradek.coordinator.groups.group import Group, GroupRecord, Membership, TypeOfGroup
 from odradek.coordinator.groups.group_type import GroupTypes, Handler, MachineParts, QuickHandler
 from odradek.coordinator.groups.record_codec import (
@@ -43,6 +35,13 @@ from odradek.coordinator.groups.record_codec import (
 )
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 
 __all__ = ["GroupMachine", "TimerKey"]
 
@@ -77,16 +76,16 @@ class GroupMachine:
         self._types = types
         self._memberships: dict[TypeOfGroup, Membership] = {}
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {}
-        self._committed = self.offsets_class(self.groups, settings, self._memberships, self._delete)
+        self._committed = self.offsets_class(self.groups, settings, self._memberships, self._delete, topics)
         self.offsets, self.pending = self._committed.table, self._committed.pending
         self._replayed = self._committed.replayed
         self._handlers: dict[type, Handler] = {
-            **self._committed.commands,
+            **self._committed.handlers,
             TopicsChanged: self._topics_changed,
-            ListGroups: self._list_groups,
-            DeleteGroup: self._delete_group,
+            ListGroupsRequest: self._list_groups,
+            DeleteGroupsRequest: self._delete_groups,
         }
-        self._quick_handlers: dict[type, QuickHandler] = {FetchOffsets: self._committed.fetched}
+        self._quick_handlers: dict[type, QuickHandler] = {OffsetFetchRequest: self._committed.fetched}
         parts = MachineParts(
             groups=self.groups,
             settings=settings,
@@ -104,20 +103,21 @@ class GroupMachine:
             self._handlers |= protocol.commands
             self._quick_handlers |= protocol.quick_commands
 
-    def handle(self, command: Command, now_ms: int) -> list[Effect]:
-        check = self._types.checks.get(command.__class__)
+    def handle(self, command: Any, now_ms: int) -> list[Effect]:
+        kind = kind_of(command)
+        check = self._types.checks.get(kind)
         if check is not None:
             refusal = check(command, self._settings)
             if refusal is not None:
                 return [Reply(command.ticket, refusal)]
         out: list[Effect] = []
-        self._handlers[command.__class__](command, now_ms, out)
+        self._handlers[kind](command, now_ms, out)
         return out
 
-    def ask(self, command: Command, now_ms: int) -> Any:
-        """The reply to a quick command that has no effect but its reply. None, and nothing done, where it may
-        have another effect."""
-        return self._quick_handlers[command.__class__](command, now_ms)
+    def ask(self, command: Any, now_ms: int) -> Any:
+        """The response to a quick command that has no effect but its response, not to be changed. None, and
+        nothing done, where it may have another effect."""
+        return self._quick_handlers[kind_of(command)](command, now_ms)
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
         """A timer is due, at its time or later."""
@@ -256,20 +256,34 @@ class GroupMachine:
     def _topics_changed(self, command: TopicsChanged, now_ms: int, out: list[Effect]) -> None:
         for group in list(self.groups.values()):
             self._memberships[group.group_type].topics_changed(group, command.names, now_ms, out)
-        out.append(Reply(command.ticket, Noted(NONE)))
+        out.append(Reply(command.ticket, NONE))
 
-    def _list_groups(self, command: ListGroups, now_ms: int, out: list[Effect]) -> None:
-        states = {state.strip().lower() for state in command.states}
-        types = {group_type.lower() for group_type in command.types}
+    def _list_groups(
+        self, asked: Asked[ListGroupsRequest, ListGroupsResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Those in the wanted states and of the wanted types, in any case; none for all."""
+        states = {state.strip().lower() for state in asked.request.states_filter}
+        types = {group_type.lower() for group_type in asked.request.types_filter}
         listed = [
-            ListedGroup(group_id, group.protocol_type or "", group.state_name, group.group_type)
+            ListedGroup(
+                group_id=group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state_name,
+                group_type=group.group_type,
+            )
             for group_id, group in self.groups.items()
             if (not types or group.group_type in types) and (not states or group.state_name.lower() in states)
         ]
-        out.append(Reply(command.ticket, ListGroupsReply(NONE, listed)))
+        out.append(Reply(asked.ticket, ListGroupsResponse(error_code=NONE, groups=listed)))
 
-    def _delete_group(self, command: DeleteGroup, now_ms: int, out: list[Effect]) -> None:
-        group_id = command.group_id
+    def _delete_groups(
+        self, asked: Asked[DeleteGroupsRequest, DeleteGroupsResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Of a request with one group."""
+        (group_id,) = asked.request.groups_names
+        self._delete_group(group_id, asked.ticket, now_ms, out)
+
+    def _delete_group(self, group_id: str, ticket: Ticket[Any], now_ms: int, out: list[Effect]) -> None:
         group = self.groups.get(group_id)
         code = RULES[GroupState.DEAD].delete if group is None else group.check_deletion()
         if code is NONE:
@@ -280,7 +294,8 @@ class GroupMachine:
             ]
             deleted += [(group_id, *place) for place in self.pending.of_group(group_id)]
             self._delete(dict.fromkeys(deleted), (group_id,), now_ms, out)
-        out.append(Reply(command.ticket, DeleteGroupReply(code)))
+        result = DeletableGroupResult(group_id=group_id, error_code=code)
+        out.append(Reply(ticket, DeleteGroupsResponse(results=[result])))
 
 
 def _batch_size(records: list[LogRecord]) -> int:

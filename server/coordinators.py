@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from odradek.coordinator.cluster.features import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     )
     from odradek.coordinator.effects import MatchTopics, WriteMarkers
     from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
-    from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
     from odradek.coordinator.share_state.coordinator import ShareCoordinator
@@ -56,7 +55,9 @@ if TYPE_CHECKING:
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker
+    from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
     from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+    from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.coordinators")
@@ -115,23 +116,25 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
     def partition_of(self, group_id: str) -> int:
         return self.made().partition_of(group_id)
 
-    def submit(self, group_id: str, command: Command) -> None:
+    def submit(self, group_id: str, command: Any) -> None:
         self.made().submit(group_id, command)
 
-    def submitter(self, group_id: str) -> Callable[[Command], None]:
+    def submitter(self, group_id: str) -> Callable[[Any], None]:
         return self.made().submitter(group_id)
 
-    def ask(self, command: Any) -> Any:
-        return self.made().ask(command)
+    def ask(self, group_id: str, command: Any) -> Any:
+        return self.made().ask(group_id, command)
 
-    def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
-        self.made().commit_in_transaction(command, verified)
+    def commit_in_transaction(
+        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
+    ) -> None:
+        self.made().commit_in_transaction(asked, verified)
 
     def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
         self.made().end_offsets(index, marker, then)
 
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
-        return self.made().list_groups(states, types)
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        return self.made().list_groups(request)
 
 
 class Transactions(_WhenNeeded["TransactionCoordinator"]):

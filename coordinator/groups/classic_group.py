@@ -10,19 +10,22 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    CommitTransactionalOffsets,
-    OfferedProtocol,
-)
-from odradek.coordinator.groups.group import CLASSIC, TypeOfGroup
+from odradek.coordinator.groups.group import CLASSIC, CommitRequest, TypeOfGroup
 from odradek.coordinator.groups.record_codec import subscribed_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
-__all__ = ["CONSUMER_PROTOCOL_TYPE", "RULES", "ClassicGroup", "GroupState", "Member", "StateRules"]
+__all__ = [
+    "CONSUMER_PROTOCOL_TYPE",
+    "RULES",
+    "ClassicGroup",
+    "GroupState",
+    "Member",
+    "OfferedProtocol",
+    "StateRules",
+]
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NONE = ErrorCode.NONE
@@ -102,6 +105,13 @@ RULES = {
         delete=ErrorCode.GROUP_ID_NOT_FOUND,
     ),
 }
+
+
+class OfferedProtocol(NamedTuple):
+    """An assignment strategy of a member, in its order of preference."""
+
+    name: str
+    metadata: bytes
 
 
 @dataclass(slots=True)
@@ -299,20 +309,19 @@ class ClassicGroup:
         is_empty = self.protocol_type is not None and self.state is _EMPTY
         return self.state_timestamp_ms if is_empty else None
 
-    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
+    def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
         """May refuse with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
 
         In a transaction, a commit without member and generation (versions below 3) is good while the group
         has members, and during a rebalance: the transaction has begun before it.
         """
-        generation = command.generation
-        in_transaction = isinstance(command, CommitTransactionalOffsets)
+        member_id, instance_id, in_transaction = request.member_id, request.group_instance_id, version is None
         if generation < 0 and self.state is _EMPTY:
             return NONE
-        if generation < 0 and not command.member_id and command.group_instance_id is None:
+        if generation < 0 and not member_id and instance_id is None:
             # An administrator, while the group has members.
             return NONE if in_transaction else ErrorCode.UNKNOWN_MEMBER_ID
-        code = self.check_member(command.member_id, command.group_instance_id)
+        code = self.check_member(member_id, instance_id)
         if code is not NONE:
             return code
         if generation != self.generation:

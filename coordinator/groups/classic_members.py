@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
 from odradek.coordinator.groups.classic_group import ClassicGroup, Member
-from odradek.coordinator.groups.commands import JoinedMember, JoinReply, SyncReply
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from odradek.wire.messages.sync_group import SyncGroupResponse
 
 __all__ = [
     "SESSION",
@@ -18,10 +19,11 @@ __all__ = [
     "cancel_session",
     "extend_session",
     "has_session_ended",
-    "join_reply",
+    "join_response",
+    "refused_join",
     "remove_member",
     "session_key",
-    "sync_reply",
+    "sync_response",
 ]
 
 NONE = ErrorCode.NONE
@@ -72,8 +74,8 @@ def remove_member(group: ClassicGroup, member_id: str, out: list[Effect]) -> Non
     if member_id in group.pending_members:
         out.append(CancelTimer(session_key(group.group_id, member_id)))
     elif (member := group.members.get(member_id)) is not None:
-        answer_join(group, member, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID), out)
-        answer_sync(member, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        answer_join(group, member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), out)
         cancel_session(group, member, out)
     group.remove(member_id)
 
@@ -81,39 +83,52 @@ def remove_member(group: ClassicGroup, member_id: str, out: list[Effect]) -> Non
 # Responses
 
 
-def answer_join(group: ClassicGroup, member: Member, reply: JoinReply, out: list[Effect]) -> None:
+def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse, out: list[Effect]) -> None:
     """To the join that waits, if there is one."""
     ticket = group.take_join_ticket(member)
     if ticket is not None:
-        out.append(Reply(ticket, reply))
+        out.append(Reply(ticket, response))
 
 
-def answer_sync(member: Member, reply: SyncReply, out: list[Effect]) -> bool:
+def answer_sync(member: Member, response: SyncGroupResponse, out: list[Effect]) -> bool:
     """To the sync that waits; False if there is none."""
     ticket = member.sync_ticket
     if ticket is None:
         return False
     member.sync_ticket = None
-    out.append(Reply(ticket, reply))
+    out.append(Reply(ticket, response))
     return True
 
 
-def join_reply(group: ClassicGroup, member_id: str) -> JoinReply:
+def join_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
     """Only the leader gets the members and their metadata: it makes the assignment."""
     members = group.members.values() if group.leader == member_id else ()
-    return JoinReply(
-        NONE,
-        member_id,
-        group.generation,
-        group.protocol_type,
-        group.protocol,
-        group.leader or "",
+    return JoinGroupResponse(
+        error_code=NONE,
+        member_id=member_id,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
         members=[
-            JoinedMember(member.member_id, member.group_instance_id, member.metadata(group.protocol))
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(group.protocol),
+            )
             for member in members
         ],
     )
 
 
-def sync_reply(group: ClassicGroup, member: Member) -> SyncReply:
-    return SyncReply(NONE, group.protocol_type, group.protocol, member.assignment)
+def refused_join(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )

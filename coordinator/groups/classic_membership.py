@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
-from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState, Member
+from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState, Member, OfferedProtocol
 from odradek.coordinator.groups.classic_members import (
     SESSION,
     answer_join,
@@ -19,29 +20,27 @@ from odradek.coordinator.groups.classic_members import (
     cancel_session,
     extend_session,
     has_session_ended,
-    join_reply,
+    join_response,
+    refused_join,
     remove_member,
     session_key,
-    sync_reply,
+    sync_response,
 )
 from odradek.coordinator.groups.classic_rebalance import JOIN, SYNC, Rebalance, join_key, sync_key
-from odradek.coordinator.groups.commands import (
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    LeavingMember,
-    LeftMember,
-    Sync,
-    SyncReply,
-)
 from odradek.coordinator.groups.group import Group, Store
 from odradek.coordinator.groups.record_codec import assigned_partitions, fits_record
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = ["NEW_MEMBER_TIMEOUT_MS", "TIMERS", "Membership"]
 
@@ -57,7 +56,11 @@ MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 """JoinGroup version whose response lets a returning static leader skip the assignment (KIP-814)."""
 
-_HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
+_HEARTBEAT_RESPONSES = {code: HeartbeatResponse(error_code=code) for code in ErrorCode}
+AskedJoin = Asked[JoinGroupRequest, JoinGroupResponse]
+AskedSync = Asked[SyncGroupRequest, SyncGroupResponse]
+AskedHeartbeat = Asked[HeartbeatRequest, HeartbeatResponse]
+AskedLeave = Asked[LeaveGroupRequest, LeaveGroupResponse]
 TIMERS = (SESSION, JOIN, SYNC)
 """The first parts of the keys of timers, before the group and the member."""
 
@@ -80,41 +83,29 @@ class Membership:
 
     # Join
 
-    def check_join(self, command: Join) -> ErrorCode:
-        """Whether its fields fit a record; fills in the rebalance timeout."""
-        names = [name for name, _ in command.protocols]
-        if not fits_record(
-            command.group_id, command.client_id, command.group_instance_id, command.protocol_type, *names
-        ):
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        if command.rebalance_timeout_ms == -1:
-            command.rebalance_timeout_ms = command.session_timeout_ms
-        return NONE
-
-    def join(self, command: Join, now_ms: int, out: list[Effect]) -> None:
+    def join(self, asked: AskedJoin, now_ms: int, out: list[Effect]) -> None:
         """To a group that is classic, or empty, or not there; `migration.py` joins others."""
-        code = self.check_join(command)
-        if code is not NONE:
-            return _refuse(command, code, out)
-        known = self._groups.get(command.group_id)
+        request, member_id = asked.request, asked.request.member_id
+        if not fits_join(asked):
+            return _refuse_join(asked, ErrorCode.UNKNOWN_SERVER_ERROR, member_id, out)
+        known = self._groups.get(request.group_id)
         if isinstance(known, ClassicGroup):
             group = known
         elif known is not None and not known.is_empty:
-            out.append(Reply(command.ticket, JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
-            return
-        elif command.member_id:
-            return _refuse(command, ErrorCode.UNKNOWN_MEMBER_ID, out)
+            return _refuse_join(asked, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "", out)
+        elif member_id:
+            return _refuse_join(asked, ErrorCode.UNKNOWN_MEMBER_ID, member_id, out)
         else:
-            group = self._create(command.group_id, known, now_ms, out)
-        if not self._has_room(group, command.member_id):
-            remove_member(group, command.member_id, out)
-            out.append(Reply(command.ticket, JoinReply(ErrorCode.GROUP_MAX_SIZE_REACHED)))
-        elif not group.supports(command.protocol_type, command.protocols):
-            _refuse(command, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
-        elif command.member_id:
-            self._join_known(group, command, now_ms, out)
+            group = self._create(request.group_id, known, now_ms, out)
+        if not self._has_room(group, member_id):
+            remove_member(group, member_id, out)
+            _refuse_join(asked, ErrorCode.GROUP_MAX_SIZE_REACHED, "", out)
+        elif not group.supports(request.protocol_type, offered_protocols(request)):
+            _refuse_join(asked, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id, out)
+        elif member_id:
+            self._join_known(group, asked, now_ms, out)
         else:
-            self._join_new(group, command, now_ms, out)
+            self._join_new(group, asked, now_ms, out)
 
     def _create(self, group_id: str, replaced: Group | None, now_ms: int, out: list[Effect]) -> ClassicGroup:
         """A new group, perhaps in the place of an empty one of another type."""
@@ -138,98 +129,101 @@ class Membership:
             )
         return member is not None or len(group.members) < limit
 
-    def _join_new(self, group: ClassicGroup, command: Join, now_ms: int, out: list[Effect]) -> None:
-        prefix = command.client_id if command.group_instance_id is None else command.group_instance_id
+    def _join_new(self, group: ClassicGroup, asked: AskedJoin, now_ms: int, out: list[Effect]) -> None:
+        instance_id = asked.request.group_instance_id
+        prefix = asked.client.client_id if instance_id is None else instance_id
         # Cut, so that the id fits into a record, too; ids are opaque.
         member_id = f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{self._new_member_suffix()}"
-        if command.group_instance_id in group.static_members:
-            self._replace_static_member(group, member_id, command, now_ms, out)
-        elif command.group_instance_id is None and command.version >= MEMBER_ID_REQUIRED_SINCE:
+        if instance_id in group.static_members:
+            self._replace_static_member(group, member_id, asked, now_ms, out)
+        elif instance_id is None and asked.client.version >= MEMBER_ID_REQUIRED_SINCE:
             if len(group.pending_members) >= PENDING_MEMBERS_MAX:
                 remove_member(group, next(iter(group.pending_members)), out)
-            lapses_at_ms = now_ms + command.session_timeout_ms
+            lapses_at_ms = now_ms + asked.request.session_timeout_ms
             group.pending_members[member_id] = lapses_at_ms
             out.append(SetTimer(session_key(group.group_id, member_id), lapses_at_ms))
-            out.append(Reply(command.ticket, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
+            _refuse_join(asked, ErrorCode.MEMBER_ID_REQUIRED, member_id, out)
         else:
-            self._add_member(group, member_id, command, now_ms, out)
+            self._add_member(group, member_id, asked, now_ms, out)
 
-    def _join_known(self, group: ClassicGroup, command: Join, now_ms: int, out: list[Effect]) -> None:
-        member_id = command.member_id
+    def _join_known(self, group: ClassicGroup, asked: AskedJoin, now_ms: int, out: list[Effect]) -> None:
+        member_id, instance_id = asked.request.member_id, asked.request.group_instance_id
         if member_id in group.pending_members:
-            if command.group_instance_id is not None:
+            if instance_id is not None:
                 # Only dynamic members are pending; in Kafka this raises.
-                out.append(Reply(command.ticket, JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR)))
-                return
-            return self._add_member(group, member_id, command, now_ms, out)
-        code = group.check_member(member_id, command.group_instance_id)
+                return _refuse_join(asked, ErrorCode.UNKNOWN_SERVER_ERROR, "", out)
+            return self._add_member(group, member_id, asked, now_ms, out)
+        code = group.check_member(member_id, instance_id)
         if code is not NONE:
-            return _refuse(command, code, out)
+            return _refuse_join(asked, code, member_id, out)
         member = group.members[member_id]
         is_leader = group.leader == member_id
         if group.state is GroupState.COMPLETING_REBALANCE:
             # A retry: the response to its join was lost.
-            is_current = member.protocols == command.protocols
+            is_current = member.protocols == offered_protocols(asked.request)
         elif group.state is GroupState.STABLE:
             # A leader joins again for a new assignment, for example when a topic has new partitions.
-            is_current = not is_leader and member.protocols == command.protocols
+            is_current = not is_leader and member.protocols == offered_protocols(asked.request)
         else:
             is_current = False
         if is_current:
-            out.append(Reply(command.ticket, join_reply(group, member_id)))
+            out.append(Reply(asked.ticket, join_response(group, member_id)))
         else:
-            self._update_member(group, member, command, out)
+            self._update_member(group, member, asked, out)
             self._rebalance.prepare_or_complete(group, now_ms, out)
 
     def _add_member(
-        self, group: ClassicGroup, member_id: str, command: Join, now_ms: int, out: list[Effect]
+        self, group: ClassicGroup, member_id: str, asked: AskedJoin, now_ms: int, out: list[Effect]
     ) -> None:
+        request = asked.request
         member = Member(
             member_id=member_id,
-            group_instance_id=command.group_instance_id,
-            client_id=command.client_id,
-            client_host=command.client_host,
-            rebalance_timeout_ms=command.rebalance_timeout_ms,
-            session_timeout_ms=command.session_timeout_ms,
-            protocols=command.protocols,
+            group_instance_id=request.group_instance_id,
+            client_id=asked.client.client_id,
+            client_host=asked.client.host,
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=offered_protocols(request),
             is_new=True,
-            join_ticket=command.ticket,
+            join_ticket=asked.ticket,
         )
         if group.is_initial_rebalance:
             group.new_member_added = True
         if not group.members:
-            group.protocol_type = command.protocol_type
+            group.protocol_type = request.protocol_type
         group.add(member)
         extend_session(group, member, now_ms, out, NEW_MEMBER_TIMEOUT_MS)
         self._rebalance.prepare_or_complete(group, now_ms, out)
 
-    def _update_member(self, group: ClassicGroup, member: Member, command: Join, out: list[Effect]) -> None:
-        group.update(member, command.protocols)
-        member.rebalance_timeout_ms = command.rebalance_timeout_ms
-        member.session_timeout_ms = command.session_timeout_ms
-        earlier = group.set_join_ticket(member, command.ticket)
+    def _update_member(
+        self, group: ClassicGroup, member: Member, asked: AskedJoin, out: list[Effect]
+    ) -> None:
+        group.update(member, offered_protocols(asked.request))
+        member.rebalance_timeout_ms = rebalance_timeout_ms(asked.request)
+        member.session_timeout_ms = asked.request.session_timeout_ms
+        earlier = group.set_join_ticket(member, asked.ticket)
         if earlier is not None:
             # Kafka forgets the earlier request; a client that reads this response joins again.
-            out.append(Reply(earlier, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
+            out.append(Reply(earlier, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
 
     def _replace_static_member(
-        self, group: ClassicGroup, member_id: str, command: Join, now_ms: int, out: list[Effect]
+        self, group: ClassicGroup, member_id: str, asked: AskedJoin, now_ms: int, out: list[Effect]
     ) -> None:
-        instance_id = command.group_instance_id
+        instance_id = asked.request.group_instance_id
         assert instance_id is not None
         old_member_id, old_leader = group.static_members[instance_id], group.leader
         old_member = group.members[old_member_id]
-        answer_join(group, old_member, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old_member_id), out)
-        answer_sync(old_member, SyncReply(ErrorCode.FENCED_INSTANCE_ID), out)
+        answer_join(group, old_member, refused_join(ErrorCode.FENCED_INSTANCE_ID, old_member_id), out)
+        answer_sync(old_member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID), out)
         cancel_session(group, old_member, out)
         member = group.replace_static_member(instance_id, member_id)
         extend_session(group, member, now_ms, out)
-        self._update_member(group, member, command, out)
+        self._update_member(group, member, asked, out)
         if (
             group.state is GroupState.STABLE
             and group.protocol_counts.select(group.members.values()) == group.protocol
         ):
-            self._return_to_stable(group, member, old_leader, command.version, now_ms, out)
+            self._return_to_stable(group, member, old_leader, asked.client.version, now_ms, out)
         elif group.state is GroupState.PREPARING_REBALANCE:
             self._rebalance.complete_if_all_joined(group, now_ms, out)
         else:
@@ -251,44 +245,52 @@ class Membership:
         reached_at_ms = now_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
         if not self._rebalance.store(group, group.record(reached_at_ms), now_ms, out):
             return self._rebalance.prepare(group, now_ms, out)
-        reply = join_reply(group, member_id)
+        response = join_response(group, member_id)
         if version >= SKIP_ASSIGNMENT_SINCE:
-            reply.skip_assignment = group.leader == member_id
+            response.skip_assignment = group.leader == member_id
         else:
             # With the old leader's id it does not act as the leader, and just syncs.
-            reply.leader, reply.members = old_leader or "", []
-        answer_join(group, group.members[member_id], reply, out)
+            response.leader, response.members = old_leader or "", []
+        answer_join(group, group.members[member_id], response, out)
 
     # Sync
 
-    def sync(self, command: Sync, now_ms: int, out: list[Effect]) -> None:
-        group = self._classic_group(command.group_id)
-        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check_sync(group, command)
+    def sync(self, asked: AskedSync, now_ms: int, out: list[Effect]) -> None:
+        request, ticket, member_id = asked.request, asked.ticket, asked.request.member_id
+        group = self._classic_group(request.group_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check_sync(group, request)
         if group is None or code is not NONE:
-            return _refuse(command, code, out)
-        member = group.members[command.member_id]
-        if command.member_id in group.pending_sync:
-            group.pending_sync.remove(command.member_id)
+            out.append(Reply(ticket, SyncGroupResponse(error_code=code)))
+            return
+        member = group.members[member_id]
+        if member_id in group.pending_sync:
+            group.pending_sync.remove(member_id)
             if not group.pending_sync:
                 out.append(CancelTimer(sync_key(group.group_id)))
         if group.state is GroupState.STABLE:
-            out.append(Reply(command.ticket, sync_reply(group, member)))
+            out.append(Reply(ticket, sync_response(group, member)))
             return
-        earlier, member.sync_ticket = member.sync_ticket, command.ticket
+        earlier, member.sync_ticket = member.sync_ticket, ticket
         if earlier is not None:
-            out.append(Reply(earlier, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)))
-        if group.leader == command.member_id:
-            self._rebalance.assign(group, command.assignments, now_ms, out)
+            again = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+            out.append(Reply(earlier, again))
+        if group.leader == member_id:
+            assignments = {one.member_id: one.assignment for one in request.assignments}
+            self._rebalance.assign(group, assignments, now_ms, out)
 
     # Heartbeat
 
-    def beat(self, command: Heartbeat, now_ms: int) -> HeartbeatReply | None:
-        """The reply to a heartbeat that moves a deadline and nothing else, as most do. None, and nothing
-        done, for others: they go to `heartbeat`."""
-        group = self._groups.get(command.group_id)
-        if not isinstance(group, ClassicGroup) or command.generation != group.generation:
+    def beat(self, asked: AskedHeartbeat, now_ms: int) -> HeartbeatResponse | None:
+        """The response to a heartbeat that moves a deadline and nothing else, as most do; not to be changed.
+        None, and nothing done, for others: they go to `heartbeat`."""
+        code = self._beat(asked.request, now_ms)
+        return None if code is None else _HEARTBEAT_RESPONSES[code]
+
+    def _beat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode | None:
+        group = self._groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup) or request.generation_id != group.generation:
             return None
-        member_id, instance_id = command.member_id, command.group_instance_id
+        member_id, instance_id = request.member_id, request.group_instance_id
         member = group.members.get(member_id)
         if member is None or (instance_id is not None and group.static_members.get(instance_id) != member_id):
             return None
@@ -296,26 +298,26 @@ class Membership:
         if member.timer_at_ms is None or deadline_ms < member.timer_at_ms:
             return None
         member.deadline_ms = deadline_ms
-        return _HEARTBEAT_REPLIES[group.rules.heartbeat]
+        return group.rules.heartbeat
 
-    def heartbeat(self, command: Heartbeat, now_ms: int, out: list[Effect]) -> None:
-        reply = self.beat(command, now_ms)
-        if reply is not None:
-            out.append(Reply(command.ticket, reply))
-            return
-        group = self._groups.get(command.group_id)
-        if not isinstance(group, ClassicGroup):
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-        else:
-            code = group.check_member(command.member_id, command.group_instance_id)
-            if code is NONE:
-                if command.generation != group.generation:
-                    code = ErrorCode.ILLEGAL_GENERATION
-                else:
-                    code = group.rules.heartbeat
-                    member = group.members[command.member_id]
-                    extend_session(group, member, now_ms, out)
-        out.append(Reply(command.ticket, _HEARTBEAT_REPLIES[code]))
+    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
+        request = asked.request
+        code = self._beat(request, now_ms)
+        if code is None:
+            code = self._check_heartbeat(request, now_ms, out)
+        out.append(Reply(asked.ticket, HeartbeatResponse(error_code=code)))
+
+    def _check_heartbeat(self, request: HeartbeatRequest, now_ms: int, out: list[Effect]) -> ErrorCode:
+        group = self._classic_group(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code = group.check_member(request.member_id, request.group_instance_id)
+        if code is not NONE:
+            return code
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        extend_session(group, group.members[request.member_id], now_ms, out)
+        return group.rules.heartbeat
 
     def _expire_session(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
         """Remove the member, unless its deadline moved or it waits for a response."""
@@ -339,18 +341,20 @@ class Membership:
 
     # Leave
 
-    def leave(self, command: Leave, now_ms: int, out: list[Effect]) -> None:
-        group = self._classic_group(command.group_id)
-        left = [self._leave_one(group, leaving, out) for leaving in command.members]
+    def leave(self, asked: AskedLeave, now_ms: int, out: list[Effect]) -> None:
+        group = self._classic_group(asked.request.group_id)
+        left = [self._leave_one(group, leaving, out) for leaving in asked.request.members]
         if group is not None and any(member.error_code is NONE for member in left):
             if group.state is GroupState.PREPARING_REBALANCE:
                 self._rebalance.complete_if_all_joined(group, now_ms, out)
             elif group.state is not GroupState.EMPTY:
                 self._rebalance.prepare(group, now_ms, out)
-        out.append(Reply(command.ticket, LeaveReply(NONE, left)))
+        out.append(Reply(asked.ticket, LeaveGroupResponse(error_code=NONE, members=left)))
 
-    def _leave_one(self, group: ClassicGroup | None, leaving: LeavingMember, out: list[Effect]) -> LeftMember:
-        member_id, instance_id, _ = leaving
+    def _leave_one(
+        self, group: ClassicGroup | None, leaving: MemberIdentity, out: list[Effect]
+    ) -> MemberResponse:
+        member_id, instance_id = leaving.member_id, leaving.group_instance_id
         if group is None:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         elif member_id in group.pending_members:
@@ -362,7 +366,7 @@ class Membership:
             code = group.check_member(target, instance_id)
             if code is NONE:
                 remove_member(group, target, out)
-        return LeftMember(member_id, instance_id, code)
+        return MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
 
     # Start and end
 
@@ -381,8 +385,8 @@ class Membership:
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
         """Refuse all joins and syncs that wait: the machine is given up."""
         for member in group.members.values():
-            answer_join(group, member, JoinReply(code, member.member_id), out)
-            answer_sync(member, SyncReply(code), out)
+            answer_join(group, member, refused_join(code, member.member_id), out)
+            answer_sync(member, SyncGroupResponse(error_code=code), out)
 
     def expire(self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
         """A timer of the group is due."""
@@ -432,21 +436,40 @@ class Membership:
         return group if isinstance(group, ClassicGroup) else None
 
 
-def _check_sync(group: ClassicGroup, command: Sync) -> ErrorCode:
-    code = group.check_member(command.member_id, command.group_instance_id)
+def offered_protocols(request: JoinGroupRequest) -> list[OfferedProtocol]:
+    return [OfferedProtocol(one.name, one.metadata) for one in request.protocols]
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """-1 (version 0 has none) stands for the session timeout."""
+    timeout_ms = request.rebalance_timeout_ms
+    return request.session_timeout_ms if timeout_ms == -1 else timeout_ms
+
+
+def fits_join(asked: AskedJoin) -> bool:
+    """Whether a record has room for what is said of a member."""
+    request = asked.request
+    names = [one.name for one in request.protocols]
+    return fits_record(
+        request.group_id, asked.client.client_id, request.group_instance_id, request.protocol_type, *names
+    )
+
+
+def _refuse_join(asked: AskedJoin, code: ErrorCode, member_id: str, out: list[Effect]) -> None:
+    out.append(Reply(asked.ticket, refused_join(code, member_id)))
+
+
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    code = group.check_member(request.member_id, request.group_instance_id)
     if code is not NONE:
         return code
-    if command.generation != group.generation:
+    if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     for given, expected in (
-        (command.protocol_type, group.protocol_type),
-        (command.protocol_name, group.protocol),
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol),
     ):
         # A member that was in a group of another type names the protocol of that group.
         if given is not None and expected is not None and given != expected and not group.is_unled:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return group.rules.sync
-
-
-def _refuse(command: Join | Sync | Leave, code: ErrorCode, out: list[Effect]) -> None:
-    out.append(Reply(command.ticket, command.refused(code)))

@@ -12,15 +12,15 @@ from odradek.coordinator.groups.classic_members import (
     answer_join,
     answer_sync,
     extend_session,
-    join_reply,
+    join_response,
     remove_member,
-    sync_reply,
+    sync_response,
 )
-from odradek.coordinator.groups.commands import SyncReply
 from odradek.coordinator.groups.group import Store
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
+from odradek.wire.messages.sync_group import SyncGroupResponse
 
 __all__ = ["JOIN", "SYNC", "Rebalance"]
 
@@ -73,7 +73,7 @@ class Rebalance:
             for member in group.members.values():
                 # Only DescribeGroups shows it: the next generation has another assignment.
                 member.assignment = b""
-                again = SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
+                again = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
                 _answer_sync(group, member, again, now_ms, out)
         if group.pending_sync or group.state is GroupState.COMPLETING_REBALANCE:
             group.pending_sync.clear()
@@ -128,7 +128,7 @@ class Rebalance:
         else:
             group.begin_generation()
             for member in group.members.values():
-                answer_join(group, member, join_reply(group, member.member_id), out)
+                answer_join(group, member, join_response(group, member.member_id), out)
                 extend_session(group, member, now_ms, out)
                 member.is_new = False
             out.append(SetTimer(sync_key(group_id), now_ms + group.rebalance_timeout_ms))
@@ -142,10 +142,10 @@ class Rebalance:
         record = group.record(now_ms, assignments)
         if self.store(group, record, now_ms, out):
             for member in group.members.values():
-                _answer_sync(group, member, sync_reply(group, member), now_ms, out)
+                _answer_sync(group, member, sync_response(group, member), now_ms, out)
         else:
             for member in group.members.values():
-                too_large = SyncReply(ErrorCode.UNKNOWN_SERVER_ERROR)
+                too_large = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
                 _answer_sync(group, member, too_large, now_ms, out)
             self.prepare(group, now_ms, out)
 
@@ -159,8 +159,8 @@ class Rebalance:
 
 
 def _answer_sync(
-    group: ClassicGroup, member: Member, reply: SyncReply, now_ms: int, out: list[Effect]
+    group: ClassicGroup, member: Member, response: SyncGroupResponse, now_ms: int, out: list[Effect]
 ) -> None:
     """The session of a member whose sync waits does not end: it begins again with the response."""
-    if answer_sync(member, reply, out):
+    if answer_sync(member, response, out):
         extend_session(group, member, now_ms, out)

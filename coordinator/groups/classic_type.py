@@ -1,27 +1,29 @@
 """The entry of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup and DescribeGroups.
 
-They also keep the offsets of consumers without a group protocol, and DeleteOffsets is theirs to check.
+They also keep the offsets of consumers without a group protocol, and OffsetDelete is theirs to check.
 """
 
 from __future__ import annotations
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.effects import Effect, Reply
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState
 from odradek.coordinator.groups.classic_membership import TIMERS, Membership
-from odradek.coordinator.groups.commands import (
-    DescribedMember,
-    DescribeGroup,
-    GroupDescription,
-    Heartbeat,
-    Join,
-    Leave,
-    Sync,
-)
 from odradek.coordinator.groups.group import CLASSIC
 from odradek.coordinator.groups.group_type import GroupType, Handler, MachineParts, Protocol
 from odradek.coordinator.groups.request_checks import CLASSIC_CHECKS
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
+from odradek.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.join_group import JoinGroupRequest
+from odradek.wire.messages.leave_group import LeaveGroupRequest
+from odradek.wire.messages.sync_group import SyncGroupRequest
 
 __all__ = ["CLASSIC_GROUPS"]
 
@@ -32,56 +34,58 @@ def _start(parts: MachineParts) -> Protocol:
         membership=membership,
         new_group=ClassicGroup,
         commands={
-            Join: membership.join,
-            Sync: membership.sync,
-            Heartbeat: membership.heartbeat,
-            Leave: membership.leave,
-            DescribeGroup: _describing(parts),
+            JoinGroupRequest: membership.join,
+            SyncGroupRequest: membership.sync,
+            HeartbeatRequest: membership.heartbeat,
+            LeaveGroupRequest: membership.leave,
+            DescribeGroupsRequest: _describing(parts),
         },
-        quick_commands={Heartbeat: membership.beat},
+        quick_commands={HeartbeatRequest: membership.beat},
     )
 
 
 def _describing(parts: MachineParts) -> Handler:
-    def describe(command: DescribeGroup, now_ms: int, out: list[Effect]) -> None:
-        group = parts.groups.get(command.group_id)
+    def describe(
+        asked: Asked[DescribeGroupsRequest, DescribeGroupsResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        (group_id,) = asked.request.groups
+        group = parts.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            description = _describe(group)
+            described = _describe(group)
         else:
             # Tools look for these words: they are Kafka's.
             problem = "not found." if group is None else "is not a classic group."
-            description = GroupDescription(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                command.group_id,
-                KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} {problem}").own_message,
-                GroupState.DEAD.value,
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+            described = DescribedGroup(
+                error_code=code,
+                error_message=KafkaError(code, f"Group {group_id} {problem}").own_message,
+                group_id=group_id,
+                group_state=GroupState.DEAD.value,
             )
-        out.append(Reply(command.ticket, description))
+        out.append(Reply(asked.ticket, DescribeGroupsResponse(groups=[described])))
 
     return describe
 
 
-def _describe(group: ClassicGroup) -> GroupDescription:
+def _describe(group: ClassicGroup) -> DescribedGroup:
     is_stable = group.state is GroupState.STABLE
-    members = [
-        DescribedMember(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            member.metadata(group.protocol) if is_stable else b"",
-            member.assignment,
-        )
-        for member in group.members.values()
-    ]
-    return GroupDescription(
-        ErrorCode.NONE,
-        group.group_id,
-        None,
-        group.state.value,
-        group.protocol_type or "",
-        group.protocol or "" if is_stable else "",
-        members,
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=group.protocol or "" if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if is_stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""Committed offsets of one machine: their state, and the commands about them.
+"""Committed offsets of one machine: their state, and the requests about them.
 
 Durable state changes in `put`, `remove`, `put_pending` and `end_transaction` alone. Loading calls them with
 the records of the log, and a command calls them with the records that it appends: so the state after loading
@@ -7,28 +7,16 @@ is the state that wrote the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, Protocol
 
+from odradek.coordinator.asked import Asked
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply
 from odradek.coordinator.groups import record_codec
 from odradek.coordinator.groups.classic_group import ClassicGroup
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    CommitOffsetsReply,
-    CommitTransactionalOffsets,
-    DeleteOffsets,
-    DeleteOffsetsReply,
-    EndOffsets,
-    EndOffsetsReply,
-    FetchedOffset,
-    FetchOffsets,
-    FetchOffsetsReply,
-    OffsetToCommit,
-    RemoveTopics,
-    RemoveTopicsReply,
-)
-from odradek.coordinator.groups.group import Group, Membership, TypeOfGroup
+from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics
+from odradek.coordinator.groups.group import CommitRequest, Group, Membership, TypeOfGroup
 from odradek.coordinator.groups.group_type import Handler
 from odradek.coordinator.groups.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.groups.pending_offsets import PendingOffsets
@@ -43,6 +31,33 @@ from odradek.coordinator.groups.record_codec import (
 )
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = ["CommittedOffsets", "Delete"]
@@ -68,7 +83,8 @@ class Delete(Protocol):
 
 
 class CommittedOffsets:
-    """`groups` and `memberships` are the machine's; `delete` deletes offsets and groups together."""
+    """`groups` and `memberships` are the machine's; `delete` deletes offsets and groups together. `topics`
+    gives the newest view of the cluster."""
 
     def __init__(
         self,
@@ -76,6 +92,7 @@ class CommittedOffsets:
         settings: GroupSettings,
         memberships: Mapping[TypeOfGroup, Membership],
         delete: Delete,
+        topics: Callable[[], ClusterView],
     ) -> None:
         self.table = OffsetTable()
         self.pending = PendingOffsets()
@@ -86,12 +103,13 @@ class CommittedOffsets:
         self._settings = settings
         self._memberships = memberships
         self._delete = delete
-        self.commands: Mapping[type, Handler] = {
-            CommitOffsets: self._commit,
-            CommitTransactionalOffsets: self._commit_in_transaction,
+        self._topics = topics
+        self.handlers: Mapping[type, Handler] = {
+            OffsetCommitRequest: self._commit,
+            TxnOffsetCommitRequest: self._commit_in_transaction,
             EndOffsets: self._end_transaction,
-            FetchOffsets: self._fetch,
-            DeleteOffsets: self._delete_some,
+            OffsetFetchRequest: self._fetch,
+            OffsetDeleteRequest: self._delete_some,
             RemoveTopics: self._remove_topics,
         }
 
@@ -140,139 +158,194 @@ class CommittedOffsets:
             group = self._groups[group_id] = ClassicGroup(group_id)
         return group
 
-    # Commands
+    # Requests
 
-    def _commit(self, command: CommitOffsets, now_ms: int, out: list[Effect]) -> None:
-        group_id = command.group_id
+    def _commit(
+        self, asked: Asked[OffsetCommitRequest, OffsetCommitResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Of topics with name and id; an offset with the id zero may be one of any topic of the name."""
+        request, ticket, version = asked.request, asked.ticket, asked.client.version
+        group_id, generation = request.group_id, request.generation_id_or_member_epoch
         group = self._groups.get(group_id)
-        code = self._check_without_group(command) if group is None else group.check_commit(command)
+        if group is None:
+            code = _check_without_group(group_id, generation, version >= GROUP_NOT_FOUND_SINCE)
+        else:
+            code = group.check_commit(request, generation, version)
         if code is not NONE:
-            out.append(Reply(command.ticket, command.refused(code)))
+            out.append(Reply(ticket, ticket.refused(code)))
             return
         if group is not None:
-            self._memberships[group.group_type].offsets_committed(group, command.member_id, now_ms, out)
-        retention_ms = command.retention_time_ms
+            self._memberships[group.group_type].offsets_committed(group, request.member_id, now_ms, out)
+        retention_ms = request.retention_time_ms
         # Bounded: a retention of 2^63-1 is a client's way to say "for ever".
         expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, EXPIRE_MS_MAX)
-        errors, commits, records, size_bytes = self._to_commit(group_id, command.offsets, expire_ms, now_ms)
+        errors, commits, records, size_bytes = self._to_commit(request, expire_ms, now_ms)
         if size_bytes > self._settings.append_max_bytes:
-            out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            out.append(Reply(ticket, ticket.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
             return
         if records:
             self.put(group_id, commits)
             out.append(Append(records))
-        out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
+        codes = iter(errors)
+        topics = [
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=next(codes))
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        out.append(Reply(ticket, OffsetCommitResponse(topics=topics)))
 
     def _commit_in_transaction(
-        self, command: CommitTransactionalOffsets, now_ms: int, out: list[Effect]
+        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], now_ms: int, out: list[Effect]
     ) -> None:
-        group_id, producer_id = command.group_id, command.producer_id
+        """The offsets count once the marker of the transaction has come (`EndOffsets`). Member and generation
+        are empty and below 0 in versions below 3 and of a producer that knows no member."""
+        request, ticket = asked.request, asked.ticket
+        group_id, producer_id = request.group_id, request.producer_id
         group = self._groups.get(group_id)
-        code = self._check_without_group(command) if group is None else group.check_commit(command)
+        if group is None:
+            code = _check_without_group(group_id, request.generation_id, False)
+        else:
+            code = group.check_commit(request, request.generation_id, None)
         if code is not NONE:
-            out.append(Reply(command.ticket, command.refused(code)))
+            out.append(Reply(ticket, ticket.refused(code)))
             return
-        errors, commits, records, size_bytes = self._to_commit(group_id, command.offsets, -1, now_ms)
+        errors, commits, records, size_bytes = self._to_commit(request, -1, now_ms)
         if size_bytes > self._settings.append_max_bytes:
-            out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            out.append(Reply(ticket, ticket.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
             return
         for topic, partition, committed in commits:
             self.put_pending(producer_id, group_id, topic, partition, committed)
         if records:
-            out.append(Append(records, (producer_id, command.producer_epoch)))
-        out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
+            out.append(Append(records, (producer_id, request.producer_epoch)))
+        codes = iter(errors)
+        topics = [
+            TxnOffsetCommitResponseTopic(
+                name=named.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=next(codes)
+                    )
+                    for one in named.partitions
+                ],
+            )
+            for named in request.topics
+        ]
+        out.append(Reply(ticket, TxnOffsetCommitResponse(topics=topics)))
 
     def _end_transaction(self, command: EndOffsets, now_ms: int, out: list[Effect]) -> None:
         """Nothing may be pending: the marker is written all the same, for it ends the transaction in the
         log."""
         self.end_transaction(command.marker.producer_id, command.marker.commit)
         out.append(AppendMarker(command.marker))
-        out.append(Reply(command.ticket, EndOffsetsReply(NONE)))
+        out.append(Reply(command.ticket, NONE))
 
     def _to_commit(
-        self, group_id: str, offsets: Iterable[OffsetToCommit], expire_ms: int, now_ms: int
+        self, request: CommitRequest, expire_ms: int, now_ms: int
     ) -> tuple[list[ErrorCode], list[tuple[str, int, CommittedOffset]], list[LogRecord], int]:
         """An error for each offset; (topic, partition, offset) and a record for each that has none; at least
         what the records will take as one batch, in bytes."""
-        metadata_limit = self._settings.offset_metadata_max_bytes
+        group_id, metadata_limit = request.group_id, self._settings.offset_metadata_max_bytes
         errors: list[ErrorCode] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
         size_bytes = BATCH_OVERHEAD_BYTES
-        for topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id in offsets:
-            if metadata and not _fits_metadata(metadata, metadata_limit):
-                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-                continue
-            errors.append(NONE)
-            if expire_ms != -1:
-                # A record with an own expiry has no room for these; clients that send one know neither.
-                leader_epoch, topic_id = -1, ZERO_UUID
-            committed_ms = now_ms if commit_ms == -1 else commit_ms
-            committed = _new_tuple(
-                CommittedOffset, (offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id)
-            )
-            key, value = encode_offset_key(group_id, topic, partition), encode_offset(committed)
-            size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value)
-            records.append((key, value, now_ms))
-            commits.append((topic, partition, committed))
+        for topic in request.topics:
+            name, in_transaction = topic.name, isinstance(topic, TxnOffsetCommitRequestTopic)
+            if isinstance(topic, TxnOffsetCommitRequestTopic):
+                topic_id = self._id_of(name)
+            else:
+                # A record with an own expiry has no room for it; clients that send one do not know it.
+                topic_id = topic.topic_id if expire_ms == -1 else ZERO_UUID
+            partition: Any
+            for partition in topic.partitions:
+                metadata = partition.committed_metadata or ""
+                if metadata and not _fits_metadata(metadata, metadata_limit):
+                    errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                    continue
+                errors.append(NONE)
+                leader_epoch = partition.committed_leader_epoch if expire_ms == -1 else -1
+                commit_ms = -1 if in_transaction else partition.commit_timestamp
+                committed_ms = now_ms if commit_ms == -1 else commit_ms
+                committed = _new_tuple(
+                    CommittedOffset,
+                    (partition.committed_offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id),
+                )
+                index = partition.partition_index
+                key, value = encode_offset_key(group_id, name, index), encode_offset(committed)
+                size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value)
+                records.append((key, value, now_ms))
+                commits.append((name, index, committed))
         return errors, commits, records, size_bytes
 
-    def _check_without_group(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
-        if command.generation < 0:
-            return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
-        is_named = isinstance(command, CommitOffsets) and command.version >= GROUP_NOT_FOUND_SINCE
-        return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
+    def _id_of(self, topic: str) -> bytes:
+        known = self._topics().topics.get(topic)
+        return ZERO_UUID if known is None else known.topic_id
 
-    def _fetch(self, command: FetchOffsets, now_ms: int, out: list[Effect]) -> None:
-        out.append(Reply(command.ticket, self.fetched(command, now_ms)))
+    def _fetch(
+        self, asked: Asked[OffsetFetchRequest, OffsetFetchResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        out.append(Reply(asked.ticket, self.fetched(asked, now_ms)))
 
-    def fetched(self, command: FetchOffsets, now_ms: int) -> FetchOffsetsReply:
-        group = self._groups.get(command.group_id)
-        code = NONE if group is None else group.check_fetch(command.member_id, command.member_epoch)
-        if code is not NONE:
-            return command.refused(code)
-        topics = self.table.of_group(command.group_id)
-        found: list[FetchedOffset] = []
-        if command.partitions is None:
-            for topic, offsets in topics.items():
-                found += [_fetched(topic, partition, offset) for partition, offset in offsets.items()]
-        else:
-            topic_ids = command.topic_ids
-            for topic, partition in command.partitions:
-                of_topic = topics.get(topic)
-                offset = None if of_topic is None else of_topic.get(partition)
-                if offset is not None and topic in topic_ids and is_of_another(offset, topic_ids[topic]):
-                    offset = None
-                found.append(_fetched(topic, partition, offset))
-        if command.require_stable and command.group_id in self.pending.by_group:
-            unstable = self.pending.by_group[command.group_id]
-            found = [_unstable(one) if (one.topic, one.partition) in unstable else one for one in found]
-        return FetchOffsetsReply(NONE, found)
+    def fetched(
+        self, asked: Asked[OffsetFetchRequest, OffsetFetchResponse], now_ms: int
+    ) -> OffsetFetchResponse:
+        """The offsets of the one group of the request, in its order. A topic with an id has none of an
+        earlier topic of its name."""
+        (requested,) = asked.request.groups
+        group_id = requested.group_id
+        group = self._groups.get(group_id)
+        code = NONE if group is None else group.check_fetch(requested.member_id, requested.member_epoch)
+        found: list[OffsetFetchResponseTopics] = []
+        if code is NONE:
+            unstable = self.pending.by_group.get(group_id, ()) if asked.request.require_stable else ()
+            offsets = self.table.of_group(group_id)
+            wanted: Iterable[OffsetFetchRequestTopics] | None = requested.topics
+            if wanted is None:
+                wanted = [
+                    OffsetFetchRequestTopics(name=name, partition_indexes=list(of_topic))
+                    for name, of_topic in offsets.items()
+                ]
+            found = [_fetched(topic, offsets.get(topic.name, {}), unstable) for topic in wanted]
+        of_group = OffsetFetchResponseGroup(group_id=group_id, topics=found, error_code=code)
+        return OffsetFetchResponse(groups=[of_group])
 
-    def _delete_some(self, command: DeleteOffsets, now_ms: int, out: list[Effect]) -> None:
-        group_id = command.group_id
+    def _delete_some(
+        self, asked: Asked[OffsetDeleteRequest, OffsetDeleteResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        group_id = asked.request.group_id
         group = self._groups.get(group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_deletion()
         if group is None or code is not NONE:
-            out.append(Reply(command.ticket, DeleteOffsetsReply(code)))
+            out.append(Reply(asked.ticket, OffsetDeleteResponse(error_code=code)))
             return
-        errors, deleted = [], []
-        for topic, partition in command.partitions:
-            if group.is_subscribed_to(topic):
-                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
-            else:
-                errors.append(NONE)
-                if self.table.get(group_id, topic, partition) is not None or self.pending.has(
-                    group_id, topic, partition
-                ):
-                    deleted.append((group_id, topic, partition))
+        deleted: list[tuple[str, str, int]] = []
+        topics: list[OffsetDeleteResponseTopic] = []
+        for topic in asked.request.topics:
+            name = topic.name
+            indexes = [one.partition_index for one in topic.partitions]
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(name) else NONE
+            if code is NONE:
+                deleted += [
+                    (group_id, name, index)
+                    for index in indexes
+                    if self.table.get(group_id, name, index) is not None
+                    or self.pending.has(group_id, name, index)
+                ]
+            results = [OffsetDeleteResponsePartition(partition_index=one, error_code=code) for one in indexes]
+            topics.append(OffsetDeleteResponseTopic(name=name, partitions=results))
         self._delete(deleted, (), now_ms, out)
-        out.append(Reply(command.ticket, DeleteOffsetsReply(NONE, errors)))
+        out.append(Reply(asked.ticket, OffsetDeleteResponse(error_code=NONE, topics=topics)))
 
     def _remove_topics(self, command: RemoveTopics, now_ms: int, out: list[Effect]) -> None:
         deleted = [*self.table.of_topics(command.topics), *self.pending.of_topics(command.topics)]
         self._delete(dict.fromkeys(deleted), (), now_ms, out)
-        out.append(Reply(command.ticket, RemoveTopicsReply(NONE)))
+        out.append(Reply(command.ticket, NONE))
 
     def expire(self, now_ms: int, out: list[Effect]) -> None:
         """Drop the offsets whose time is over, and empty groups that have none left (KIP-211). What a
@@ -293,14 +366,40 @@ class CommittedOffsets:
         self._delete(deleted, empty_groups, now_ms, out)
 
 
-def _fetched(topic: str, partition: int, offset: CommittedOffset | None) -> FetchedOffset:
-    if offset is None:
-        return FetchedOffset(topic, partition, -1, -1, "")
-    return FetchedOffset(topic, partition, offset.offset, offset.leader_epoch, offset.metadata)
+def _check_without_group(group_id: str, generation: int, is_named: bool) -> ErrorCode:
+    """A commit to a group that is not there; `is_named` where the client knows an error for that."""
+    if generation < 0:
+        return NONE if fits_record(group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
 
 
-def _unstable(found: FetchedOffset) -> FetchedOffset:
-    return FetchedOffset(found.topic, found.partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+def _fetched(
+    topic: OffsetFetchRequestTopics, offsets: TopicOffsets, unstable: Container[tuple[str, int]]
+) -> OffsetFetchResponseTopics:
+    name, topic_id = topic.name, topic.topic_id
+    partitions = []
+    for index in topic.partition_indexes:
+        offset = offsets.get(index)
+        if unstable and (name, index) in unstable:
+            found = _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        elif offset is None or (topic_id != ZERO_UUID and is_of_another(offset, topic_id)):
+            found = _no_offset(index, NONE)
+        else:
+            found = OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=NONE,
+            )
+        partitions.append(found)
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _no_offset(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code
+    )
 
 
 def _fits_metadata(text: str, limit: int) -> bool:

@@ -1,4 +1,4 @@
-"""The commands of a group of the consumer protocol (KIP-848), and their replies; see `commands.py`."""
+"""The commands of a group of the consumer protocol (KIP-848), and their replies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ __all__ = [
     "ConsumerHeartbeatReply",
     "DescribeConsumerGroup",
     "DescribedConsumer",
-    "Noted",
-    "TopicsChanged",
-    "TopicsMatched",
 ]
 
 JOIN_EPOCH = 0
@@ -114,42 +111,3 @@ class ConsumerGroupDescription:
 
     def refused(self, code: ErrorCode) -> ConsumerGroupDescription:
         return ConsumerGroupDescription(code, self.group_id)
-
-
-# --- From the coordinator ---
-
-
-@dataclass(slots=True)
-class TopicsChanged:
-    """Topics were created, deleted, or got partitions: groups that subscribe to them look again."""
-
-    ticket: Any
-    names: frozenset[str]
-
-    def refused(self, code: ErrorCode) -> Noted:
-        return Noted(code)
-
-
-@dataclass(slots=True)
-class TopicsMatched:
-    """What a `MatchTopics` has found, or did not find (None: it could not be looked for)."""
-
-    ticket: Any
-    group_id: str
-    version: int
-    """Of the view whose topics were looked through."""
-    topics: Mapping[str, frozenset[str]] | None
-    """Names of topics by regular expression."""
-
-    def refused(self, code: ErrorCode) -> Noted:
-        return Noted(code)
-
-
-@dataclass(slots=True)
-class Noted:
-    """The reply to a command of the broker itself."""
-
-    error_code: ErrorCode
-
-    def refused(self, code: ErrorCode) -> Noted:
-        return Noted(code)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets, OfferedProtocol
-from odradek.coordinator.groups.group import CONSUMER, TypeOfGroup
+from odradek.coordinator.groups.classic_group import OfferedProtocol
+from odradek.coordinator.groups.group import CONSUMER, CommitRequest, TypeOfGroup
 from odradek.coordinator.groups.reconciliation import (
     Assignment,
     AssignmentEpochs,
@@ -169,25 +169,24 @@ class ConsumerGroup:
         is_stable = all(member.current.is_reconciled_to(epoch) for member in self.members.values())
         return "Stable" if is_stable else "Reconciling"
 
-    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
+    def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
         """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
         STALE_MEMBER_EPOCH; of a classic member, and with a transaction (whose clients do not know that code),
         ILLEGAL_GENERATION. An older epoch may commit what the member has had since then (KIP-1251)."""
-        epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
+        epoch, in_transaction = generation, version is None
         if epoch < 0 and not self.members:
             return NONE
-        if in_transaction and epoch == -1 and not command.member_id and command.group_instance_id is None:
+        if in_transaction and epoch == -1 and not request.member_id and request.group_instance_id is None:
             # Its producer knows no member.
             return NONE
-        member = self.members.get(command.member_id)
+        member = self.members.get(request.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        is_old = isinstance(command, CommitOffsets) and command.version < MEMBER_EPOCHS_SINCE
-        if is_old and not member.is_classic:
+        if version is not None and version < MEMBER_EPOCHS_SINCE and not member.is_classic:
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.current.member_epoch:
             return NONE
-        if epoch < member.current.member_epoch and self._had_since(member, epoch, command):
+        if epoch < member.current.member_epoch and self._had_since(member, epoch, request):
             return NONE
         is_generation = member.is_classic or in_transaction
         return ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
@@ -398,20 +397,19 @@ class ConsumerGroup:
             for name in {protocol.name for protocol in metadata.classic_member_metadata.supported_protocols}:
                 add_to_count(self._classic_protocol_counts, name, change)
 
-    def _had_since(
-        self, member: ConsumerMember, epoch: int, command: CommitOffsets | CommitTransactionalOffsets
-    ) -> bool:
+    def _had_since(self, member: ConsumerMember, epoch: int, request: CommitRequest) -> bool:
         """Whether the member has had all that is committed since that epoch, or before."""
         topics, current = self._topics().topics, member.current
-        for offset in command.offsets:
-            topic_id = offset.topic_id
-            if topic_id == ZERO_UUID and offset.topic in topics:
-                topic_id = topics[offset.topic].topic_id
-            since = current.assigned.get(topic_id, {}).get(offset.partition)
-            if since is None:
-                since = current.revoking.get(topic_id, {}).get(offset.partition)
-            if since is None or epoch < since:
-                return False
+        for topic in request.topics:
+            topic_id = getattr(topic, "topic_id", ZERO_UUID)
+            if topic_id == ZERO_UUID and topic.name in topics:
+                topic_id = topics[topic.name].topic_id
+            assigned, revoking = current.assigned.get(topic_id, {}), current.revoking.get(topic_id, {})
+            for partition in topic.partitions:
+                index = partition.partition_index
+                since = assigned.get(index, revoking.get(index))
+                if since is None or epoch < since:
+                    return False
         return True
 
 

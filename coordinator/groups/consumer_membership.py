@@ -21,6 +21,7 @@ from typing import Protocol
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import CancelTimer, Effect, MatchTopics, Reply
 from odradek.coordinator.groups.classic_group import ClassicGroup
+from odradek.coordinator.groups.commands import TopicsMatched
 from odradek.coordinator.groups.consumer_changes import (
     MemberChange,
     current_record,
@@ -37,9 +38,7 @@ from odradek.coordinator.groups.consumer_commands import (
     ConsumerHeartbeatReply,
     DescribeConsumerGroup,
     DescribedConsumer,
-    Noted,
     OwnedPartitions,
-    TopicsMatched,
 )
 from odradek.coordinator.groups.consumer_group import (
     ConsumerGroup,
@@ -317,7 +316,7 @@ class ConsumerMembership:
             )
             group.match_failed_at_ms = None if is_taken else requested_at_ms
             group.has_new_topics = group.has_new_topics or not is_taken
-        out.append(Reply(command.ticket, Noted(NONE)))
+        out.append(Reply(command.ticket, NONE))
 
     def _take_matches(
         self,

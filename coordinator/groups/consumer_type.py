@@ -5,11 +5,10 @@ that protocol are handled here for groups of both types (`migration.py`).
 from __future__ import annotations
 
 from odradek.coordinator.groups.classic_membership import Membership
-from odradek.coordinator.groups.commands import Heartbeat, Join, Leave, Sync
+from odradek.coordinator.groups.commands import TopicsMatched
 from odradek.coordinator.groups.consumer_commands import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
-    TopicsMatched,
 )
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.consumer_membership import TIMERS, ConsumerMembership
@@ -18,6 +17,10 @@ from odradek.coordinator.groups.group_type import GroupType, MachineParts, Proto
 from odradek.coordinator.groups.migration import Migration
 from odradek.coordinator.groups.request_checks import CONSUMER_CHECKS
 from odradek.wire.messages import group_records
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.join_group import JoinGroupRequest
+from odradek.wire.messages.leave_group import LeaveGroupRequest
+from odradek.wire.messages.sync_group import SyncGroupRequest
 
 __all__ = ["CONSUMER_GROUPS"]
 
@@ -36,10 +39,10 @@ def _start(parts: MachineParts) -> Protocol:
             ConsumerHeartbeat: consumers.heartbeat,
             DescribeConsumerGroup: consumers.describe,
             TopicsMatched: consumers.topics_matched,
-            Join: migration.join,
-            Sync: migration.sync,
-            Heartbeat: migration.heartbeat,
-            Leave: migration.leave,
+            JoinGroupRequest: migration.join,
+            SyncGroupRequest: migration.sync,
+            HeartbeatRequest: migration.heartbeat,
+            LeaveGroupRequest: migration.leave,
         },
         quick_commands={ConsumerHeartbeat: consumers.beat},
     )

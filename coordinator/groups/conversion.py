@@ -13,8 +13,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.coordinator.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Member
-from odradek.coordinator.groups.commands import OfferedProtocol
+from odradek.coordinator.groups.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    Member,
+    OfferedProtocol,
+)
 from odradek.coordinator.groups.consumer_group import current_assignment_value, metadata_hash, target_value
 from odradek.coordinator.groups.group import GroupRecord
 from odradek.coordinator.groups.reconciliation import Assignment, MemberAssignment, MemberState

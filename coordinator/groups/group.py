@@ -11,14 +11,16 @@ from typing import Any, Protocol
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect
-from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.offset_commit import OffsetCommitRequest
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 __all__ = [
     "CLASSIC",
     "CONSUMER",
     "SHARE",
     "STREAMS",
+    "CommitRequest",
     "Group",
     "GroupRecord",
     "Membership",
@@ -32,6 +34,8 @@ CONSUMER: TypeOfGroup = "consumer"
 SHARE: TypeOfGroup = "share"
 STREAMS: TypeOfGroup = "streams"
 """Kafka's types, as ListGroups names them."""
+
+CommitRequest = OffsetCommitRequest | TxnOffsetCommitRequest
 
 GroupRecord = tuple[Any, Any]
 """Key and value (None: a tombstone) of a record of `__consumer_offsets`, as `wire/messages/group_records.py`
@@ -81,7 +85,9 @@ class Group(Protocol):
     def may_expire(self) -> bool:
         """Whether it is deleted when it is empty and has no offsets."""
 
-    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode: ...
+    def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
+        """`generation` is below 0 for a consumer that manages its own partitions; `version` is that of an
+        OffsetCommit, None with a transaction."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode: ...
 

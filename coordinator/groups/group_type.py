@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from odradek.coordinator.asked import Ticket, kind_of
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect
 from odradek.coordinator.groups.group import Group, Membership, Store, TypeOfGroup
@@ -19,15 +20,28 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.messages import group_records
 from odradek.wire.messages.log_records import RecordTypes
 
-__all__ = ["Check", "GroupType", "GroupTypes", "Handler", "MachineParts", "Protocol", "QuickHandler"]
+__all__ = [
+    "Check",
+    "DeleteGroup",
+    "GroupType",
+    "GroupTypes",
+    "Handler",
+    "MachineParts",
+    "Protocol",
+    "QuickHandler",
+]
 
 Handler = Callable[[Any, int, list[Effect]], None]
-"""`(command, now_ms, out)`: adds the effects of the command to `out`."""
+"""`(command, now_ms, out)`: adds the effects of the command, mostly an `Asked`, to `out`."""
 QuickHandler = Callable[[Any, int], Any]
-"""`(command, now_ms) -> reply`, of a command that has no effect but its reply; None, and nothing done, where
-it may have another."""
+"""`(command, now_ms) -> response`, of a command that has no effect but its response; None, and nothing done,
+where it may have another. The response may be given out again, so it is not to be changed."""
 Check = Callable[[Any, GroupSettings], Any]
-"""`(command, settings) -> reply` that refuses a command whatever its group is like; None if it is sound."""
+"""`(command, settings) -> response` that refuses a command whatever its group is like; None if it is
+sound."""
+DeleteGroup = Callable[[str, Ticket[Any], int, list[Effect]], None]
+"""`(group_id, ticket, now_ms, out)`: deletes a group of any type; the ticket gets a
+`DeleteGroupsResponse`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +50,7 @@ class MachineParts:
 
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
     member of a classic group, `new_member_id` a whole id. `memberships` has those of the types before.
-    `delete_group` carries out a `DeleteGroup` of any type, for one that has to do something before.
+    `delete_group` deletes a group of any type, for one that has to do something before.
     """
 
     groups: dict[str, Group]
@@ -46,12 +60,13 @@ class MachineParts:
     topics: Callable[[], ClusterView]
     store: Store
     memberships: Mapping[TypeOfGroup, Membership]
-    delete_group: Handler
+    delete_group: DeleteGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """One type in one machine. It takes over commands that an earlier type handles, too."""
+    """One type in one machine. It takes over commands that an earlier type handles, too. They are known by
+    `kind_of` of `coordinator/asked.py`."""
 
     membership: Membership
     new_group: Callable[[str], Group]
@@ -91,6 +106,6 @@ class GroupTypes:
         return GroupTypes([*self.types, *more])
 
     def check(self, command: Any, settings: GroupSettings) -> Any:
-        """The reply that refuses the command; None if its group has to decide."""
-        check = self.checks.get(command.__class__)
+        """The response that refuses the command; None if its group has to decide."""
+        check = self.checks.get(kind_of(command))
         return None if check is None else check(command, settings)

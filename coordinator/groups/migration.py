@@ -23,18 +23,17 @@ from collections.abc import Callable, Collection, Iterable
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
 from odradek.coordinator.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from odradek.coordinator.groups.classic_membership import MEMBER_ID_REQUIRED_SINCE, Membership
-from odradek.coordinator.groups.commands import (
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    LeavingMember,
-    LeftMember,
-    Sync,
-    SyncReply,
+from odradek.coordinator.groups.classic_members import refused_join
+from odradek.coordinator.groups.classic_membership import (
+    MEMBER_ID_REQUIRED_SINCE,
+    AskedHeartbeat,
+    AskedJoin,
+    AskedLeave,
+    AskedSync,
+    Membership,
+    fits_join,
+    offered_protocols,
+    rebalance_timeout_ms,
 )
 from odradek.coordinator.groups.consumer_changes import MemberChange
 from odradek.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
@@ -65,6 +64,10 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupMemberMetadataValue,
     GroupMetadataKey,
 )
+from odradek.wire.messages.heartbeat import HeartbeatResponse
+from odradek.wire.messages.join_group import JoinGroupResponse
+from odradek.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = ["Migration"]
 
@@ -73,8 +76,6 @@ UPGRADE = frozenset({"upgrade", "bidirectional"})
 DOWNGRADE = frozenset({"downgrade", "bidirectional"})
 MIXED = UPGRADE | DOWNGRADE
 """Values of `group.consumer.migration.policy`: with those in none, no group has members of both protocols."""
-
-_HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
 
 
 class Migration:
@@ -104,65 +105,67 @@ class Migration:
 
     # Join
 
-    def join(self, command: Join, now_ms: int, out: list[Effect]) -> None:
-        group = self._groups.get(command.group_id)
+    def join(self, asked: AskedJoin, now_ms: int, out: list[Effect]) -> None:
+        group = self._groups.get(asked.request.group_id)
         if not isinstance(group, ConsumerGroup) or group.is_empty:
-            return self._classic.join(command, now_ms, out)
-        code = self._classic.check_join(command)
-        if code is not NONE:
-            reply = command.refused(code)
+            return self._classic.join(asked, now_ms, out)
+        if not fits_join(asked):
+            response = refused_join(ErrorCode.UNKNOWN_SERVER_ERROR, asked.request.member_id)
         else:
             try:
-                reply = self._join(group, command, now_ms, out)
+                response = self._join(group, asked, now_ms, out)
             except KafkaError as refusal:
                 # Without the member's id, as Kafka refuses these.
-                reply = JoinReply(refusal.code)
-        out.append(Reply(command.ticket, reply))
+                response = refused_join(refusal.code)
+        out.append(Reply(asked.ticket, response))
 
-    def _join(self, group: ConsumerGroup, command: Join, now_ms: int, out: list[Effect]) -> JoinReply:
+    def _join(
+        self, group: ConsumerGroup, asked: AskedJoin, now_ms: int, out: list[Effect]
+    ) -> JoinGroupResponse:
         """INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and
         UNKNOWN_SERVER_ERROR for a subscription that cannot be read or recorded."""
         if not self._may_mix():
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        member_id = command.member_id or self._new_member_id()
+        request, protocols = asked.request, offered_protocols(asked.request)
+        member_id, instance_id = request.member_id or self._new_member_id(), request.group_instance_id
         if member_id not in group.members and len(group.members) >= self._settings.group_consumer_max_size:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports_classic(command.protocols):
+        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports_classic(protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        instance_id = command.group_instance_id
-        if not command.member_id and instance_id is None and command.version >= MEMBER_ID_REQUIRED_SINCE:
+        needs_id = instance_id is None and asked.client.version >= MEMBER_ID_REQUIRED_SINCE
+        if not request.member_id and needs_id:
             # Not remembered: a member may join with any id.
-            return JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return refused_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         owner = _owner(group, instance_id)
-        if command.member_id and instance_id is not None:
-            _member(group, command.member_id, instance_id)
+        if request.member_id and instance_id is not None:
+            _member(group, request.member_id, instance_id)
         try:
-            subscription = decode_subscription(command.protocols[0].metadata)
+            subscription = decode_subscription(protocols[0].metadata)
         except MalformedMessage as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         if not fits_record(member_id, subscription.rack_id, *subscription.topics):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if owner is not None and self._may_downgrade(group, [owner], 1):
-            return self._join_as_classic_group(group, owner, member_id, command, subscription, now_ms, out)
-        if owner is not None and not command.member_id:
+            return self._join_as_classic_group(group, owner, member_id, asked, subscription, now_ms, out)
+        if owner is not None and not request.member_id:
             change = MemberChange(group, owner, member_id, owner.member_id)
         else:
             change = MemberChange(group, group.members.get(member_id), member_id)
-        return self._join_consumers(change, command, subscription, now_ms, out)
+        return self._join_consumers(change, asked, subscription, now_ms, out)
 
     def _join_consumers(
         self,
         change: MemberChange,
-        command: Join,
+        asked: AskedJoin,
         subscription: ConsumerProtocolSubscription,
         now_ms: int,
         out: list[Effect],
-    ) -> JoinReply:
+    ) -> JoinGroupResponse:
         """As the heartbeat of a member of the consumer protocol, for a classic member."""
         group, view = change.group, self._topics()
         config = self._settings.of_group(group.group_id)
         replaced = None if change.replaces is None else group.members[change.replaces]
-        is_reason = change.subscribe(_metadata(change.metadata, command, subscription))
+        is_reason = change.subscribe(_metadata(change.metadata, asked, subscription))
         if is_reason or group.is_to_look:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
@@ -180,27 +183,28 @@ class Migration:
         self._cancel_join_timer(group, member, out)
         self._consumers.keep_session(group, member, now_ms, out)
         member.session.has_sync_timer = True
-        wait_ms = max(command.rebalance_timeout_ms, 0)
+        wait_ms = max(rebalance_timeout_ms(asked.request), 0)
         out.append(SetTimer(classic_sync_key(group.group_id, member.member_id), now_ms + wait_ms))
-        return _joined(member.member_id, change.current.member_epoch, command.protocols[0].name)
+        protocol = asked.request.protocols[0].name
+        return _joined(member.member_id, change.current.member_epoch, protocol)
 
     def _join_as_classic_group(
         self,
         group: ConsumerGroup,
         owner: ConsumerMember,
         member_id: str,
-        command: Join,
+        asked: AskedJoin,
         subscription: ConsumerProtocolSubscription,
         now_ms: int,
         out: list[Effect],
-    ) -> JoinReply:
+    ) -> JoinGroupResponse:
         """The last member of the consumer protocol is static, and back with the classic one: it has what it
         had, and there is no rebalance unless it subscribes to other topics or others were on their way.
 
         The generation is the group's epoch, in Kafka the member's: so a member that has to join again learns
         it from its sync.
         """
-        metadata = _metadata(owner.metadata, command, subscription)
+        metadata = _metadata(owner.metadata, asked, subscription)
         others = [member for member in group.members.values() if member is not owner]
         epoch, has = group.group_epoch, _has(owner)
         is_settled = (
@@ -222,25 +226,27 @@ class Migration:
 
     # Sync
 
-    def sync(self, command: Sync, now_ms: int, out: list[Effect]) -> None:
-        group = self._groups.get(command.group_id)
+    def sync(self, asked: AskedSync, now_ms: int, out: list[Effect]) -> None:
+        group = self._groups.get(asked.request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self._classic.sync(command, now_ms, out)
+            return self._classic.sync(asked, now_ms, out)
         try:
-            reply = self._sync(group, command, now_ms, out)
+            response = self._sync(group, asked.request, now_ms, out)
         except KafkaError as refusal:
-            reply = SyncReply(refusal.code)
-        out.append(Reply(command.ticket, reply))
+            response = SyncGroupResponse(error_code=refusal.code)
+        out.append(Reply(asked.ticket, response))
 
-    def _sync(self, group: ConsumerGroup, command: Sync, now_ms: int, out: list[Effect]) -> SyncReply:
+    def _sync(
+        self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int, out: list[Effect]
+    ) -> SyncGroupResponse:
         """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
         REBALANCE_IN_PROGRESS."""
-        member, classic = _classic_member(group, command.member_id, command.group_instance_id)
+        member, classic = _classic_member(group, request.member_id, request.group_instance_id)
         current, chosen = member.current, classic.supported_protocols[0]
-        if command.generation != current.member_epoch:
+        if request.generation_id != current.member_epoch:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if (command.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
-            command.protocol_name or chosen.name
+        if (request.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
+            request.protocol_name or chosen.name
         ) != chosen.name:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if (
@@ -256,18 +262,24 @@ class Migration:
         self._consumers.keep_session(group, member, now_ms, out)
         assigned = {topic_id: frozenset(partitions) for topic_id, partitions in current.assigned.items()}
         assignment = classic_assignment(assigned, chosen.metadata, self._topics())
-        return SyncReply(NONE, command.protocol_type, command.protocol_name, assignment)
+        return SyncGroupResponse(
+            error_code=NONE,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=assignment,
+        )
 
     # Heartbeat
 
-    def heartbeat(self, command: Heartbeat, now_ms: int, out: list[Effect]) -> None:
-        group = self._groups.get(command.group_id)
+    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
+        request = asked.request
+        group = self._groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self._classic.heartbeat(command, now_ms, out)
+            return self._classic.heartbeat(asked, now_ms, out)
         code = NONE
         try:
-            member, _ = _classic_member(group, command.member_id, command.group_instance_id)
-            if command.generation != member.current.member_epoch:
+            member, _ = _classic_member(group, request.member_id, request.group_instance_id)
+            if request.generation_id != member.current.member_epoch:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             self._consumers.keep_session(group, member, now_ms, out)
             if _has_to_join(group, member) or self._needs_join_to_assign(group, now_ms):
@@ -275,7 +287,7 @@ class Migration:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         except KafkaError as refusal:
             code = refusal.code
-        out.append(Reply(command.ticket, _HEARTBEAT_REPLIES[code]))
+        out.append(Reply(asked.ticket, HeartbeatResponse(error_code=code)))
 
     def _needs_join_to_assign(self, group: ConsumerGroup, now_ms: int) -> bool:
         """Whether a join has to compute an assignment, as all members are classic: none sends heartbeats of
@@ -317,27 +329,31 @@ class Migration:
 
     # Leave
 
-    def leave(self, command: Leave, now_ms: int, out: list[Effect]) -> None:
-        group = self._groups.get(command.group_id)
+    def leave(self, asked: AskedLeave, now_ms: int, out: list[Effect]) -> None:
+        group = self._groups.get(asked.request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self._classic.leave(command, now_ms, out)
-        left: list[LeftMember] = []
+            return self._classic.leave(asked, now_ms, out)
+        left: list[MemberResponse] = []
         leaving: dict[str, ConsumerMember] = {}
-        for one in command.members:
+        for one in asked.request.members:
             code = NONE
             try:
                 member = _leaving_member(group, one)
                 leaving[member.member_id] = member
             except KafkaError as refusal:
                 code = refusal.code
-            left.append(LeftMember(one.member_id, one.group_instance_id, code))
-        reply = LeaveReply(NONE, left)
+            left.append(
+                MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
+                )
+            )
+        response = LeaveGroupResponse(error_code=NONE, members=left)
         try:
             if leaving:
                 self._consumers.remove(group, list(leaving.values()), now_ms, out)
         except KafkaError as refusal:
-            reply = command.refused(refusal.code)
-        out.append(Reply(command.ticket, reply))
+            response = LeaveGroupResponse(error_code=refusal.code)
+        out.append(Reply(asked.ticket, response))
 
     # From classic to consumer
 
@@ -451,9 +467,9 @@ def _classic_member(
     return member, classic
 
 
-def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
+def _leaving_member(group: ConsumerGroup, leaving: MemberIdentity) -> ConsumerMember:
     """Of any protocol; an administrator names the instance alone. UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    member_id, instance_id, _ = leaving
+    member_id, instance_id = leaving.member_id, leaving.group_instance_id
     owner = _owner(group, instance_id)
     if owner is not None and not member_id:
         return owner
@@ -476,17 +492,18 @@ def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _metadata(
-    known: ConsumerGroupMemberMetadataValue, command: Join, subscription: ConsumerProtocolSubscription
+    known: ConsumerGroupMemberMetadataValue, asked: AskedJoin, subscription: ConsumerProtocolSubscription
 ) -> ConsumerGroupMemberMetadataValue:
     """The member's metadata, changed by its join. It cannot subscribe by pattern, nor name an assignor."""
+    request = asked.request
     metadata = classic_metadata(
         subscription,
-        instance_id=known.instance_id if command.group_instance_id is None else command.group_instance_id,
-        client_id=command.client_id,
-        client_host=command.client_host,
-        rebalance_timeout_ms=command.rebalance_timeout_ms,
-        session_timeout_ms=command.session_timeout_ms,
-        protocols=command.protocols,
+        instance_id=known.instance_id if request.group_instance_id is None else request.group_instance_id,
+        client_id=asked.client.client_id,
+        client_host=asked.client.host,
+        rebalance_timeout_ms=rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=offered_protocols(request),
     )
     metadata.rack_id = metadata.rack_id or known.rack_id
     metadata.server_assignor = known.server_assignor
@@ -508,9 +525,15 @@ def _has(member: ConsumerMember) -> Assignment:
     return has
 
 
-def _joined(member_id: str, generation: int, protocol: str) -> JoinReply:
+def _joined(member_id: str, generation: int, protocol: str) -> JoinGroupResponse:
     """Without a leader."""
-    return JoinReply(NONE, member_id, generation, CONSUMER_PROTOCOL_TYPE, protocol)
+    return JoinGroupResponse(
+        error_code=NONE,
+        member_id=member_id,
+        generation_id=generation,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=protocol,
+    )
 
 
 def _no_upgrade(group: ClassicGroup, reason: str) -> KafkaError:

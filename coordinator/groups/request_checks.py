@@ -1,4 +1,4 @@
-"""Checks of commands that hold for every group, on every node.
+"""Checks of requests that hold for every group, on every node.
 
 They come before the question who coordinates the group, as in Kafka: a request that can never be valid is
 refused by a node that is not the coordinator, too, and while groups are being loaded.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.coordinator.groups.commands import DeleteOffsets, Heartbeat, Join, Leave, Sync
+from odradek.coordinator.asked import Asked
+from odradek.coordinator.groups.classic_members import refused_join
 from odradek.coordinator.groups.consumer_commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -23,6 +24,11 @@ from odradek.coordinator.groups.group_type import Check
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.wire.messages.leave_group import LeaveGroupRequest
+from odradek.wire.messages.offset_delete import OffsetDeleteRequest
+from odradek.wire.messages.sync_group import SyncGroupRequest
 
 __all__ = ["CLASSIC_CHECKS", "CONSUMER_CHECKS"]
 
@@ -31,19 +37,26 @@ MEMBER_ID_REQUIRED_SINCE = 1
 """ConsumerGroupHeartbeat version from which members choose their id."""
 
 
-def _check_name(command: Sync | Heartbeat | Leave | DeleteOffsets | DescribeConsumerGroup, _: Any) -> Any:
+def _check_name(asked: Asked[Any, Any], _: Any) -> Any:
+    return None if asked.request.group_id else asked.refused(ErrorCode.INVALID_GROUP_ID)
+
+
+def _check_consumer_name(command: DescribeConsumerGroup, _: Any) -> Any:
     return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def _check_join(command: Join, settings: GroupSettings) -> Any:
+def _check_join(
+    asked: Asked[JoinGroupRequest, JoinGroupResponse], settings: GroupSettings
+) -> JoinGroupResponse | None:
+    request = asked.request
     shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
-    if not command.group_id:
+    if not request.group_id:
         code = ErrorCode.INVALID_GROUP_ID
-    elif not shortest <= command.session_timeout_ms <= longest:
+    elif not shortest <= request.session_timeout_ms <= longest:
         code = ErrorCode.INVALID_SESSION_TIMEOUT
     else:
         return None
-    return command.refused(code)
+    return refused_join(code, request.member_id)
 
 
 def _check_consumer(command: ConsumerHeartbeat, settings: GroupSettings) -> ConsumerHeartbeatReply | None:
@@ -96,13 +109,13 @@ def _invalid(message: str) -> KafkaError:
 
 
 CLASSIC_CHECKS: dict[type, Check] = {
-    Join: _check_join,
-    Sync: _check_name,
-    Heartbeat: _check_name,
-    Leave: _check_name,
-    DeleteOffsets: _check_name,
+    JoinGroupRequest: _check_join,
+    SyncGroupRequest: _check_name,
+    HeartbeatRequest: _check_name,
+    LeaveGroupRequest: _check_name,
+    OffsetDeleteRequest: _check_name,
 }
 CONSUMER_CHECKS: dict[type, Check] = {
-    DescribeConsumerGroup: _check_name,
+    DescribeConsumerGroup: _check_consumer_name,
     ConsumerHeartbeat: _check_consumer,
 }

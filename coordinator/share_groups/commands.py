@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from odradek.coordinator.asked import NOBODY, Ticket
 from odradek.coordinator.effects import Asking
-from odradek.coordinator.groups.commands import DeleteGroup
-from odradek.coordinator.groups.consumer_commands import Noted
 from odradek.coordinator.share_groups.assignor import NO_PARTITIONS, SIMPLE, Partitions
 from odradek.coordinator.share_state.persister import InitialState, Refusal, Results, SharePartitionKey
 from odradek.wire.errors import ErrorCode
@@ -193,10 +192,6 @@ class DeleteShareOffsetsReply:
 # What a group asks the share coordinator, and the command that brings the answer
 
 
-def _nobody(answer: object) -> None:
-    """The ticket of a command whose reply is not needed."""
-
-
 @dataclass(slots=True)
 class StatesInitialized:
     """What has become of an `InitializeStates`."""
@@ -205,13 +200,13 @@ class StatesInitialized:
     answer: AlterShareOffsetsReply | None = None
     """What to tell whom the ticket belongs to, if nothing was refused; None: a heartbeat began it, and nobody
     waits."""
-    ticket: Any = _nobody
+    ticket: Any = NOBODY
     asked_at_ms: int = 0
     """When that was; the answer to an earlier trial counts no more."""
     results: Results = field(default_factory=dict)
 
     def refused(self, code: ErrorCode) -> Any:
-        return Noted(code) if self.answer is None else self.answer.refused(code)
+        return code if self.answer is None else self.answer.refused(code)
 
 
 @dataclass(slots=True)
@@ -226,19 +221,18 @@ class InitializeStates(Asking):
 class StatesDeleted:
     """What has become of a `DeleteStates`."""
 
-    cause: DeleteGroup | DeleteShareOffsets
+    group_id: str
+    ticket: Any
+    """Of the request that has asked for it."""
     asked_at_ms: int
-    refused_topics: Sequence[DeletedTopic] = ()
-    """Those of a `DeleteShareOffsets` that were refused before."""
+    refused_topics: Sequence[DeletedTopic] | None
+    """Those of a `DeleteShareOffsets` that were refused before; None where all of the group is to be
+    deleted."""
     results: Results = field(default_factory=dict)
-    group_id: str = field(init=False)
-    ticket: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.group_id, self.ticket = self.cause.group_id, self.cause.ticket
 
     def refused(self, code: ErrorCode) -> Any:
-        return self.cause.refused(code)
+        is_of_client = isinstance(self.ticket, Ticket)
+        return self.ticket.refused(code) if is_of_client else DeleteShareOffsetsReply(code)
 
 
 @dataclass(slots=True)

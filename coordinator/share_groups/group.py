@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets
-from odradek.coordinator.groups.group import SHARE, TypeOfGroup
+from odradek.coordinator.groups.group import SHARE, CommitRequest, TypeOfGroup
 from odradek.coordinator.groups.sessions import Session
 from odradek.coordinator.share_groups.assignor import NO_PARTITIONS, Partitions
 from odradek.wire.errors import ErrorCode
@@ -145,7 +144,7 @@ class ShareGroup:
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
 
-    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
+    def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
         """It has no offsets of that kind."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 

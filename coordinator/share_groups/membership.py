@@ -17,13 +17,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply
-from odradek.coordinator.groups.commands import DeleteGroup, DeleteGroupReply
-from odradek.coordinator.groups.consumer_commands import Noted
 from odradek.coordinator.groups.consumer_group import metadata_hash
 from odradek.coordinator.groups.group import Group, GroupRecord, Store
-from odradek.coordinator.groups.group_type import Handler
+from odradek.coordinator.groups.group_type import DeleteGroup
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.sessions import MemberTimers
 from odradek.coordinator.groups.settings import GroupSettings
@@ -60,6 +59,11 @@ from odradek.coordinator.share_groups.group import (
 )
 from odradek.coordinator.share_state.persister import Refusal, SharePartitionKey
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from odradek.wire.messages.group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupMemberMetadataKey,
@@ -105,7 +109,7 @@ class ShareMembership:
         settings: GroupSettings,
         topics: Callable[[], ClusterView],
         store: Store,
-        delete_group: Handler,
+        delete_group: DeleteGroup,
     ) -> None:
         self._groups = groups
         self._settings = settings
@@ -366,7 +370,7 @@ class ShareMembership:
                 record = partition_states.record_of(group.group_id, states)
                 self._store(group.group_id, [record], now_ms, out)
         if command.answer is None:
-            out.append(Reply(command.ticket, Noted(NONE)))
+            out.append(Reply(command.ticket, NONE))
             return
         topics = partition_states.with_results(command.group_id, command.answer.topics, command.results)
         out.append(Reply(command.ticket, replace(command.answer, topics=topics)))
@@ -388,41 +392,45 @@ class ShareMembership:
             out.append(Reply(command.ticket, DeleteShareOffsetsReply(error.code, error.message)))
             return
         if keys:
-            self._ask_to_delete(group, StatesDeleted(command, now_ms, refused), keys, out)
+            deletion = StatesDeleted(group.group_id, command.ticket, now_ms, refused)
+            self._ask_to_delete(group, deletion, keys, out)
         else:
             out.append(Reply(command.ticket, DeleteShareOffsetsReply(NONE, None, refused)))
 
-    def delete_group(self, command: DeleteGroup, now_ms: int, out: list[Effect]) -> None:
-        """Of any type; of a share group its states go first."""
-        group = self._groups.get(command.group_id)
+    def delete_groups(
+        self, asked: Asked[DeleteGroupsRequest, DeleteGroupsResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        """One group, of any type; of a share group its states go first."""
+        (group_id,) = asked.request.groups_names
+        group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup) or group.members or group.recorded_states is None:
-            self._delete_any_group(command, now_ms, out)
+            self._delete_any_group(group_id, asked.ticket, now_ms, out)
             return
         states, keys = partition_states.delete_all(group, self._topics())
         if not keys:
-            self._delete_any_group(command, now_ms, out)
+            self._delete_any_group(group_id, asked.ticket, now_ms, out)
             return
         try:
             self._write_states(group, states, now_ms, out)
         except KafkaError as error:
-            out.append(Reply(command.ticket, DeleteGroupReply(error.code)))
+            out.append(Reply(asked.ticket, _refused_deletion(group_id, error.code)))
             return
-        self._ask_to_delete(group, StatesDeleted(command, now_ms), keys, out)
+        self._ask_to_delete(group, StatesDeleted(group_id, asked.ticket, now_ms, None), keys, out)
 
     def states_deleted(self, command: StatesDeleted, now_ms: int, out: list[Effect]) -> None:
         """The share coordinator has answered."""
-        cause = command.cause
-        group = self._groups.get(command.group_id)
+        group_id, ticket = command.group_id, command.ticket
+        group = self._groups.get(group_id)
         if isinstance(group, ShareGroup):
             for topic_id in {key.topic_id for key in command.results}:
                 if group.deletion_asked_at_ms.get(topic_id) == command.asked_at_ms:
                     del group.deletion_asked_at_ms[topic_id]
-        if isinstance(cause, DeleteGroup):
+        if command.refused_topics is None:
             refused = _first_refusal(command.results.values())
             if refused is NONE:
-                self._delete_any_group(cause, now_ms, out)
+                self._delete_any_group(group_id, ticket, now_ms, out)
             else:
-                out.append(Reply(cause.ticket, DeleteGroupReply(refused)))
+                out.append(Reply(ticket, _refused_deletion(group_id, refused)))
             return
         before = group.states if isinstance(group, ShareGroup) else PartitionStates()
         states, topics = partition_states.deleted(before, command.results, self._topics())
@@ -432,7 +440,7 @@ class ShareMembership:
         failed = [topic for topic in topics if topic.refusal.error_code is not NONE]
         # In Kafka's order.
         reply = DeleteShareOffsetsReply(NONE, None, [*done, *command.refused_topics, *failed])
-        out.append(Reply(cause.ticket, reply))
+        out.append(Reply(ticket, reply))
 
     # Inside
 
@@ -561,6 +569,10 @@ def _topic_ids(metadata: ShareGroupMemberMetadataValue, view: ClusterView) -> fr
 def _epoch_record(group_id: str, epoch: int, topics_hash: int) -> GroupRecord:
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
     return ShareGroupMetadataKey(group_id=group_id), value
+
+
+def _refused_deletion(group_id: str, code: ErrorCode) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=code)])
 
 
 def _first_refusal(refusals: Collection[Refusal]) -> ErrorCode:

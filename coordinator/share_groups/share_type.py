@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.coordinator.groups.commands import DeleteGroup
 from odradek.coordinator.groups.group import SHARE
 from odradek.coordinator.groups.group_type import Check, GroupType, MachineParts, Protocol
 from odradek.coordinator.share_groups.commands import (
@@ -23,6 +22,7 @@ from odradek.coordinator.share_groups.group import ShareGroup
 from odradek.coordinator.share_groups.membership import TIMERS, ShareMembership
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
 __all__ = ["SHARE_GROUPS"]
 
@@ -39,7 +39,7 @@ def _start(parts: MachineParts) -> Protocol:
             AlterShareOffsets: membership.alter_offsets,
             StatesInitialized: membership.states_initialized,
             DeleteShareOffsets: membership.delete_offsets,
-            DeleteGroup: membership.delete_group,
+            DeleteGroupsRequest: membership.delete_groups,
             StatesDeleted: membership.states_deleted,
         },
     )

@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets
-from odradek.coordinator.groups.group import STREAMS, TypeOfGroup
+from odradek.coordinator.groups.group import STREAMS, CommitRequest, TypeOfGroup
 from odradek.coordinator.groups.sessions import Session
 from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
 from odradek.coordinator.streams.reconciliation import (
@@ -150,24 +149,24 @@ class StreamsGroup:
         is_stable = all(member.tasks.is_reconciled(epoch) for member in self.members.values())
         return "Stable" if is_stable else "Reconciling"
 
-    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
+    def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
         """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
         STALE_MEMBER_EPOCH, with a transaction ILLEGAL_GENERATION, which producers know. An older epoch may
         commit what the member has had since then."""
-        epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
+        epoch, in_transaction = generation, version is None
         if epoch < 0 and not self.members:
             return NONE
-        if in_transaction and epoch == -1 and not command.member_id and command.group_instance_id is None:
+        if in_transaction and epoch == -1 and not request.member_id and request.group_instance_id is None:
             # Its producer knows no member.
             return NONE
-        member = self.members.get(command.member_id)
+        member = self.members.get(request.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(command, CommitOffsets) and command.version < MEMBER_EPOCHS_SINCE:
+        if version is not None and version < MEMBER_EPOCHS_SINCE:
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.tasks.member_epoch:
             return NONE
-        if epoch < member.tasks.member_epoch and self._had_since(member, epoch, command):
+        if epoch < member.tasks.member_epoch and self._had_since(member, epoch, request):
             return NONE
         return ErrorCode.ILLEGAL_GENERATION if in_transaction else ErrorCode.STALE_MEMBER_EPOCH
 
@@ -312,18 +311,18 @@ class StreamsGroup:
         self.owners.release(member.metadata.process_id, member.tasks.assigned)
         self.owners.release(member.metadata.process_id, member.tasks.to_revoke)
 
-    def _had_since(
-        self, member: StreamsMember, epoch: int, command: CommitOffsets | CommitTransactionalOffsets
-    ) -> bool:
+    def _had_since(self, member: StreamsMember, epoch: int, request: CommitRequest) -> bool:
         """Whether the member has had all that it commits since that epoch."""
         tasks = member.tasks
-        for offset in command.offsets:
-            subtopology_id = self._readers.get(offset.topic, "")
-            since = tasks.assigned.active.get(subtopology_id, {}).get(offset.partition)
-            if since is None:
-                since = tasks.to_revoke.active.get(subtopology_id, {}).get(offset.partition)
-            if since is None or epoch < since:
-                return False
+        for topic in request.topics:
+            subtopology_id = self._readers.get(topic.name, "")
+            assigned = tasks.assigned.active.get(subtopology_id, {})
+            to_revoke = tasks.to_revoke.active.get(subtopology_id, {})
+            for partition in topic.partitions:
+                index = partition.partition_index
+                since = assigned.get(index, to_revoke.get(index))
+                if since is None or epoch < since:
+                    return False
         return True
 
 

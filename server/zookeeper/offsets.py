@@ -14,9 +14,22 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.coordinator.groups import commands
+from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.zookeeper import nodes
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
@@ -41,34 +54,46 @@ class GroupsInZooKeeper:
         self._view = view
         self._metadata_bytes_max = metadata_bytes_max
 
-    def submit(self, group_id: str, command: Any) -> None:
-        """Of `commands`: CommitOffsets or FetchOffsets, whose ticket gets the reply on the event loop."""
+    def submit(self, group_id: str, asked: Asked[Any, Any]) -> None:
+        """An OffsetCommitRequest, or an OffsetFetchRequest with one group and its topics. The ticket gets the
+        response on the event loop."""
         if not group_id or "/" in group_id or group_id in (".", ".."):
-            command.ticket(command.refused(ErrorCode.INVALID_GROUP_ID))
-        elif isinstance(command, commands.CommitOffsets):
-            self._commit(command)
+            asked.ticket(asked.refused(ErrorCode.INVALID_GROUP_ID))
+        elif isinstance(asked.request, OffsetCommitRequest):
+            self._commit(asked.request, asked.ticket)
         else:
-            assert isinstance(command, commands.FetchOffsets), command
-            self._fetch(command)
+            self._fetch(asked.request.groups[0], asked.ticket)
 
-    def _commit(self, command: commands.CommitOffsets) -> None:
-        errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(command.offsets)
-        done = _Countdown(
-            len(command.offsets), self._loop, lambda: command.ticket(commands.CommitOffsetsReply(errors))
-        )
-        for number, one in enumerate(command.offsets):
+    def _commit(self, request: OffsetCommitRequest, ticket: Ticket[OffsetCommitResponse]) -> None:
+        topics = [
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=ErrorCode.UNKNOWN_SERVER_ERROR
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        wanted = [(topic.name, one) for topic in request.topics for one in topic.partitions]
+        results = [result for topic in topics for result in topic.partitions]
+        done = _Countdown(len(wanted), self._loop, lambda: ticket(OffsetCommitResponse(topics=topics)))
+        for (name, one), result in zip(wanted, results, strict=True):
 
-            def written(code: ErrorCode, number: int = number) -> None:
-                errors[number] = code
+            def written(code: ErrorCode, result: OffsetCommitResponsePartition = result) -> None:
+                result.error_code = code
                 done()
 
-            if len(one.metadata.encode()) > self._metadata_bytes_max:
+            if len((one.committed_metadata or "").encode()) > self._metadata_bytes_max:
                 written(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             elif not self._session.is_connected:
                 done()
             else:
-                path = nodes.offset_path(command.group_id, one.topic, one.partition)
-                self._write(path, str(one.offset).encode(), written)
+                path = nodes.offset_path(request.group_id, name, one.partition_index)
+                self._write(path, str(one.committed_offset).encode(), written)
 
     def _write(self, path: str, content: bytes, written: Callable[[ErrorCode], None]) -> None:
         from kazoo.exceptions import NoNodeError
@@ -88,42 +113,46 @@ class GroupsInZooKeeper:
 
         client.set_async(path, content).rawlink(was_set)
 
-    def _fetch(self, command: commands.FetchOffsets) -> None:
-        wanted = command.partitions or []
-        found = [commands.FetchedOffset(*one, NO_OFFSET, -1, "", UNKNOWN) for one in wanted]
-        done = _Countdown(
-            len(wanted),
-            self._loop,
-            lambda: command.ticket(commands.FetchOffsetsReply(ErrorCode.NONE, found)),
-        )
+    def _fetch(self, wanted: OffsetFetchRequestGroup, ticket: Ticket[OffsetFetchResponse]) -> None:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=UNKNOWN
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in wanted.topics or ()
+        ]
+        group = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=ErrorCode.NONE)
+        results = [(topic.name, result) for topic in topics for result in topic.partitions]
+        done = _Countdown(len(results), self._loop, lambda: ticket(OffsetFetchResponse(groups=[group])))
         view = self._view()
-        for number, (name, index) in enumerate(wanted):
-            if view.partition(name, index) is None:
+        for name, result in results:
+            if view.partition(name, result.partition_index) is None:
                 done()
             elif not self._session.is_connected:
-                found[number] = found[number]._replace(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
                 done()
             else:
-                self._read(command.group_id, found, number, done)
+                self._read(nodes.offset_path(wanted.group_id, name, result.partition_index), result, done)
 
-    def _read(
-        self, group_id: str, found: list[commands.FetchedOffset], number: int, done: Callable[[], None]
-    ) -> None:
+    def _read(self, path: str, result: OffsetFetchResponsePartitions, done: Callable[[], None]) -> None:
         from kazoo.exceptions import NoNodeError
 
-        def was_read(result: Any) -> None:
-            one = found[number]
-            if result.exception is None:
+        def was_read(found: Any) -> None:
+            if found.exception is None:
                 try:
-                    offset = nodes.read_offset(result.value[0] or b"")
-                    found[number] = one._replace(offset=offset, error_code=ErrorCode.NONE)
+                    result.committed_offset = nodes.read_offset(found.value[0] or b"")
+                    result.error_code = ErrorCode.NONE
                 except ValueError:
-                    found[number] = one._replace(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            elif not isinstance(result.exception, NoNodeError):
-                found[number] = one._replace(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+                    result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            elif not isinstance(found.exception, NoNodeError):
+                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
             done()
 
-        path = nodes.offset_path(group_id, found[number].topic, found[number].partition)
         self._session.client.get_async(path).rawlink(was_read)
 
 

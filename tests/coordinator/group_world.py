@@ -16,6 +16,7 @@ import itertools
 import re
 from collections import Counter
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.view import (
     ClusterView,
     PartitionView,
@@ -25,7 +26,6 @@ from odradek.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinato
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups.assignors import AssignedMember, AssignmentSpec, assign_uniform
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState
-from odradek.coordinator.groups.commands import Heartbeat, Join, Leave, LeavingMember, OfferedProtocol, Sync
 from odradek.coordinator.groups.consumer_commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -45,6 +45,7 @@ from odradek.wire.messages.consumer_protocol import (
     decode_subscription,
     encode,
 )
+from tests.coordinator import group_requests as requests
 from tests.coordinator.share_persister import FakePersister
 from tests.kit.simulation import Connection, CoordinatorWorld
 
@@ -265,7 +266,7 @@ class World(CoordinatorWorld):
         self.submit(make_command(self.if_alive(answer)))
 
     def submit(self, command) -> None:
-        self.coordinator.submit(command.group_id, command)
+        self.coordinator.submit(group_of(command), command)
 
     def deliver(self, client: "Client", then, reply, view: ClusterView) -> None:
         client.view = view
@@ -448,6 +449,10 @@ class AuditedWorld(World):
                 self.complain(f"{reply.member_id} is told epoch {reply.member_epoch}, the log has {epoch}")
         if is_news and self.machine is not None and not self.log.pending:
             self.compare(durable_state(self.machine), durable_state(self.reader), "in the log")
+
+
+def group_of(command) -> str:
+    return requests.group_of(command.request) if isinstance(command, Asked) else command.group_id
 
 
 def _unheard(reply) -> None:
@@ -764,8 +769,8 @@ class ClassicConsumer(Client):
     def leave(self) -> None:
         if self.is_alive and self.member_id and self.instance_id is None:
             self.give_up_everything()
-            leaving = [LeavingMember(self.member_id)]
-            self.world.ask(self, lambda ticket: Leave(ticket, self.group_id, leaving), _unheard)
+            request = requests.leave(self.group_id, self.member_id)
+            self.world.ask(self, lambda ticket: requests.asked(request, ticket), _unheard)
             self.die()
 
     def join(self) -> None:
@@ -774,20 +779,12 @@ class ClassicConsumer(Client):
         subscription = ConsumerProtocolSubscription(
             topics=sorted(self.names), owned_partitions=self.by_name(), generation_id=self.epoch or -1
         )
-        offered = [OfferedProtocol(self.protocol, encode(subscription, 3))]
-        member_id = self.member_id
+        offered = [(self.protocol, encode(subscription, 3))]
+        request = requests.join(
+            self.group_id, self.member_id, offered, SESSION_MS, REBALANCE_MS, self.instance_id
+        )
         self.attempt(
-            lambda ticket: Join(
-                ticket,
-                self.group_id,
-                member_id,
-                "consumer",
-                offered,
-                SESSION_MS,
-                REBALANCE_MS,
-                self.instance_id,
-                version=self.version,
-            ),
+            lambda ticket: requests.asked(request, ticket, self.version, client_id="", host=""),
             self.joined,
             REBALANCE_MS + SESSION_MS,
             self.join,
@@ -806,7 +803,7 @@ class ClassicConsumer(Client):
             self.member_id = answer.member_id
             self.join()
         elif answer.error_code is NONE:
-            self.member_id, self.epoch = answer.member_id, answer.generation
+            self.member_id, self.epoch = answer.member_id, answer.generation_id
             self.is_leader = answer.leader == self.member_id
             assignments = {}
             if self.is_leader:
@@ -852,18 +849,17 @@ class ClassicConsumer(Client):
         return assignments
 
     def sync(self, assignments: dict[str, bytes]) -> None:
-        member_id, generation = self.member_id, self.epoch
+        request = requests.sync(
+            self.group_id,
+            self.epoch,
+            self.member_id,
+            assignments,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocol_name=self.protocol,
+        )
         self.attempt(
-            lambda ticket: Sync(
-                ticket,
-                self.group_id,
-                generation,
-                member_id,
-                self.instance_id,
-                "consumer",
-                self.protocol,
-                assignments,
-            ),
+            lambda ticket: requests.asked(request, ticket),
             self.synced,
             REBALANCE_MS,
             self.join,
@@ -894,9 +890,9 @@ class ClassicConsumer(Client):
     def work(self) -> None:
         if self.is_leader and self.seen != self.world.topics:
             return self.join()
-        member_id, generation = self.member_id, self.epoch
+        request = requests.beat(self.group_id, self.epoch, self.member_id, self.instance_id)
         self.attempt(
-            lambda ticket: Heartbeat(ticket, self.group_id, generation, member_id, self.instance_id),
+            lambda ticket: requests.asked(request, ticket),
             self.heartbeat_answered,
             ANSWER_WITHIN_MS,
             self.work,

@@ -8,18 +8,15 @@ out once more from the log.
 
 import pytest
 
+from odradek.coordinator.asked import kind_of
 from odradek.coordinator.effects import LoggedRecord, MarkerRecord, TransactionalRecord
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import record_codec
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    CommitTransactionalOffsets,
-    FetchOffsets,
-    OffsetToCommit,
-)
 from odradek.coordinator.groups.committed_offsets import CommittedOffsets
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from tests.coordinator import group_requests as requests
 from tests.coordinator.group_world import ANSWER_WITHIN_MS, ClassicConsumer, World
 from tests.kit.simulation import Connection, failures
 from tests.tiers import NIGHTLY
@@ -47,7 +44,7 @@ class CommittingWorld(World):
         pass
 
     def submit(self, command) -> None:
-        if isinstance(command, CommitTransactionalOffsets):
+        if kind_of(command) is TxnOffsetCommitRequest:
             self.coordinator.commit_in_transaction(command)
         else:
             super().submit(command)
@@ -83,16 +80,17 @@ class CommittingWorld(World):
         """The group tells what the log says, and nothing of what is not decided yet."""
         committed, pending = offsets_in(self.log.records)
         for is_stable in (False, True):
-            asked = FetchOffsets(None, GROUP, sorted(committed.keys() | pending), require_stable=is_stable)
-            reply = self.coordinator.ask(asked)
-            if reply is None or self.log.pending:
+            places = sorted(committed.keys() | pending)
+            question = requests.fetch(GROUP, places, require_stable=is_stable)
+            response = self.coordinator.ask(GROUP, requests.asked(question, "stable"))
+            if response is None or self.log.pending:
                 continue
-            for one in reply.offsets:
-                place = one.topic, one.partition
+            for topic, one in requests.results_in(response):
+                place = topic, one.partition_index
                 is_open = is_stable and place in pending
                 wanted = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_open else ErrorCode.NONE
                 offset = -1 if is_open else committed.get(place, -1)
-                if (one.error_code, one.offset) != (wanted, offset):
+                if (one.error_code, one.committed_offset) != (wanted, offset):
                     self.complain(f"{place} is told as {one}, the log says {offset} ({wanted.name})")
 
 
@@ -128,37 +126,29 @@ class Committer(ClassicConsumer):
     def work(self) -> None:
         what = self.world.random.random() if self.owned else 1.0
         now_ms = round(self.world.now_ms)
-        offsets = [
-            OffsetToCommit(one.topic, index, now_ms) for one in self.by_name() for index in one.partitions
-        ]
+        offsets = [(one.topic, index, now_ms) for one in self.by_name() for index in one.partitions]
         if what < 0.3:
             # Beside the heartbeat, as from a producer: it keeps no session.
             self.end_later()
             member = (self.member_id, self.epoch, self.instance_id)
-            self.world.ask(
-                self,
-                lambda ticket: CommitTransactionalOffsets(
-                    ticket, self.group_id, self.producer_id, 0, *member, offsets
-                ),
-                lambda reply: None,
-            )
+            write = requests.commit_in_transaction(self.group_id, self.producer_id, offsets, 0, *member)
+            self.world.ask(self, lambda ticket: requests.asked(write, ticket), lambda reply: None)
         if not 0.3 <= what < 0.6:
             return super().work()
-        generation, member_id = self.epoch, self.member_id
+        commit = requests.commit(self.group_id, offsets, self.epoch, self.member_id, self.instance_id)
         self.attempt(
-            lambda ticket: CommitOffsets(
-                ticket, self.group_id, generation, member_id, offsets, self.instance_id
-            ),
+            lambda ticket: requests.asked(commit, ticket),
             self.commit_answered,
             ANSWER_WITHIN_MS,
             self.work,
         )
 
     def commit_answered(self, answer) -> None:
-        if answer.errors[0] is ErrorCode.NONE:
+        code = requests.errors_in(answer)[0]
+        if code is ErrorCode.NONE:
             super().work()
         else:
-            self.refused(answer.errors[0])
+            self.refused(code)
 
     def end_later(self) -> None:
         """The marker comes from elsewhere, whatever becomes of the member; perhaps before the commit."""

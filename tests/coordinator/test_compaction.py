@@ -18,22 +18,13 @@ from odradek.coordinator.cluster.view import (
 from odradek.coordinator.effects import Append, Reply, SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.groups.classic_group import ClassicGroup
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    DeleteGroup,
-    DeleteOffsets,
-    Join,
-    Leave,
-    LeavingMember,
-    OfferedProtocol,
-    OffsetToCommit,
-    Sync,
-)
 from odradek.coordinator.groups.consumer_commands import JOIN_EPOCH, LEAVE_EPOCH, ConsumerHeartbeat
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataKey
+from odradek.wire.schema import Message
+from tests.coordinator import group_requests as requests
 from tests.coordinator.stages.group_stage import subscription
 from tests.coordinator.stages.migration_stage import MigrationStage
 from tests.coordinator.stages.streams_stage import StreamsStage
@@ -128,7 +119,9 @@ class World:
                 self.timers[effect.key] = effect.at_ms
         return answer
 
-    def ask(self, command):
+    def ask(self, command, version=9):
+        if isinstance(command, Message):
+            command = requests.asked(command, "mine", version)
         return self.take(self.machine.handle(command, self.now_ms))
 
     def step(self):
@@ -180,29 +173,26 @@ class World:
         if group_id == "g" and (one := self.some_member()) is not None:
             member_id, epoch = one, self.members[one][0]
         ids = {name: topic.topic_id for name, topic in self.view.topics.items()}
-        offsets = [
-            OffsetToCommit(topic, self.random.randrange(3), self.now_ms, topic_id=ids[topic])
-            for topic in self.some_topics()
-        ]
-        self.ask(CommitOffsets("mine", group_id, epoch, member_id, offsets))
+        offsets = [(topic, self.random.randrange(3), self.now_ms) for topic in self.some_topics()]
+        self.ask(requests.commit(group_id, offsets, epoch, member_id, ids=ids))
 
     def clean_up(self):
         group_id = self.random.choice("gcs")
         if self.random.random() < 0.5:
-            self.ask(DeleteGroup("mine", group_id))
+            self.ask(requests.delete(group_id))
         else:
-            self.ask(DeleteOffsets("mine", group_id, [("t", self.random.randrange(3))]))
+            self.ask(requests.delete_offsets(group_id, [("t", self.random.randrange(3))]))
 
     def classic_round(self):
         """A member comes and is given its share, or goes."""
         if self.classic_member is None:
-            protocols = [OfferedProtocol("range", subscription("t"))]
-            self.ask(Join("mine", "c", "", "consumer", protocols, 1_000_000, 1_000_000, version=3))
+            protocols = [("range", subscription("t"))]
+            self.ask(requests.join("c", "", protocols, 1_000_000, 1_000_000), version=3)
             answer = self.take(self.machine.expire(("join", "c"), self.now_ms))
             self.classic_member = answer.member_id
-            self.ask(Sync("mine", "c", answer.generation, answer.member_id))
+            self.ask(requests.sync("c", answer.generation_id, answer.member_id))
         else:
-            self.ask(Leave("mine", "c", [LeavingMember(self.classic_member)]))
+            self.ask(requests.leave("c", self.classic_member))
             self.classic_member = None
 
     def expire(self):
@@ -245,7 +235,7 @@ def test_nothing_is_left_of_dead_groups_and_members_when_their_tombstones_have_g
     if world.classic_member is not None:
         world.classic_round()
     for group_id in "gcs":
-        world.ask(DeleteGroup("mine", group_id))
+        world.ask(requests.delete(group_id))
     assert world.machine.groups == {}
     assert compacted(world.log, len(world.log), keeps_tombstones=False) == []
 

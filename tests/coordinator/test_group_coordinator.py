@@ -3,6 +3,7 @@ once."""
 
 import gc
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,19 +12,6 @@ from odradek.coordinator.effects import MarkerRecord
 from odradek.coordinator.group_coordinator import GroupCoordinator, coordinator_error
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import classic_membership as membership
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    CommitTransactionalOffsets,
-    DeleteOffsets,
-    DescribeGroup,
-    FetchOffsets,
-    Heartbeat,
-    Join,
-    Leave,
-    OfferedProtocol,
-    OffsetToCommit,
-    Sync,
-)
 from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, DescribeConsumerGroup
 from odradek.coordinator.groups.record_codec import (
     CommittedOffset,
@@ -41,13 +29,15 @@ from odradek.coordinator.runtime import (
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import GroupMetadataKey
+from odradek.wire.messages.list_groups import ListGroupsRequest
+from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
 from tests.coordinator.share_persister import FakePersister
 from tests.coordinator.stages.group_stage import subscription
 
 NONE = ErrorCode.NONE
 COMMIT = EndMarker(9, 2, 0, True)
-PROTOCOLS = [OfferedProtocol("range", subscription("t"))]
+PROTOCOLS = [("range", subscription("t"))]
 
 
 class Node:
@@ -86,29 +76,43 @@ class Node:
         self.coordinator.submit(group_id, command_class(answers.append, group_id, *arguments, **options))
         return answers
 
-    def commit(self, offset: int, group_id: str = "g") -> list:
-        return self.submit(CommitOffsets, -1, "", [OffsetToCommit("t", 0, offset)], group_id=group_id)
-
-    def commit_in_transaction(self, offset: int) -> list:
+    def ask(self, request, version: int = 9, submit=None) -> list:
+        """Submit a request; a list that will hold its response."""
         answers: list = []
-        offsets = [OffsetToCommit("t", 0, offset)]
-        command = CommitTransactionalOffsets(answers.append, "g", 9, 2, "", -1, None, offsets)
-        self.coordinator.commit_in_transaction(command)
+        group_id = requests.group_of(request)
+        submit = partial(self.coordinator.submit, group_id) if submit is None else submit
+        submit(requests.asked(request, answers.append, version))
         return answers
 
-    def fetch(self, group_id: str = "g") -> list:
-        return self.submit(FetchOffsets, [("t", 0)], group_id=group_id)
+    def commit(self, offset: int, group_id: str = "g") -> list:
+        return self.ask(requests.commit(group_id, [("t", 0, offset)]))
 
-    def join(self, **options) -> list:
-        return self.submit(
-            Join, "", "consumer", PROTOCOLS, 10_000, 30_000, client_id="c", version=3, **options
-        )
+    def commit_in_transaction(self, offset: int) -> list:
+        request = requests.commit_in_transaction("g", 9, [("t", 0, offset)], 2)
+        return self.ask(request, submit=self.coordinator.commit_in_transaction)
+
+    def fetch(self, group_id: str = "g") -> list:
+        return self.ask(requests.fetch(group_id, [("t", 0)]))
+
+    def beat(self, generation: int = 1, member_id: str = "c-1") -> list:
+        return self.ask(requests.beat("g", generation, member_id))
+
+    def join(self, member_id: str = "", version: int = 3) -> list:
+        return self.ask(requests.join("g", member_id, PROTOCOLS, 10_000, 30_000), version)
+
+    @property
+    def state(self) -> str:
+        """Of the group, as it is described."""
+        return self.ask(requests.describe("g"))[0].groups[0].group_state
+
+    def listed(self):
+        return self.coordinator.list_groups(ListGroupsRequest())
 
     def stable_member(self) -> None:
         joined = self.join()
         self.clock.run(1)
         assert joined[0].error_code is NONE
-        self.submit(Sync, 1, "c-1", assignments={"c-1": b"all"})
+        self.ask(requests.sync("g", 1, "c-1", {"c-1": b"all"}))
         self.clock.run(1)
 
 
@@ -121,24 +125,31 @@ def node():
 
 def offset_of(answers: list) -> int:
     (answer,) = answers
-    assert answer.error_code is NONE
-    return answer.offsets[0].offset
+    assert answer.groups[0].error_code is NONE
+    return requests.results_in(answer)[0][1].committed_offset
+
+
+def code_of_fetch(answers: list) -> ErrorCode:
+    (answer,) = answers
+    return answer.groups[0].error_code
 
 
 # Answers and the log
 
 
 def test_what_can_be_said_at_once_is_said_without_a_ticket(node, monkeypatch):
-    ask, beat = node.coordinator.ask, Heartbeat(None, "g", 1, "c-1")
-    question = FetchOffsets(None, "g", [("t", 0)])
+    def ask(request):
+        return node.coordinator.ask(requests.group_of(request), requests.asked(request, "none"))
+
+    beat, question = requests.beat("g", 1, "c-1"), requests.fetch("g", [("t", 0)])
     assert ask(beat) is None
     node.stable_member()
     assert ask(beat).error_code is NONE
-    assert ask(Heartbeat(None, "g", 2, "c-1")) is None
-    assert ask(Heartbeat(None, "g", 1, "nobody")) is None
+    assert ask(requests.beat("g", 2, "c-1")) is None
+    assert ask(requests.beat("g", 1, "nobody")) is None
     assert offset_of([ask(question)]) == -1
     node.log.is_prompt = False
-    node.submit(CommitOffsets, 1, "c-1", [OffsetToCommit("t", 0, 5)])
+    node.ask(requests.commit("g", [("t", 0, 5)], 1, "c-1"))
     assert (ask(beat), ask(question)) == (None, None)
     node.log.complete()
     assert ask(beat).error_code is NONE
@@ -155,7 +166,7 @@ def test_a_commit_is_answered_when_the_log_has_it_and_not_before(node):
     committed = node.commit(5)
     assert not committed
     node.log.complete()
-    assert [answer.errors for answer in committed] == [[NONE]]
+    assert [requests.errors_in(answer) for answer in committed] == [[NONE]]
 
 
 def test_a_read_after_a_commit_waits_until_that_commit_is_safe(node):
@@ -175,8 +186,8 @@ def test_a_commit_that_other_replicas_lack_for_too_long_is_refused_and_counts_wh
     node.clock.run(699)
     assert not committed
     node.clock.run(1)
-    assert [answer.errors for answer in committed] == [[ErrorCode.COORDINATOR_NOT_AVAILABLE]]
-    assert [answer.error_code for answer in fetched] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert [requests.errors_in(answer) for answer in committed] == [[ErrorCode.COORDINATOR_NOT_AVAILABLE]]
+    assert code_of_fetch(fetched) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     node.log.complete()
     assert offset_of(node.fetch()) == 5
 
@@ -187,7 +198,7 @@ def test_an_answer_may_come_with_the_next_command_which_stays_behind_in_the_log(
     def commit_again(answer):
         second.append(node.commit(6))
 
-    node.coordinator.submit("g", CommitOffsets(commit_again, "g", -1, "", [OffsetToCommit("t", 0, 5)]))
+    node.coordinator.submit("g", requests.asked(requests.commit("g", [("t", 0, 5)]), commit_again))
     node.clock.run(1)
     assert second[0]
     assert offset_of(node.fetch()) == 6
@@ -199,7 +210,7 @@ def test_an_answer_may_come_with_the_next_command_which_stays_behind_in_the_log(
 def test_offsets_in_a_transaction_are_appended_with_its_producer_and_count_after_its_marker(node):
     committed, ended = node.commit_in_transaction(5), []
     node.clock.run(1)
-    assert committed[0].errors == [NONE]
+    assert requests.errors_in(committed[0]) == [NONE]
     assert node.log.records[-1].producer_id == 9
     assert offset_of(node.fetch()) == -1
     node.coordinator.end_offsets(0, COMMIT, ended.append)
@@ -216,7 +227,7 @@ def test_what_the_log_would_refuse_of_a_producer_is_refused_before_the_machine_h
     machine = node.coordinator.partitions[0].machine
     ended = []
     node.log.refusal = KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
-    assert node.commit_in_transaction(5)[0].errors == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert requests.errors_in(node.commit_in_transaction(5)[0]) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     node.log.refusal = KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     node.coordinator.end_offsets(0, COMMIT, ended.append)
     node.log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -233,7 +244,8 @@ def test_without_a_machine_offsets_and_markers_have_to_come_again(node):
     node.coordinator.end_offsets(0, COMMIT, ended.append)
     node.coordinator.end_offsets(7, COMMIT, ended.append)
     assert ended == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
-    assert node.commit_in_transaction(5)[0].errors == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    (refused,) = node.commit_in_transaction(5)
+    assert requests.errors_in(refused) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 # Failure
@@ -245,12 +257,12 @@ def test_a_failed_append_refuses_its_callers_and_brings_back_what_the_log_holds(
     node.log.is_prompt = False
     failed, behind, fetched = node.commit(6), node.commit(7), node.fetch()
     node.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert [answer.errors for answer in failed] == [[ErrorCode.NOT_COORDINATOR]]
-    assert [answer.errors for answer in behind] == [[ErrorCode.NOT_COORDINATOR]]
-    assert [answer.error_code for answer in fetched] == [ErrorCode.NOT_COORDINATOR]
+    assert [requests.errors_in(answer) for answer in failed] == [[ErrorCode.NOT_COORDINATOR]]
+    assert [requests.errors_in(answer) for answer in behind] == [[ErrorCode.NOT_COORDINATOR]]
+    assert code_of_fetch(fetched) is ErrorCode.NOT_COORDINATOR
 
     # The append behind it is still under way: what it becomes is known only when it is through.
-    assert node.fetch()[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of_fetch(node.fetch()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
     node.clock.run(1)
     assert offset_of(node.fetch()) == 5
@@ -269,9 +281,9 @@ def test_a_failed_append_answers_parked_members_and_their_timers_are_forgotten(n
     assert [answer.error_code for answer in waiting] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     node.log.is_prompt = True
     node.clock.run(1)
-    assert node.submit(DescribeGroup)[0].state == "Stable"
+    assert node.state == "Stable"
     node.clock.run(10_001)
-    assert node.submit(DescribeGroup)[0].state == "Empty"
+    assert node.state == "Empty"
 
 
 def test_a_machine_that_trips_over_a_command_is_loaded_again(node):
@@ -285,9 +297,9 @@ def test_a_machine_that_trips_over_a_command_is_loaded_again(node):
         raise ZeroDivisionError
 
     machine.handle = trip
-    assert node.submit(Heartbeat, 1, "c-1")[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert node.beat()[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     node.clock.run(1)
-    assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
+    assert node.beat()[0].error_code is NONE
     assert offset_of(node.fetch("simple")) == 5
 
 
@@ -312,12 +324,12 @@ def test_errors_of_the_log_become_errors_of_a_coordinator(said, told):
 def test_without_the_topic_or_the_leadership_it_is_not_the_coordinator():
     node = Node(2)
     group_of = {node.coordinator.partition_of(name): name for name in ("a", "b", "c", "d")}
-    assert node.fetch("a")[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert code_of_fetch(node.fetch("a")) is ErrorCode.NOT_COORDINATOR
     node.coordinator.view_changed(ClusterView())
-    assert node.fetch("a")[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert code_of_fetch(node.fetch("a")) is ErrorCode.NOT_COORDINATOR
     node.lead(1, 2)
-    assert node.fetch(group_of[0])[0].error_code is NONE
-    assert node.fetch(group_of[1])[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert code_of_fetch(node.fetch(group_of[0])) is NONE
+    assert code_of_fetch(node.fetch(group_of[1])) is ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("is_loading", [False, True])
@@ -328,13 +340,19 @@ def test_what_is_wrong_with_a_request_in_itself_is_told_before_the_coordinator_i
         node.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         node.lead(1)
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    for command in (Sync, Leave, DeleteOffsets, Heartbeat, DescribeConsumerGroup):
-        arguments = {Sync: (1, "c-1"), Leave: ([],), DeleteOffsets: ([],), Heartbeat: (1, "c-1")}
-        (refused,) = node.submit(command, *arguments.get(command, ()), group_id="")
-        assert refused.error_code is ErrorCode.INVALID_GROUP_ID, command
-    (refused,) = node.submit(Join, "c-1", "consumer", PROTOCOLS, 1, 30_000)
+    for request in (
+        requests.sync("", 1, "c-1"),
+        requests.leave(""),
+        requests.delete_offsets("", []),
+        requests.beat("", 1, "c-1"),
+    ):
+        (refused,) = node.ask(request)
+        assert refused.error_code is ErrorCode.INVALID_GROUP_ID, request
+    (refused,) = node.submit(DescribeConsumerGroup, group_id="")
+    assert refused.error_code is ErrorCode.INVALID_GROUP_ID
+    (refused,) = node.ask(requests.join("g", "c-1", PROTOCOLS, 1, 30_000))
     assert (refused.error_code, refused.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "c-1")
-    (refused,) = node.submit(Join, "c-1", "consumer", PROTOCOLS, 10_000, 30_000)
+    (refused,) = node.join("c-1", version=9)
     assert (refused.error_code, refused.member_id) == (code, "")
     (refused,) = node.submit(ConsumerHeartbeat, "m", -3)
     assert refused.error_code is ErrorCode.INVALID_REQUEST
@@ -347,13 +365,13 @@ def test_who_waits_is_told_when_the_leadership_moves_and_a_late_append_harms_nob
     node.log.is_prompt = False
     committed, joining = node.commit(1, group_id="x"), node.join()
     node.lead(2)
-    assert [answer.errors for answer in committed] == [[ErrorCode.NOT_COORDINATOR]]
+    assert [requests.errors_in(answer) for answer in committed] == [[ErrorCode.NOT_COORDINATOR]]
     assert [answer.error_code for answer in joining] == [ErrorCode.NOT_COORDINATOR]
     node.log.complete()
     node.clock.run(100_000)
     assert len(committed) == len(joining) == 1
     node.lead(1, leader_epoch=2)
-    assert node.fetch("x")[0].offsets[0].offset == 1
+    assert offset_of(node.fetch("x")) == 1
 
 
 def test_a_new_leader_epoch_loads_again(node):
@@ -372,14 +390,14 @@ def test_a_long_log_is_loaded_in_slices_and_groups_wait_for_it():
     ]
     node.lead(1)
     assert node.coordinator.is_loading
-    assert node.fetch()[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
-    assert node.coordinator.list_groups().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of_fetch(node.fetch()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.beat()[0].error_code is NONE
+    assert node.listed().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.coordinator.remove_topics({"u"})
     node.clock.run(1)
     assert not node.coordinator.is_loading
     assert offset_of(node.fetch()) == 7
-    assert [group.group_id for group in node.coordinator.list_groups().groups] == ["g"]
+    assert [group.group_id for group in node.listed().groups] == ["g"]
 
 
 def test_topics_deleted_while_loading_lose_their_offsets():
@@ -400,7 +418,7 @@ def test_offsets_of_a_topic_that_was_deleted_just_before_a_crash_are_gone_after_
     node.coordinator.view_changed(view_with_offsets_topic([1], topics=("t",)))
     node.clock.run(1)
     assert offset_of(node.fetch()) == 7
-    assert offset_of(node.submit(FetchOffsets, [("gone", 0)])) == -1
+    assert offset_of(node.ask(requests.fetch("g", [("gone", 0)]))) == -1
     assert node.log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)
 
 
@@ -415,8 +433,8 @@ def test_offsets_of_a_topic_that_was_made_anew_just_before_a_crash_are_gone_afte
     ]
     node.coordinator.view_changed(view)
     node.clock.run(1)
-    fetched = node.submit(FetchOffsets, [("t", index) for index in range(3)])
-    assert [one.offset for one in fetched[0].offsets] == [-1, 7, 7]
+    (fetched,) = node.ask(requests.fetch("g", [("t", index) for index in range(3)]))
+    assert [one.committed_offset for _, one in requests.results_in(fetched)] == [-1, 7, 7]
     assert node.log.records[-1][:2] == (encode_offset_key("g", "t", 0), None)
 
 
@@ -440,7 +458,7 @@ def test_offsets_are_loaded_as_they_were_written_whatever_was_deleted_in_between
     node.lead(1)
     assert offset_of(node.fetch("g")) == 5
     assert offset_of(node.fetch("h")) == 3
-    assert {group.group_id for group in node.coordinator.list_groups().groups} == {"g", "h"}
+    assert {group.group_id for group in node.listed().groups} == {"g", "h"}
 
 
 def test_the_collector_rests_during_a_slice_of_loading_and_not_longer():
@@ -479,12 +497,12 @@ def test_a_machine_whose_first_append_fails_is_not_loaded_for_ever_and_heals_whe
     node.coordinator.view_changed(view_with_offsets_topic([1], topics=("t",)))
     node.clock.run(60_000)
     assert log.loads == 1 + 60_000 / (1000 * RETRY_LOAD_AFTER_SECONDS)
-    assert node.fetch()[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of_fetch(node.fetch()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     log.has_room = True
     node.clock.run(round(1000 * RETRY_LOAD_AFTER_SECONDS))
     assert offset_of(node.fetch()) == 7
-    assert offset_of(node.submit(FetchOffsets, [("gone", 0)])) == -1
+    assert offset_of(node.ask(requests.fetch("g", [("gone", 0)]))) == -1
     assert log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)
     loads = log.loads
     node.clock.run(60_000)
@@ -496,11 +514,11 @@ def test_a_log_that_cannot_be_read_is_tried_again_until_it_can():
     node.logs[0].read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     node.lead(1, 1)
     group_of = {node.coordinator.partition_of(name): name for name in ("a", "b", "c", "d")}
-    assert node.fetch(group_of[1])[0].error_code is NONE
-    assert node.fetch(group_of[0])[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of_fetch(node.fetch(group_of[1])) is NONE
+    assert code_of_fetch(node.fetch(group_of[0])) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.logs[0].read_error = None
     node.clock.run(6_000)
-    assert node.fetch(group_of[0])[0].error_code is NONE
+    assert code_of_fetch(node.fetch(group_of[0])) is NONE
 
 
 def test_a_record_that_nobody_knows_is_passed_over():
@@ -522,12 +540,12 @@ def test_a_session_ends_in_time_and_heartbeats_set_no_timer(node):
     node.stable_member()
     for _ in range(1_000):
         node.clock.run(1_000)
-        assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
+        assert node.beat()[0].error_code is NONE
     assert len(node.coordinator._timers) < 10
     node.clock.run(9_999)
-    assert node.submit(DescribeGroup)[0].state == "Stable"
+    assert node.state == "Stable"
     node.clock.run(2)
-    assert node.submit(DescribeGroup)[0].state == "Empty"
+    assert node.state == "Empty"
 
 
 def test_replaced_timers_do_not_pile_up():
@@ -545,7 +563,7 @@ def test_expired_offsets_are_looked_for_at_the_interval(node):
     assert offset_of(node.fetch()) == 5
     node.clock.run(10)
     assert offset_of(node.fetch()) == -1
-    assert node.coordinator.list_groups().groups == []
+    assert node.listed().groups == []
 
 
 def test_closed_it_refuses_all_and_leaves_no_timer(node):
@@ -554,7 +572,7 @@ def test_closed_it_refuses_all_and_leaves_no_timer(node):
     node.coordinator.close()
     assert [answer.error_code for answer in joining] == [ErrorCode.NOT_COORDINATOR]
     assert node.clock.pending == 0
-    assert node.fetch()[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert code_of_fetch(node.fetch()) is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_log_that_the_machine_trips_over_keeps_no_other_from_being_loaded(monkeypatch):
@@ -573,7 +591,7 @@ def test_a_log_that_the_machine_trips_over_keeps_no_other_from_being_loaded(monk
     monkeypatch.setattr(GroupMachine, "replay", trip)
     node.lead(1, 1)
     assert offset_of(node.fetch(group_of[1])) == 7
-    assert node.fetch(group_of[0])[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of_fetch(node.fetch(group_of[0])) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     monkeypatch.setattr(GroupMachine, "replay", replay)
     node.clock.run(6_000)
     assert offset_of(node.fetch(group_of[0])) == 7
@@ -605,9 +623,7 @@ def test_ids_that_nobody_uses_are_bounded_and_the_oldest_goes_first(monkeypatch)
     node.clock.run(1)
 
     def join(member_id=""):
-        answers = node.submit(
-            Join, member_id, "consumer", PROTOCOLS, 10_000, 30_000, client_id="c", version=4
-        )
+        answers = node.join(member_id, version=4)
         node.clock.run(1)
         return answers
 

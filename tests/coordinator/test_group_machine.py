@@ -5,15 +5,9 @@ import pytest
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import RECORDS_PER_APPEND, GroupMachine
 from odradek.coordinator.groups.classic_group import RULES, GroupState
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    CommitTransactionalOffsets,
-    Join,
-    OfferedProtocol,
-    OffsetToCommit,
-)
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
+from tests.coordinator import group_requests as requests
 
 TOO_LONG = "ü" * 20_000
 
@@ -28,16 +22,17 @@ def machine(settings):
     return GroupMachine(settings, lambda: "1")
 
 
-def join(**changes) -> Join:
-    options = {
-        "ticket": "a",
-        "group_id": "g",
-        "member_id": "",
-        "protocol_type": "consumer",
-        "protocols": [OfferedProtocol("range", b"")],
-        "session_timeout_ms": 10_000,
-    }
-    return Join(**{**options, **changes})
+def asked(request, **client):
+    return requests.asked(request, "a", **client)
+
+
+def join(version=9, client_id="", **changes):
+    options = {"protocols": [("range", b"")], **changes}
+    return asked(requests.join(**options), version=version, client_id=client_id)
+
+
+def commit(offsets, group_id="g", **fields):
+    return asked(requests.commit(group_id, offsets, **fields))
 
 
 @pytest.mark.parametrize(
@@ -47,30 +42,30 @@ def join(**changes) -> Join:
         join(client_id=TOO_LONG),
         join(group_instance_id=TOO_LONG),
         join(protocol_type=TOO_LONG),
-        join(protocols=[OfferedProtocol(TOO_LONG, b"")]),
-        CommitOffsets("a", TOO_LONG, -1, "", [OffsetToCommit("t", 0, 1)]),
-        CommitTransactionalOffsets("a", TOO_LONG, 7, 0, "", -1, None, [OffsetToCommit("t", 0, 1)]),
+        join(protocols=[(TOO_LONG, b"")]),
+        commit([("t", 0, 1)], TOO_LONG),
+        asked(requests.commit_in_transaction(TOO_LONG, 7, [("t", 0, 1)])),
     ],
 )
 def test_a_text_that_no_record_can_hold_is_refused_and_changes_nothing(machine, command):
     (reply,) = machine.handle(command, 0)
-    codes = getattr(reply.value, "errors", None) or [reply.value.error_code]
+    codes = requests.errors_in(reply.value) if hasattr(reply.value, "topics") else [reply.value.error_code]
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert not machine.groups
 
 
 def test_metadata_that_no_record_can_hold_is_too_large_whatever_the_limit(machine):
-    offsets = [OffsetToCommit("t", 0, 1, -1, TOO_LONG), OffsetToCommit("t", 1, 1, -1, "ü" * 16_000)]
-    append, reply = machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
-    assert reply.value.errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+    offsets = [("t", 0, 1, -1, TOO_LONG), ("t", 1, 1, -1, "ü" * 16_000)]
+    append, reply = machine.handle(commit(offsets), 0)
+    assert requests.errors_in(reply.value) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     assert len(append.records) == 1
 
 
 def test_the_metadata_limit_counts_as_java_does(machine, settings):
     settings.offset_metadata_max_bytes = 4
-    offsets = [OffsetToCommit("t", 0, 1, -1, "😀😀"), OffsetToCommit("t", 1, 1, -1, "😀😀x")]
-    _, reply = machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
-    assert reply.value.errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    offsets = [("t", 0, 1, -1, "😀😀"), ("t", 1, 1, -1, "😀😀x")]
+    _, reply = machine.handle(commit(offsets), 0)
+    assert requests.errors_in(reply.value) == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
 def test_the_longest_client_id_still_gives_a_member_id_that_can_be_kept(machine):
@@ -83,9 +78,9 @@ def test_the_longest_client_id_still_gives_a_member_id_that_can_be_kept(machine)
 
 def test_a_big_deletion_is_spread_over_batches(machine, settings):
     count = RECORDS_PER_APPEND * 2 + 5
-    offsets = [OffsetToCommit("t", partition, 1) for partition in range(count)]
+    offsets = [("t", partition, 1) for partition in range(count)]
     settings.append_max_bytes = 10**9
-    machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
+    machine.handle(commit(offsets), 0)
     effects = machine.expire(("expire_offsets",), 8 * 24 * 3_600_000)
     sizes = [len(effect.records) for effect in effects if isinstance(effect, Append)]
     assert sizes == [RECORDS_PER_APPEND, RECORDS_PER_APPEND, 6]
@@ -103,8 +98,8 @@ def test_every_state_has_rules_and_can_be_left():
 
 def test_a_retention_without_end_is_taken_as_the_longest_there_is(machine):
     """It overflowed the record's field, and every group of the partition had to be loaded again."""
-    command = CommitOffsets("a", "g", -1, "", [OffsetToCommit("t", 0, 1)], retention_time_ms=2**63 - 1)
+    command = commit([("t", 0, 1)], retention_time_ms=2**63 - 1)
     append, reply = machine.handle(command, 1_700_000_000_000)
-    assert reply.value.errors == [ErrorCode.NONE]
+    assert requests.errors_in(reply.value) == [ErrorCode.NONE]
     assert isinstance(append, Append)
     assert machine.offsets.get("g", "t", 0).expire_timestamp_ms == 2**63 - 1

@@ -5,17 +5,10 @@ Classic groups have a transcript of their own (`transcripts/expiry.txt`).
 
 import pytest
 
+from odradek.coordinator.cluster.view import ClusterView, TopicView
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
-from odradek.coordinator.groups.commands import (
-    CommitOffsets,
-    CommitTransactionalOffsets,
-    DeleteOffsets,
-    EndOffsets,
-    FetchOffsets,
-    OffsetToCommit,
-    RemoveTopics,
-)
+from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics
 from odradek.coordinator.groups.record_codec import Kind, decode_key
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
@@ -26,38 +19,53 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
 )
+from odradek.wire.schema import Message
+from tests.coordinator import group_requests as requests
 
 RETENTION_MS = 100_000
 OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
 
 
+class Topics:
+    """The cluster that the machine sees."""
+
+    view = ClusterView()
+
+    @classmethod
+    def current(cls):
+        return cls.view
+
+
 @pytest.fixture
 def machine():
-    machine = GroupMachine(GroupSettings(offsets_retention_ms=RETENTION_MS), lambda: "1")
+    machine = GroupMachine(GroupSettings(offsets_retention_ms=RETENTION_MS), lambda: "1", Topics.current)
     machine.start(0)
-    return machine
+    yield machine
+    Topics.view = ClusterView()
 
 
 def ask(machine, command, now_ms=0):
-    """The answer."""
+    """The answer to a request, or to a command."""
+    if isinstance(command, Message):
+        command = requests.asked(command, "a")
     (answer,) = [one.value for one in machine.handle(command, now_ms) if isinstance(one, Reply)]
     return answer
 
 
 def commit(machine, *topics, now_ms=0, topic_id=bytes(16), **fields):
-    offsets = [OffsetToCommit(topic, 0, 1, topic_id=topic_id) for topic in topics]
-    command = CommitOffsets("a", "g", fields.pop("generation", -1), fields.pop("member_id", ""), offsets)
-    assert set(ask(machine, command, now_ms).errors) <= {ErrorCode.NONE}
+    offsets = [(topic, 0, 1) for topic in topics]
+    command = requests.commit("g", offsets, ids=dict.fromkeys(topics, topic_id), **fields)
+    assert set(requests.errors_in(ask(machine, command, now_ms))) <= {ErrorCode.NONE}
 
 
 def write(machine, topic, producer_id=7, topic_id=bytes(16)):
     """Commits with a transaction."""
-    offsets = [OffsetToCommit(topic, 0, 1, topic_id=topic_id)]
-    ask(machine, CommitTransactionalOffsets("a", "g", producer_id, 0, "", -1, None, offsets))
+    Topics.view = ClusterView(topics={topic: TopicView(topic, topic_id, ())})
+    ask(machine, requests.commit_in_transaction("g", producer_id, [(topic, 0, 1)]))
 
 
 def held(machine):
-    return {one.topic for one in ask(machine, FetchOffsets("a", "g", None)).offsets}
+    return {topic for topic, _ in requests.results_in(ask(machine, requests.fetch("g")))}
 
 
 def expire(machine, now_ms):
@@ -133,7 +141,7 @@ def test_what_a_transaction_is_about_to_replace_stays_and_so_does_the_group(mach
     commit(machine, "t", "u")
     write(machine, "t")
     assert expire(machine, RETENTION_MS) == [(Kind.OFFSET, ("g", "u", 0))]
-    ask(machine, EndOffsets("a", 0, EndMarker(7, 0, 0, False)), RETENTION_MS)
+    ask(machine, EndOffsets(EndMarker(7, 0, 0, False)), RETENTION_MS)
     assert expire(machine, RETENTION_MS)[0] == (Kind.OFFSET, ("g", "t", 0))
     assert machine.groups == {}
 
@@ -141,7 +149,7 @@ def test_what_a_transaction_is_about_to_replace_stays_and_so_does_the_group(mach
 def test_a_group_that_only_a_transaction_has_written_to_stays_until_its_end(machine):
     write(machine, "t")
     assert expire(machine, 10 * RETENTION_MS) == []
-    ask(machine, EndOffsets("a", 0, EndMarker(7, 0, 0, False)))
+    ask(machine, EndOffsets(EndMarker(7, 0, 0, False)))
     assert [kind for kind, _ in expire(machine, 10 * RETENTION_MS)] == [Kind.GROUP]
 
 
@@ -158,18 +166,19 @@ def test_only_offsets_of_the_topic_that_is_gone_are_removed(machine, is_pending)
     put("renewed", OLD_ID)
     put("unknown", bytes(16))
     put("other", OLD_ID)
-    ask(machine, RemoveTopics("a", {"gone": None, "new": NEW_ID, "renewed": NEW_ID, "unknown": NEW_ID}))
+    ask(machine, RemoveTopics({"gone": None, "new": NEW_ID, "renewed": NEW_ID, "unknown": NEW_ID}))
     if is_pending:
-        ask(machine, EndOffsets("a", 0, EndMarker(7, 0, 0, True)))
+        ask(machine, EndOffsets(EndMarker(7, 0, 0, True)))
     assert held(machine) == {"new", "unknown", "other"}
 
 
 def test_offsets_of_a_subscribed_topic_cannot_be_deleted_by_others(machine):
     put_member(machine, "t")
     commit(machine, "t", "u", generation=0, member_id="m")
-    answer = ask(machine, DeleteOffsets("a", "g", [("t", 0), ("u", 0), ("none", 0)]))
-    assert answer.errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
+    answer = ask(machine, requests.delete_offsets("g", [("t", 0), ("u", 0), ("none", 0)]))
+    assert requests.errors_in(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
     assert held(machine) == {"t"}
     put_member(machine)
-    assert ask(machine, DeleteOffsets("a", "g", [("t", 0)])).errors == [ErrorCode.NONE]
+    answer = ask(machine, requests.delete_offsets("g", [("t", 0)]))
+    assert requests.errors_in(answer) == [ErrorCode.NONE]
     assert held(machine) == set()

@@ -2,9 +2,17 @@
 
 import pytest
 
-from odradek.coordinator.groups.commands import Heartbeat
+from odradek.coordinator.asked import kind_of
 from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat
-from tests.coordinator.group_world import AlikeConsumer, ClassicConsumer, Consumer, CooperativeConsumer, World
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from tests.coordinator.group_world import (
+    AlikeConsumer,
+    ClassicConsumer,
+    Consumer,
+    CooperativeConsumer,
+    World,
+    group_of,
+)
 from tests.tiers import NIGHTLY
 
 GROUPS = {
@@ -34,12 +42,12 @@ class Asked(Told):
 
     def submit(self, command) -> None:
         reply = None
-        if isinstance(command, Heartbeat | ConsumerHeartbeat):
-            reply = self.coordinator.ask(command)
+        if kind_of(command) in (HeartbeatRequest, ConsumerHeartbeat):
+            reply = self.coordinator.ask(group_of(command), command)
         if reply is None:
             super().submit(command)
         else:
-            self.prompt.append(type(command))
+            self.prompt.append(kind_of(command))
             command.ticket(reply)
 
 
@@ -49,6 +57,6 @@ def test_a_life_is_the_same_whether_heartbeats_are_asked_or_submitted(seed):
     assert told.history == asked.history
     assert told.log.records == asked.log.records
     assert told.judge() == asked.judge() == []
-    assert asked.prompt.count(Heartbeat) > 50
+    assert asked.prompt.count(HeartbeatRequest) > 50
     assert asked.prompt.count(ConsumerHeartbeat) > 50
     assert not told.prompt

@@ -4,7 +4,6 @@ whoever waits gets one answer, whatever becomes of the log, the machine and the 
 import pytest
 
 from odradek.coordinator.group_coordinator import GroupCoordinator
-from odradek.coordinator.groups.commands import DeleteGroup
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.share_groups.commands import (
     AlterShareOffsets,
@@ -14,6 +13,8 @@ from odradek.coordinator.share_groups.commands import (
 )
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 from tests.coordinator.share_persister import FakePersister
 
@@ -45,7 +46,11 @@ class Node:
 
     def submit(self, command_class, *arguments) -> list:
         answers: list = []
-        self.coordinator.submit("g", command_class(answers.append, "g", *arguments))
+        if command_class is DeleteGroupsRequest:
+            command = requests.asked(requests.delete("g"), lambda response: answers.extend(response.results))
+        else:
+            command = command_class(answers.append, "g", *arguments)
+        self.coordinator.submit("g", command)
         return answers
 
     def ask(self, command_class, *arguments):
@@ -95,15 +100,15 @@ def test_a_heartbeat_does_not_wait_for_the_share_coordinator(node):
     assert node.beat(2).assignment == {TOPIC_ID: {0, 1}}
 
 
-@pytest.mark.parametrize("command", [AlterShareOffsets, DeleteShareOffsets, DeleteGroup])
+@pytest.mark.parametrize("command", [AlterShareOffsets, DeleteShareOffsets, DeleteGroupsRequest])
 def test_who_waits_is_told_when_the_log_fails_before_the_question(node, command):
     node.beat()
     node.beat(2)
     node.ask(ShareHeartbeat, "m", -1)
     states = dict(node.persister.states)
     node.log.is_prompt = False
-    arguments = {AlterShareOffsets: [[("t", {0: 5})]], DeleteShareOffsets: [["t"]], DeleteGroup: []}[command]
-    answers = node.submit(command, *arguments)
+    arguments = {AlterShareOffsets: [[("t", {0: 5})]], DeleteShareOffsets: [["t"]]}
+    answers = node.submit(command, *arguments.get(command, []))
     assert answers == []
     node.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     (answer,) = answers

@@ -9,8 +9,7 @@ import random
 
 from odradek.coordinator.effects import Reply
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.groups.commands import DeleteGroup
-from odradek.coordinator.groups.consumer_commands import TopicsChanged
+from odradek.coordinator.groups.commands import TopicsChanged
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.share_groups.commands import (
     AlterShareOffsets,
@@ -22,6 +21,7 @@ from odradek.coordinator.share_groups.commands import (
 from odradek.coordinator.share_groups.group import ShareGroup
 from odradek.coordinator.share_state.persister import Refusal
 from odradek.wire.errors import ErrorCode
+from tests.coordinator import group_requests as requests
 from tests.coordinator.stages.share_stage import durable_state, keys_of, view_of
 from tests.kit.machine import MachineRun
 from tests.kit.simulation import failures
@@ -159,7 +159,7 @@ class World(MachineRun):
             self.shapes[name] = (self.random.randint(1, 3), self.now_ms)
         self.view = self.new_view()
         if self.shapes != before:
-            self.submit(TopicsChanged("topics", frozenset({name})))
+            self.submit(TopicsChanged(frozenset({name})))
 
     def administer(self) -> None:
         kind = self.random.random()
@@ -168,7 +168,7 @@ class World(MachineRun):
         elif kind < 0.7:
             self.submit(DeleteShareOffsets("forget", "g", ["a"]))
         else:
-            self.submit(DeleteGroup("delete", "g"))
+            self.submit(requests.asked(requests.delete("g"), "delete"))
 
     def step(self) -> None:
         self.now_ms += self.random.randint(0, 2_000)

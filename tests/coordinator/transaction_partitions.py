@@ -12,10 +12,10 @@ from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.groups.commands import CommitTransactionalOffsets, FetchOffsets, OffsetToCommit
 from odradek.coordinator.groups.record_codec import decode_key, decode_offset
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
+from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import OneReplica, view_of
 from tests.coordinator.share_persister import FakePersister
 from tests.coordinator.transaction_requests import add_partitions, codes_in, verify_partitions
@@ -215,11 +215,11 @@ def place_of(value: tuple) -> Place:
     return Place(SHARED_GROUP if number % 2 else name, "t", (count + number) % DATA_PARTITIONS)
 
 
-def offset_of(value: tuple) -> OffsetToCommit:
+def offset_of(value: tuple) -> tuple:
     """It counts the transactions of the producer, and its metadata says all."""
     (name, count), number = value
     _, topic, partition = place_of(value)
-    return OffsetToCommit(topic, partition, count, metadata=f"{name}/{count}/{number}")
+    return topic, partition, count, -1, f"{name}/{count}/{number}"
 
 
 def value_of(metadata: str) -> tuple:
@@ -336,17 +336,14 @@ class OffsetsPartition(Partition):
         if code is not None:
             then(code)
             return
-        command = CommitTransactionalOffsets(
-            ticket=lambda reply: then(reply.errors[0]),
-            group_id=place_of(batch.value).group_id,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.epoch,
-            member_id="",
-            generation=-1,
-            group_instance_id=None,
-            offsets=[offset_of(batch.value)],
-        )
-        self.coordinator.commit_in_transaction(command)
+        group_id = place_of(batch.value).group_id
+        offsets = [offset_of(batch.value)]
+        request = requests.commit_in_transaction(group_id, batch.producer_id, offsets, batch.epoch)
+
+        def answered(response) -> None:
+            then(requests.errors_in(response)[0])
+
+        self.coordinator.commit_in_transaction(requests.asked(request, answered))
 
     def write_marker(self, marker, then) -> None:
         def told(code: ErrorCode) -> None:
@@ -375,21 +372,25 @@ class OffsetsPartition(Partition):
 
     def audit(self) -> list[str]:
         """What the groups say in the midst of it, where it can be compared with the log."""
-        answer = self.coordinator.ask(FetchOffsets(None, SHARED_GROUP, None))
+        answer = self.ask(requests.fetch(SHARED_GROUP))
         if answer is None or self.log.pending:
             return []
         found = {
-            Place(SHARED_GROUP, one.topic, one.partition): value_of(one.metadata) for one in answer.offsets
+            Place(SHARED_GROUP, topic, one.partition_index): value_of(one.metadata)
+            for topic, one in requests.results_in(answer)
         }
         told = {place: value for place, value in self.told_by_log().items() if place.group_id == SHARED_GROUP}
         return [] if found == told else [f"the shared group says {found}, its log {told}"]
+
+    def ask(self, request):
+        return self.coordinator.ask(requests.group_of(request), requests.asked(request, "fetch"))
 
     def fetched(self, group_ids: list[str]) -> dict[Place, object]:
         """What the coordinator answers who asks for the groups' stable offsets: a value, or an error code."""
         found: dict[Place, object] = {}
         for group_id in group_ids:
-            answer = self.coordinator.ask(FetchOffsets(None, group_id, None, require_stable=True))
-            for one in answer.offsets:
-                place = Place(group_id, one.topic, one.partition)
+            answer = self.ask(requests.fetch(group_id, require_stable=True))
+            for topic, one in requests.results_in(answer):
+                place = Place(group_id, topic, one.partition_index)
                 found[place] = value_of(one.metadata) if one.error_code is NONE else one.error_code
         return found

@@ -16,21 +16,19 @@ search for topics has found."""
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from odradek.coordinator.asked import NOBODY
 from odradek.coordinator.cluster.view import ClusterView, PartitionView, TopicView
 from odradek.coordinator.effects import LoggedRecord, MarkerRecord, MatchTopics, Reply, TransactionalRecord
 from odradek.coordinator.group_coordinator import changed_topics
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.groups import commands, record_codec
+from odradek.coordinator.groups import record_codec
 from odradek.coordinator.groups.classic_group import GroupState
-from odradek.coordinator.groups.commands import OfferedProtocol, OffsetToCommit
+from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics, TopicsChanged, TopicsMatched
 from odradek.coordinator.groups.consumer_commands import (
     ConsumerGroupDescription,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
     DescribeConsumerGroup,
-    Noted,
-    TopicsChanged,
-    TopicsMatched,
 )
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.pending_offsets import Written
@@ -40,6 +38,17 @@ from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol, group_records
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.wire.messages.delete_groups import DeleteGroupsResponse
+from odradek.wire.messages.describe_groups import DescribeGroupsResponse
+from odradek.wire.messages.join_group import JoinGroupResponse
+from odradek.wire.messages.leave_group import LeaveGroupResponse
+from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.wire.messages.offset_commit import OffsetCommitResponse
+from odradek.wire.messages.offset_delete import OffsetDeleteResponse
+from odradek.wire.messages.offset_fetch import OffsetFetchResponse
+from odradek.wire.messages.sync_group import SyncGroupResponse
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
+from tests.coordinator import group_requests as requests
 from tests.kit.transcript import Line, Stage, milliseconds, partition_of, refusal, seconds, split_at
 
 NAMES = {
@@ -60,6 +69,10 @@ OF_THIS_PROCESS = (
     "matching_since_ms",
     "match_failed_at_ms",
 )
+
+
+class Unshown(str):
+    """A ticket whose reply is not shown."""
 
 
 class GroupStage(Stage):
@@ -89,13 +102,13 @@ class GroupStage(Stage):
     def see(self, view: ClusterView) -> list[str]:
         """Tell the machine which topics there are."""
         before, self.view = self.view, view
-        return self.submit(TopicsChanged("topics", changed_topics(before, self.view)))
+        return self.submit(TopicsChanged(changed_topics(before, self.view)))
 
     def text_of(self, effect) -> list[str]:
         match effect:
             case MatchTopics():
                 return [f"match {effect.group_id} {' '.join(sorted(effect.patterns))}"]
-            case Reply(_, Noted()):
+            case Reply(ticket) if ticket is NOBODY or isinstance(ticket, Unshown):
                 return []
         return super().text_of(effect)
 
@@ -243,6 +256,17 @@ def partitions_of(text: str) -> list[tuple[bytes, list[int]]]:
     return [(topic_id(name), [int(index) for index in indexes.split("+")]) for name, indexes in topics]
 
 
+def asking(make, default_version=9):
+    """Makes the command of a line: `make` makes its request."""
+
+    def command(line: Line):
+        version = line.number("version", default_version)
+        client_id, host = line.get("client", "c"), line.get("host", "/127.0.0.1")
+        return requests.asked(make(line), line.ticket, version, client_id, host)
+
+    return command
+
+
 def join(line: Line):
     protocols = []
     for offered in split_at(line.get("protocols", "range"), ","):
@@ -253,34 +277,29 @@ def join(line: Line):
             line.get("rack"),
             line.number("metadata", 3),
         )
-        protocols.append(OfferedProtocol(name, told))
-    return commands.Join(
-        line.ticket,
+        protocols.append((name, told))
+    return requests.join(
         line.group,
         line.get("member", ""),
-        line.get("type", "consumer"),
         protocols,
         line.time_ms("session", 10_000),
         line.time_ms("rebalance"),
         line.get("instance"),
-        line.get("client", "c"),
-        "/127.0.0.1",
-        line.number("version", 9),
+        line.get("type", "consumer"),
     )
 
 
 def sync(line: Line, separators: str = ",:", encoded=str.encode):
     between, within = separators
     assignments = (pair.split(within, 1) for pair in line.names("assign", between))
-    return commands.Sync(
-        line.ticket,
+    return requests.sync(
         line.group,
         line.number("generation"),
         line["member"],
-        line.get("instance"),
-        line.get("type"),
-        line.get("protocol"),
-        {member_id: encoded(assignment) for member_id, assignment in assignments},
+        [(member_id, encoded(assignment)) for member_id, assignment in assignments],
+        group_instance_id=line.get("instance"),
+        protocol_type=line.get("type"),
+        protocol_name=line.get("protocol"),
     )
 
 
@@ -288,61 +307,51 @@ def leave(line: Line):
     members = []
     for word in line.rest:
         member_id, at, instance_id = word.partition("@")
-        members.append(commands.LeavingMember(member_id, instance_id if at else None))
-    return commands.Leave(line.ticket, line.group, members)
+        members.append((member_id, instance_id if at else None))
+    return requests.leave(line.group, *members)
 
 
-def offsets_of(line: Line) -> list[OffsetToCommit]:
+def offsets_of(line: Line) -> list[tuple]:
     """`t-0=OFFSET:EPOCH:METADATA:TIMESTAMP`."""
     found = []
     for name, value in line.pairs:
         offset, *more = value.split(":")
         epoch, metadata, timestamp = [*more, "", "", ""][:3]
-        found.append(
-            OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
-        )
+        found.append((*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1)))
     return found
 
 
 def commit(line: Line):
-    return commands.CommitOffsets(
-        line.ticket,
+    return requests.commit(
         line.group,
+        offsets_of(line),
         line.number("generation"),
         line.get("member", ""),
-        offsets_of(line),
         line.get("instance"),
         line.time_ms("retention"),
-        line.number("version", 9),
     )
 
 
 def write(line: Line):
-    return commands.CommitTransactionalOffsets(
-        line.ticket,
+    return requests.commit_in_transaction(
         line.group,
         line.number("producer"),
+        offsets_of(line),
         line.number("epoch", 0),
         line.get("member", ""),
         line.number("generation"),
         line.get("instance"),
-        offsets_of(line),
     )
 
 
 def end(line: Line):
     marker = EndMarker(line.number("producer"), line.number("epoch", 0), 0, line.rest != ["abort"])
-    return commands.EndOffsets(line.ticket, 0, marker)
+    return EndOffsets(marker, ticket=line.ticket)
 
 
 def fetch(line: Line):
-    return commands.FetchOffsets(
-        line.ticket,
-        line.group,
-        line.partitions or None,
-        line.get("member"),
-        line.number("generation"),
-        "stable" in line,
+    return requests.fetch(
+        line.group, line.partitions or None, line.get("member"), line.number("generation"), "stable" in line
     )
 
 
@@ -371,29 +380,32 @@ def beat(line: Line):
 
 def matched(line: Line):
     topics = {pattern: frozenset(line.names(pattern, "+")) for pattern in line.options}
-    return TopicsMatched(line.ticket, line.group, 1, None if "failed" in line.rest else topics)
+    found = None if "failed" in line.rest else topics
+    return TopicsMatched(line.group, 1, found, ticket=Unshown(line.ticket))
 
 
 GroupStage.commands = {
     "beat": beat,
     "matched": matched,
-    "join": join,
-    "sync": sync,
-    "leave": leave,
-    "commit": commit,
-    "write": write,
+    "join": asking(join),
+    "sync": asking(sync),
+    "leave": asking(leave),
+    "commit": asking(commit),
+    "write": asking(write),
     "end": end,
-    "fetch": fetch,
-    "heartbeat": lambda line: commands.Heartbeat(
-        line.ticket, line.group, line.number("generation"), line["member"], line.get("instance")
+    "fetch": asking(fetch),
+    "heartbeat": asking(
+        lambda line: requests.beat(
+            line.group, line.number("generation"), line["member"], line.get("instance")
+        )
     ),
-    "describe": lambda line: commands.DescribeGroup(line.ticket, line.group),
+    "describe": asking(lambda line: requests.describe(line.group)),
     "describe-consumers": lambda line: DescribeConsumerGroup(line.ticket, line.group),
-    "delete": lambda line: commands.DeleteGroup(line.ticket, line.group),
-    "delete-offsets": lambda line: commands.DeleteOffsets(line.ticket, line.group, line.partitions),
-    "remove-topics": lambda line: commands.RemoveTopics(line.ticket, dict.fromkeys(line.rest)),
-    "list": lambda line: commands.ListGroups(
-        line.ticket, frozenset(line.names("states")), frozenset(line.names("types"))
+    "delete": asking(lambda line: requests.delete(line.group)),
+    "delete-offsets": asking(lambda line: requests.delete_offsets(line.group, line.partitions)),
+    "remove-topics": lambda line: RemoveTopics(dict.fromkeys(line.rest), ticket=line.ticket),
+    "list": asking(
+        lambda line: ListGroupsRequest(states_filter=line.names("states"), types_filter=line.names("types"))
     ),
 }
 
@@ -414,14 +426,14 @@ def offset_text(subject, value: bytes | None) -> str:
 
 
 def held_text(members) -> str:
-    return " ".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in members)
+    return " ".join(f"{member_id}:{bytes(assignment).decode()}" for member_id, assignment in members)
 
 
 def classic_text(group) -> str:
     return (
         f"generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
         f" leader={group.leader} at={seconds(group.current_state_timestamp)}"
-        f" members=[{held_text(group.members)}]"
+        f" members=[{held_text((one.member_id, one.assignment) for one in group.members)}]"
     )
 
 
@@ -483,34 +495,43 @@ def epochs_text(records) -> str:
 
 
 def answer_text(answer) -> str:
-    code = answer.error_code if hasattr(answer, "error_code") else ErrorCode.NONE
+    if isinstance(answer, ErrorCode):
+        return answer.name
+    code = getattr(answer, "error_code", ErrorCode.NONE)
     match answer:
-        case commands.JoinReply():
+        case JoinGroupResponse():
             text = f"{code.name} member={answer.member_id}"
             return text if code else text + joined_text(answer)
-        case commands.SyncReply(ErrorCode.NONE):
+        case SyncGroupResponse(error_code=ErrorCode.NONE):
             assignment = bytes(answer.assignment).decode() or "-"
             return f"NONE {answer.protocol_type}/{answer.protocol_name} {assignment}"
-        case commands.LeaveReply(_, members):
-            left = [f"{m.member_id}@{m.group_instance_id}:{m.error_code.name}" for m in members]
+        case LeaveGroupResponse():
+            left = [f"{m.member_id}@{m.group_instance_id}:{m.error_code.name}" for m in answer.members]
             return " ".join([code.name, *left])
-        case commands.CommitOffsetsReply(errors):
-            return " ".join(code.name for code in errors)
-        case commands.DeleteOffsetsReply(_, errors):
-            return " ".join([code.name, *(each.name for each in errors)])
-        case commands.FetchOffsetsReply(_, offsets):
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
+            return " ".join(each.name for each in requests.errors_in(answer))
+        case OffsetDeleteResponse():
+            return " ".join([code.name, *(each.name for each in requests.errors_in(answer))])
+        case OffsetFetchResponse():
             found = [
-                f"{o.topic}-{o.partition}="
-                + (o.error_code.name if o.error_code else f"{o.offset}:{o.leader_epoch}:{o.metadata}")
-                for o in offsets
+                f"{topic}-{o.partition_index}="
+                + (
+                    o.error_code.name
+                    if o.error_code
+                    else f"{o.committed_offset}:{o.committed_leader_epoch}:{o.metadata}"
+                )
+                for topic, o in requests.results_in(answer)
             ]
+            return " ".join([answer.groups[0].error_code.name, *found])
+        case DescribeGroupsResponse(groups=[group]):
+            protocol = f"{group.protocol_type or '-'}/{group.protocol_data or '-'}"
+            held = held_text((one.member_id, one.member_assignment) for one in group.members)
+            return f"{group.error_code.name} {group.group_state} {protocol} members=[{held}]"
+        case ListGroupsResponse(groups=groups):
+            found = [f"{g.group_id}:{g.protocol_type or '-'}:{g.group_state}" for g in groups]
             return " ".join([code.name, *found])
-        case commands.GroupDescription():
-            protocol = f"{answer.protocol_type or '-'}/{answer.protocol_name or '-'}"
-            return f"{code.name} {answer.state} {protocol} members=[{held_text(answer.members)}]"
-        case commands.ListGroupsReply(_, groups):
-            found = [f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups]
-            return " ".join([code.name, *found])
+        case DeleteGroupsResponse(results=[result]):
+            return refusal(result)
         case ConsumerHeartbeatReply(ErrorCode.NONE):
             told = "" if answer.assignment is None else f" {topics_text(answer.assignment)}"
             every = (
@@ -526,13 +547,13 @@ def answer_text(answer) -> str:
             return f"NONE {answer.state} {epochs} {answer.assignor_name} [{members}]"
         case _ if code:
             return refusal(answer)
-    assert list(asdict(answer)) == ["error_code"]
+    assert list(asdict(answer)) in (["error_code"], ["throttle_time_ms", "error_code"])
     return code.name
 
 
 def joined_text(answer) -> str:
     protocol = f"{answer.protocol_type}/{answer.protocol_name}"
-    text = f" generation={answer.generation} {protocol} leader={answer.leader}"
+    text = f" generation={answer.generation_id} {protocol} leader={answer.leader}"
     if answer.members:
         text += f" members=[{' '.join(member.member_id for member in answer.members)}]"
     return text + (" skip-assignment" if answer.skip_assignment else "")

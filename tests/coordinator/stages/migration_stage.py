@@ -14,14 +14,14 @@ migrations. A record without anything behind its name is a tombstone; markers ar
 
 from odradek.coordinator.effects import Append, AppendMarker, Reply
 from odradek.coordinator.groups.classic_group import ClassicGroup
-from odradek.coordinator.groups.commands import SyncReply
-from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeatReply, Noted
+from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeatReply
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages import consumer_protocol, group_records
 from odradek.wire.messages.consumer_protocol import AssignedTopicPartitions, ConsumerProtocolAssignment
+from odradek.wire.messages.sync_group import SyncGroupResponse
 from tests.coordinator.stages import group_stage
-from tests.coordinator.stages.group_stage import STATES, GroupStage, parts_text, topics_text
+from tests.coordinator.stages.group_stage import STATES, GroupStage, Unshown, parts_text, topics_text
 from tests.kit.transcript import Line, seconds
 
 SWAPPED = str.maketrans(",+", "+,")
@@ -49,7 +49,7 @@ class MigrationStage(GroupStage):
         match effect:
             case AppendMarker():
                 return []
-            case Reply(ticket, Noted(code)) if ticket != "topics":
+            case Reply(Unshown() as ticket, code):
                 return [f"reply {ticket} {code.name}"]
             case Append():
                 return [self.record_text(key, value) for key, value, _ in effect.records]
@@ -65,7 +65,7 @@ class MigrationStage(GroupStage):
 
     def answer_text(self, answer) -> str:
         match answer:
-            case SyncReply(ErrorCode.NONE):
+            case SyncGroupResponse(error_code=ErrorCode.NONE):
                 given = assignment_text(answer.assignment)
                 return f"NONE {answer.protocol_type}/{answer.protocol_name} {given}"
             case ConsumerHeartbeatReply(ErrorCode.NONE):
@@ -108,8 +108,8 @@ def assignment_of(text: str) -> bytes:
 MigrationStage.commands = {
     **GroupStage.commands,
     "beat": beat,
-    "join": join,
-    "sync": lambda line: group_stage.sync(line, ";=", assignment_of),
+    "join": group_stage.asking(join),
+    "sync": group_stage.asking(lambda line: group_stage.sync(line, ";=", assignment_of)),
 }
 
 

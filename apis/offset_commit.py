@@ -152,10 +152,11 @@ class _RepeatedCommits:
         return cast(OffsetCommitResponse, API.refuse(self._request, self._client.version, code))
 
     def respond(self, items: list[Any], response: OffsetCommitResponse) -> bytes | OffsetCommitResponse:
-        (topic,) = response.topics
-        if any(one.error_code for one in topic.partitions):
-            return response
-        partitions = [item.partition_index for item in items]
+        partitions = []
+        for one in response.topics[0].partitions:
+            if one.error_code:
+                return response
+            partitions.append(one.partition_index)
         if partitions != self._answered:
             frame = b"".join(response_parts(response, self._client.version, 0))
             self._answered, self._frame = partitions, frame

@@ -185,6 +185,9 @@ class CommittedOffsets:
         if records:
             self.put(group_id, commits)
             out.append(Append(records))
+        if asked.granted is not None and not any(errors):
+            out.append(Reply(ticket, asked.granted))
+            return
         codes = iter(errors)
         topics = [
             OffsetCommitResponseTopic(

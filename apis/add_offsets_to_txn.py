@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 from odradek.apis.access import the_group, the_transactional_id
 from odradek.apis.api import Waiting
 from odradek.apis.declaration import Api
-from odradek.apis.transaction_requests import add_patiently, error_for_version
+from odradek.apis.transaction_requests import (
+    add_patiently,
+    asked_to_add,
+    error_for_version,
+    request_to_add,
+)
+from odradek.coordinator.asked import Client
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
-from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import Operation
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -21,6 +26,11 @@ if TYPE_CHECKING:
     from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.node import ApiParts
     from odradek.apis.turn import Timers
+    from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+
+
+AS_CLIENT = Client("", "", 3)
+"""As a client that adds partitions, before transaction version 2."""
 
 
 class AddOffsetsToTxn:
@@ -35,18 +45,15 @@ class AddOffsetsToTxn:
         waiting = Waiting()
         version = context.api_version
 
-        def added(reply: commands.AddPartitionsReply) -> None:
-            waiting.complete(AddOffsetsToTxnResponse(error_code=error_for_version(reply.error_code, version)))
+        def added(response: AddPartitionsToTxnResponse) -> None:
+            waiting.complete(
+                AddOffsetsToTxnResponse(error_code=error_for_version(response.error_code, version))
+            )
 
-        command = commands.AddPartitions(
-            ticket=added,
-            transactional_id=request.transactional_id,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-            partitions=[(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))],
-            version=0,
-        )
-        add_patiently(self._transactions, self._timers, command)
+        place = OFFSETS_TOPIC, self._groups.partition_of(request.group_id)
+        producer = request.producer_id, request.producer_epoch
+        to_add = request_to_add(request.transactional_id, producer, [place])
+        add_patiently(self._transactions, self._timers, asked_to_add(to_add, AS_CLIENT, added))
         return waiting
 
 

@@ -10,19 +10,21 @@ version supports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import Need, each, on_topics, on_transactional_ids
 from odradek.apis.api import Waiting
-from odradek.apis.coordinators import Gathering
+from odradek.apis.coordinators import Gathering, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.refusals import Refusal, each_partition
-from odradek.apis.transaction_requests import add_patiently, error_for_version
+from odradek.apis.transaction_requests import add_patiently, asked_to_add, error_for_version
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
-from odradek.coordinator.transactions import commands
+from odradek.coordinator.transactions.machine import ADDED_BY_BROKERS_SINCE
+from odradek.coordinator.transactions.queries import partitions_in, result_by_partition
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
 
-FIRST_VERSION_OF_BROKERS = 4
-
 
 class AddPartitionsToTxn:
     """The handler. If one partition of a transaction does not exist, none of them is added."""
@@ -56,7 +56,7 @@ class AddPartitionsToTxn:
 
     def __call__(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Waiting:
         version = context.api_version
-        if version >= FIRST_VERSION_OF_BROKERS:
+        if version >= ADDED_BY_BROKERS_SINCE:
             requested = request.transactions
             gathering = Gathering(
                 len(requested), lambda results: AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -84,35 +84,37 @@ class AddPartitionsToTxn:
         answer: Callable[[AddPartitionsToTxnResult], None],
     ) -> None:
         version = context.api_version
-        named = ((topic.name, index) for topic in topics for index in topic.partitions)
-        partitions = list(dict.fromkeys(named))
+        transactional_id = transaction.transactional_id
+        if topics is not transaction.topics:
+            transaction = replace(transaction, topics=topics)
+        partitions = partitions_in(transaction)
         refused = self._refused(partitions, context)
         if refused:
             not_attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            answer(_result_by_partition(transaction.transactional_id, {**not_attempted, **refused}))
+            answer(result_by_partition(transactional_id, {**not_attempted, **refused}))
             return
 
-        def added(reply: commands.AddPartitionsReply) -> None:
-            answer(_result(transactional_id, response_topics, error_for_version(reply.error_code, version)))
+        def added(response: AddPartitionsToTxnResponse) -> None:
+            answer(
+                _result(transactional_id, response_topics, error_for_version(response.error_code, version))
+            )
 
-        def verified(reply: commands.VerifyPartitionsReply) -> None:
-            errors = dict(zip(partitions, reply.errors, strict=True))
-            answer(_result_by_partition(transactional_id, errors))
+        def verified(response: AddPartitionsToTxnResponse) -> None:
+            if response.error_code:
+                errors = dict.fromkeys(partitions, error_of(response.error_code))
+                answer(result_by_partition(transactional_id, errors))
+            else:
+                answer(response.results_by_transaction[0])
 
-        transactional_id = transaction.transactional_id
-        fields = (
-            transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            partitions,
-            2 if version >= FIRST_VERSION_OF_BROKERS else 0,
+        asked = asked_to_add(
+            AddPartitionsToTxnRequest(transactions=[transaction]),
+            client_of(context),
+            verified if transaction.verify_only else added,
         )
-        if transaction.verify_only:
-            self._transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
-        elif version >= FIRST_VERSION_OF_BROKERS:
-            self._transactions.submit(transactional_id, commands.AddPartitions(added, *fields))
+        if version >= ADDED_BY_BROKERS_SINCE:
+            self._transactions.submit(transactional_id, asked)
         else:
-            add_patiently(self._transactions, self._timers, commands.AddPartitions(added, *fields))
+            add_patiently(self._transactions, self._timers, asked)
 
     def _refused(
         self, partitions: Sequence[Partition], context: RequestContext
@@ -120,7 +122,7 @@ class AddPartitionsToTxn:
         """The partitions that cannot be in a transaction. A client may not write to internal topics; it adds
         its offsets with AddOffsetsToTxn."""
         view = self._current_view()
-        is_of_client = context.api_version < FIRST_VERSION_OF_BROKERS
+        is_of_client = context.api_version < ADDED_BY_BROKERS_SINCE
         refused = {}
         for topic, index in partitions:
             if is_of_client and (
@@ -146,21 +148,8 @@ def _response_to_client(results: Sequence[AddPartitionsToTxnResult]) -> AddParti
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _result_by_partition(
-    transactional_id: str, errors: Mapping[Partition, ErrorCode]
-) -> AddPartitionsToTxnResult:
-    """Each partition once, with its code."""
-    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-    for (name, index), code in errors.items():
-        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
-        topic.results_by_partition.append(
-            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-        )
-    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
-
-
 def _result(
-    transactional_id: str, topics: list[AddPartitionsToTxnTopic], code: ErrorCode
+    transactional_id: str, topics: list[AddPartitionsToTxnTopic], code: int
 ) -> AddPartitionsToTxnResult:
     """The transaction's partitions in the order of the request, all with one code."""
     return AddPartitionsToTxnResult(

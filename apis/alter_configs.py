@@ -38,7 +38,8 @@ from odradek.apis.describe_configs import (
 )
 from odradek.apis.refusals import Refusal, each_of
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
-from odradek.config.options import GROUP_OPTIONS, REFUSED, TOPIC_OPTIONS, BrokerOptions, honoured
+from odradek.config.option import REFUSED
+from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerOptions, honoured
 from odradek.coordinator.cluster.machine import (
     ClientMetricsOwner,
     ConfigChange,

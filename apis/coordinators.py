@@ -17,12 +17,15 @@ from odradek.coordinator.asked import Asked, Client, Ticket
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.coordinator.groups.settings import GroupConfig
-    from odradek.coordinator.share_state.commands import ShareCommand
     from odradek.coordinator.share_state.persister import Persister
-    from odradek.coordinator.transactions import commands as transaction_commands
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
+    from odradek.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
     from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from odradek.wire.schema import Message
 
@@ -152,14 +155,11 @@ class RemoteTransactions(Protocol):
     def ask(
         self,
         coordinator_partition: int,
-        transactional_id: str,
-        producer: tuple[int, int],
-        partitions: Collection[tuple[str, int]],
-        adds: bool,
-        told: Callable[[Mapping[tuple[str, int], ErrorCode]], None],
+        request: AddPartitionsToTxnRequest,
+        told: Callable[[AddPartitionsToTxnResponse | None], None],
     ) -> bool:
-        """Has the partitions verified or added by the coordinator of that partition of `__transaction_state`;
-        `told` gets the refusals. False where this node has the coordinator."""
+        """Asks the coordinator of that partition of `__transaction_state`; `told` gets its response, None
+        where none came. False where this node has the coordinator."""
 
 
 class Transactions(Protocol):
@@ -171,14 +171,9 @@ class Transactions(Protocol):
 
     def partition_of(self, transactional_id: str) -> int: ...
 
-    def submit(self, transactional_id: str, command: transaction_commands.TransactionCommand) -> None: ...
+    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None: ...
 
-    def list_transactions(
-        self,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        duration_ms: int = -1,
-    ) -> transaction_commands.ListTransactionsReply: ...
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse: ...
 
 
 class Shares(Protocol):
@@ -187,4 +182,4 @@ class Shares(Protocol):
 
     def partition_of(self, key: str) -> int: ...
 
-    def submit_state(self, command: ShareCommand) -> None: ...
+    def submit_state(self, asked: Asked[Any, Any]) -> None: ...

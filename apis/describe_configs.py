@@ -223,9 +223,9 @@ def config_layers(parts: ApiParts) -> Settings:
     return Settings(node.node_id, node.current_view, settings.start_configs, settings.broker_options)
 
 
-def _configs_of(*types: int) -> Names:
+def _configs_of(kind: int) -> Names:
     def names(request: Any) -> Iterable[str]:
-        return [one.resource_name for one in request.resources if one.resource_type in types]
+        return [one.resource_name for one in request.resources if one.resource_type == kind]
 
     return names
 

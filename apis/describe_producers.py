@@ -1,7 +1,8 @@
 """DescribeProducers (key 61, version 0): the producer state of partitions.
 
 For each producer: epoch, last sequence number, time of the last batch, coordinator epoch of the last marker,
-and first offset of the open transaction. `kafka-transactions` finds hanging transactions with it.
+and first offset of the open transaction. `kafka-transactions` finds hanging transactions with it. A follower
+tells what its own log has.
 
 Source: KafkaApis.handleDescribeProducersRequest and Partition.activeProducerState of Kafka 4.3.
 """
@@ -64,7 +65,7 @@ class DescribeProducers:
 
     def _describe(self, name: str, index: int) -> PartitionResponse:
         try:
-            producers = self._leadership.lead(name, index).log.producers()
+            producers = self._leadership.hold(name, index).log.producers()
         except KafkaError as error:
             # Partitions have an error code but no message.
             return PartitionResponse(partition_index=index, error_code=error.code, active_producers=[])

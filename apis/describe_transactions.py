@@ -5,25 +5,23 @@ Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import each, on_topics, on_transactional_ids
-from odradek.apis.api import Waiting
-from odradek.apis.coordinators import Gathering
+from odradek.apis.coordinators import ask_for_each
 from odradek.apis.declaration import Api
-from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages import describe_transactions
 from odradek.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
+    TransactionState,
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import RequestContext, Waiting
     from odradek.apis.coordinators import Transactions
+    from odradek.coordinator.asked import Asked
 
 
 class DescribeTransactions:
@@ -33,45 +31,36 @@ class DescribeTransactions:
         self._transactions = transactions
 
     def __call__(self, request: DescribeTransactionsRequest, context: RequestContext) -> Waiting:
-        requested = request.transactional_ids
-        gathering = Gathering(
-            len(requested),
-            lambda replies: DescribeTransactionsResponse(
-                transaction_states=[
-                    _described(*pair, context) for pair in zip(requested, replies, strict=True)
-                ]
-            ),
-        )
-        for number, transactional_id in enumerate(requested):
-            command = commands.DescribeTransaction(
-                ticket=gathering.ticket(number), transactional_id=transactional_id
-            )
+        def submit(asked: Asked[DescribeTransactionsRequest, DescribeTransactionsResponse]) -> None:
+            (transactional_id,) = asked.request.transactional_ids
             if context.refuses(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-                command.ticket(command.refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-                continue
-            self._transactions.submit(transactional_id, command)
-        return gathering.waiting
+                asked.ticket(asked.refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+            else:
+                self._transactions.submit(transactional_id, asked)
+
+        def merged(responses: list[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
+            states = [state for response in responses for state in response.transaction_states]
+            for state in states:
+                _leave_out_unseen(state, context)
+            return DescribeTransactionsResponse(transaction_states=states)
+
+        parts = [DescribeTransactionsRequest(transactional_ids=[one]) for one in request.transactional_ids]
+        return ask_for_each(parts, refused, context, submit, merged)
 
 
-def _described(
-    transactional_id: str, reply: commands.TransactionDescription, context: RequestContext
-) -> describe_transactions.TransactionState:
-    """Without the topics that the client may not describe."""
-    topics: dict[str, TopicData] = {}
-    names = [topic for topic, _ in reply.partitions]
+def refused(request: Any, version: int, code: ErrorCode) -> DescribeTransactionsResponse:
+    """The response about the one id of a request."""
+    (transactional_id,) = request.transactional_ids
+    state = TransactionState(error_code=code, transactional_id=transactional_id)
+    return DescribeTransactionsResponse(transaction_states=[state])
+
+
+def _leave_out_unseen(state: TransactionState, context: RequestContext) -> None:
+    """The topics that the client may not describe."""
+    names = [topic.topic for topic in state.topics]
     unseen = context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, names)
-    for topic, index in sorted(one for one in reply.partitions if one[0] not in unseen):
-        topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)
-    return describe_transactions.TransactionState(
-        error_code=reply.error_code,
-        transactional_id=transactional_id,
-        transaction_state=reply.state,
-        transaction_timeout_ms=reply.timeout_ms,
-        transaction_start_time_ms=reply.start_ms,
-        producer_id=reply.producer_id,
-        producer_epoch=reply.producer_epoch,
-        topics=list(topics.values()),
-    )
+    if unseen:
+        state.topics = [topic for topic in state.topics if topic.topic not in unseen]
 
 
 API = Api(

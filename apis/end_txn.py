@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import the_transactional_id
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.transaction_requests import error_for_version
-from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import Operation
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Transactions
-
-FIRST_VERSION_WITH_EPOCH_BUMP = 5
 
 
 class EndTxn:
@@ -36,24 +34,12 @@ class EndTxn:
         waiting = Waiting()
         version = context.api_version
 
-        def ended(reply: commands.EndTransactionReply) -> None:
-            waiting.complete(
-                EndTxnResponse(
-                    error_code=error_for_version(reply.error_code, version),
-                    producer_id=reply.producer_id,
-                    producer_epoch=reply.producer_epoch,
-                )
-            )
+        def ended(response: EndTxnResponse) -> None:
+            response.error_code = error_for_version(response.error_code, version)
+            waiting.complete(response)
 
-        command = commands.EndTransaction(
-            ticket=ended,
-            transactional_id=request.transactional_id,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-            commit=request.committed,
-            version=2 if version >= FIRST_VERSION_WITH_EPOCH_BUMP else 0,
-        )
-        self._transactions.submit(request.transactional_id, command)
+        asked = asked_by(client_of(context), API.refuse, request, ended)
+        self._transactions.submit(request.transactional_id, asked)
         return waiting
 
 

@@ -59,7 +59,6 @@ FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_OF_V2 = 4
 FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_SESSIONS = 7
-FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_FROM_FOLLOWERS = 11
 """A follower refuses an older Fetch with NOT_LEADER_OR_FOLLOWER (KAFKA-9004)."""
 FIRST_FLEXIBLE_VERSION = 12
@@ -161,7 +160,7 @@ class FetchAnswer:
                         continue
                     if answer.records:
                         served.append(partition)
-            if version < FIRST_VERSION_WITH_ZSTD and self._is_in_zstd(partition):
+            if version < FIRST_VERSION_OF_V2 and self._is_in_zstd(partition):
                 answer, is_ready = self._refusal_of_zstd(partition), True
             if answer.error_code in MOVED and version >= FIRST_VERSION_WITH_ENDPOINTS:
                 self._name_the_leader(response, partition, answer)
@@ -301,8 +300,10 @@ class FetchAnswer:
         return led.log.config.codec is Compression.ZSTD
 
     def _refusal_of_zstd(self, partition: PlannedPartition) -> PartitionData:
-        """Versions 0 to 9 get no records of such a topic, whatever is in it (KIP-110; Kafka 4.3 does not
-        check)."""
+        """Versions 0 to 3 get no records of such a topic, whatever is in it, as of Kafka 3.9. That refuses
+        versions 4 to 9, too (KIP-110). Kafka 4 gives them the records: clients that can read zstd but were
+        set to an old version fail otherwise, or ask for ever (KAFKA-18646).
+        """
         refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
         refusal.records = None  # Kafka's answer for records that cannot be read
         refusal.aborted_transactions = []

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import Need, the_transactional_id
 from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.refusals import Refusal
-from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -52,37 +52,25 @@ class InitProducerId:
         if (request.producer_id == NONE) != (request.producer_epoch == NONE):
             return _refusal(ErrorCode.INVALID_REQUEST)
         if request.transactional_id is not None:
-            return self._ask_coordinator(request, request.transactional_id, context.api_version)
+            return self._ask_coordinator(request, request.transactional_id, context)
         try:
             return InitProducerIdResponse(producer_id=self._new_producer_id(), producer_epoch=0)
         except KafkaError as error:
             return _refusal(error.code)
 
     def _ask_coordinator(
-        self, request: InitProducerIdRequest, transactional_id: str, version: int
+        self, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
     ) -> Waiting:
         waiting = Waiting()
+        version = context.api_version
 
-        def initialized(reply: commands.InitProducerReply) -> None:
-            code = reply.error_code
-            if code is ErrorCode.NONE:
-                response = InitProducerIdResponse(
-                    producer_id=reply.producer_id, producer_epoch=reply.producer_epoch
-                )
-            elif code is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_FENCED:
-                response = _refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
-            else:
-                response = _refusal(code)
+        def initialized(response: InitProducerIdResponse) -> None:
+            if response.error_code == ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_FENCED:
+                response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
             waiting.complete(response)
 
-        command = commands.InitProducer(
-            ticket=initialized,
-            transactional_id=transactional_id,
-            timeout_ms=request.transaction_timeout_ms,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-        )
-        self._transactions.submit(transactional_id, command)
+        asked = asked_by(client_of(context), API.refuse, request, initialized)
+        self._transactions.submit(transactional_id, asked)
         return waiting
 
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from odradek.apis.access import on_transactional_ids
 from odradek.apis.api import WorkAnswer
 from odradek.apis.declaration import Api
-from odradek.coordinator.transactions import commands
 from odradek.wire.acl_types import Operation, ResourceType
-from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.messages import list_transactions
-from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.errors import KafkaError
+from odradek.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -40,54 +42,32 @@ class ListTransactions:
     def __call__(
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> ListTransactionsResponse | WorkAnswer:
-        reply = self._transactions.list_transactions(
-            states=list(dict.fromkeys(request.state_filters)),
-            producer_ids=frozenset(request.producer_id_filters),
-            duration_ms=request.duration_filter,
-        )
-        ids = [one.transactional_id for one in reply.transactions]
+        response = self._transactions.list_transactions(request)
+        listed = response.transaction_states
+        ids = [one.transactional_id for one in listed]
         unseen = context.left_out(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
         if unseen:
-            reply.transactions = [one for one in reply.transactions if one.transactional_id not in unseen]
+            response.transaction_states = [one for one in listed if one.transactional_id not in unseen]
         pattern = request.transactional_id_pattern
-        if reply.error_code is ErrorCode.NONE and pattern:
-            return WorkAnswer(self._searches, self._selecting(pattern, reply), context)
-        return self._response(reply)
+        if not response.error_code and pattern:
+            return WorkAnswer(self._searches, self._selecting(pattern, response), context)
+        return response
 
-    def _selecting(
-        self, pattern: str, reply: commands.ListTransactionsReply
-    ) -> Work[ListTransactionsResponse]:
+    def _selecting(self, pattern: str, response: ListTransactionsResponse) -> Work[ListTransactionsResponse]:
         from odradek.coordinator.groups.regular_expression import RegularExpression
 
         try:
             expression = RegularExpression(pattern)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-        listed, reply.transactions = reply.transactions, []
+        listed, response.transaction_states = response.transaction_states, []
         for start in range(0, len(listed), MATCHED_PER_STEP):
             some = listed[start : start + MATCHED_PER_STEP]
-            reply.transactions += yield partial(_matching, expression, some)
-        return self._response(reply)
-
-    @staticmethod
-    def _response(reply: commands.ListTransactionsReply) -> ListTransactionsResponse:
-        return ListTransactionsResponse(
-            error_code=reply.error_code,
-            unknown_state_filters=list(reply.unknown_states),
-            transaction_states=[
-                list_transactions.TransactionState(
-                    transactional_id=one.transactional_id,
-                    producer_id=one.producer_id,
-                    transaction_state=one.state,
-                )
-                for one in reply.transactions
-            ],
-        )
+            response.transaction_states += yield partial(_matching, expression, some)
+        return response
 
 
-def _matching(
-    expression: RegularExpression, listed: Sequence[commands.ListedTransaction]
-) -> list[commands.ListedTransaction]:
+def _matching(expression: RegularExpression, listed: Sequence[TransactionState]) -> list[TransactionState]:
     """The transactions whose whole id matches. Runs in a worker thread."""
     return [one for one in listed if expression.matches(one.transactional_id)]
 

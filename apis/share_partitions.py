@@ -32,17 +32,17 @@ from odradek.coordinator.share_state.persister import (
     Refusal,
     SharePartitionKey,
     ShareState,
-    StateBatch,
     StateWrite,
 )
 from odradek.storage.log.partition import READ_UNCOMMITTED
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError, error_of
 
 if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership, LedPartition
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.storage.log.partition import Partition
+    from odradek.wire.messages.write_share_group_state import StateBatch
 
 __all__ = ["LedShare", "SharePartitions"]
 
@@ -104,7 +104,7 @@ class LedShare:
         self.is_leaving = False
         """Nobody reads it: it is given up when everything is stored."""
         self.is_storing = False
-        self.writes: deque[tuple[Sequence[StateBatch], Done | None]] = deque()
+        self.writes: deque[tuple[list[StateBatch], Done | None]] = deque()
         self.timer: TimerHandle | None = None
         self.bytes_per_record = 0.0
         """About how many the last records had that a member got."""
@@ -225,7 +225,7 @@ class SharePartitions:
         if share.is_given_up:
             return
         if state.error_code:
-            self._failed(share, _told(state.error_code, state.error_message))
+            self._failed(share, _told(error_of(state.error_code), state.error_message))
         elif state.start_offset != UNINITIALIZED_OFFSET:
             self._begin(share, state, state.start_offset)
         else:
@@ -406,16 +406,16 @@ class SharePartitions:
                     batches += more
                     dones.append(done)
             assert share.partition is not None
-            write = StateWrite(
-                partition=share.key,
+            change = StateWrite(
+                partition=share.key.partition,
                 state_epoch=share.partition.state_epoch,
                 leader_epoch=share.leader_epoch,
                 start_offset=share.partition.start,
                 delivery_complete_count=share.partition.done_count,
-                batches=batches,
+                state_batches=batches,
             )
             share.is_storing = True
-            self._persister.write(write, partial(self._written, share, dones))
+            self._persister.write(share.key, change, partial(self._written, share, dones))
 
     def _written(self, share: LedShare, dones: Iterable[Done | None], refusal: Refusal) -> None:
         share.is_storing = False

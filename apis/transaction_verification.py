@@ -29,12 +29,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
+from odradek.apis.transaction_requests import asked_to_add, request_to_add
 from odradek.apis.unverified import Unverified
+from odradek.coordinator.asked import Client
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
-from odradek.coordinator.transactions import commands
 from odradek.storage.log.transactions import Verified
 from odradek.wire.acl_types import Operation, ResourceType
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError, error_of
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek.wire.produced_records import transactional_producer
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ BEGIN_PER_TURN = 4
 WAITING_BYTES_MAX = 65_536
 """A larger request begins at once, to avoid the copy of its records."""
 
+BROKER = Client("", "", AddPartitionsToTxnRequest.versions[-1])
+"""This broker, as it asks the coordinators of its own."""
 Partition = tuple[str, int]
 """Topic and index."""
 
@@ -100,35 +104,31 @@ def ask_coordinator(
     AddPartitionsToTxnManager).
     """
     wanted = list(partitions)
+    request = request_to_add(transactional_id, producer, wanted, verify_only=support is not Support.ADDED)
 
-    def added(reply: commands.AddPartitionsReply) -> None:
-        code = reply.error_code
-        then({} if code is ErrorCode.NONE else dict.fromkeys(wanted, _producer_error(code, support)))
-
-    def verified(reply: commands.VerifyPartitionsReply) -> None:
-        pairs = zip(wanted, reply.errors, strict=True)
-        then(
-            {
-                partition: _producer_error(code, support)
-                for partition, code in pairs
-                if code is not ErrorCode.NONE
-            }
-        )
+    def answered(response: AddPartitionsToTxnResponse | None) -> None:
+        refused = _refused_in(response, wanted)
+        then({partition: _producer_error(code, support) for partition, code in refused.items()})
 
     remote = transactions.remote
-    if remote is not None:
+    if remote is None or not remote.ask(transactions.partition_of(transactional_id), request, answered):
+        transactions.submit(transactional_id, asked_to_add(request, BROKER, answered))
 
-        def told(refused: Errors) -> None:
-            then({partition: _producer_error(code, support) for partition, code in refused.items()})
 
-        place = transactions.partition_of(transactional_id)
-        if remote.ask(place, transactional_id, producer, wanted, support is Support.ADDED, told):
-            return
-    fields = (transactional_id, *producer, wanted, support.transaction_version)
-    if support is Support.ADDED:
-        transactions.submit(transactional_id, commands.AddPartitions(added, *fields))
-    else:
-        transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
+def _refused_in(
+    response: AddPartitionsToTxnResponse | None, partitions: Collection[Partition]
+) -> dict[Partition, ErrorCode]:
+    if response is None:
+        return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+    if response.error_code:
+        return dict.fromkeys(partitions, error_of(response.error_code))
+    return {
+        (topic.name, one.partition_index): error_of(one.partition_error_code)
+        for result in response.results_by_transaction
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+        if one.partition_error_code
+    }
 
 
 def _producer_error(code: ErrorCode, support: Support) -> ErrorCode:

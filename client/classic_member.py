@@ -28,8 +28,6 @@ from odradek.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from odradek.wire.schema import Message
 
-__all__ = ["ClassicMember"]
-
 JOIN_SLACK_MS = 5_000
 """So much longer than the rebalance may last its answer may take, as in Java's client."""
 LEAVE_MANY_VERSION = 3

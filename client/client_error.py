@@ -6,8 +6,6 @@ from typing import Any
 from odradek.wire.errors import ErrorCode, error_message, error_of
 from odradek.wire.schema import Struct, fields_of
 
-__all__ = ["ClientError", "Disconnected", "error_codes", "refusal"]
-
 
 class ClientError(Exception):
     """A failure of the client, as one sentence for a person; `code` is the error of the broker, if any."""

@@ -28,19 +28,6 @@ from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsets
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.schema import ZERO_UUID, Message
 
-__all__ = [
-    "ANY_NODE",
-    "EARLIEST",
-    "LATEST",
-    "NEWEST",
-    "Cluster",
-    "Coordinator",
-    "Leader",
-    "UnknownTopic",
-    "coordinator_of",
-    "leader_of",
-]
-
 LATEST: Final = -1
 """For `list_offsets`: the offset after the last record that the reader may see."""
 EARLIEST: Final = -2

@@ -15,8 +15,6 @@ from typing import Any
 from odradek.client.client_error import ClientError
 from odradek.client.profiles import Profiles, profiles_of, read_profiles
 
-__all__ = ["change_default", "change_profile", "remove_profile", "written"]
-
 _ABOUT = "# Connections to Kafka clusters, for the command line of Odradek.\n"
 Content = dict[str, Any]
 """`profile` (the default, or missing) and `profiles`: options by name of the profile."""

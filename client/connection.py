@@ -25,8 +25,6 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 
-__all__ = ["SOFTWARE_NAME", "Connection", "Pending", "answered"]
-
 SOFTWARE_NAME = "odradek"
 """As brokers are told it (KIP-511)."""
 _INT32 = struct.Struct(">i")

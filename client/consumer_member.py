@@ -15,8 +15,6 @@ from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.schema import Message
 
-__all__ = ["ConsumerMember"]
-
 JOINING, LEAVING, LEAVING_STATIC = 0, -1, -2
 INTERVAL_MS = 5_000
 """Of heartbeats, until the broker names one."""

@@ -29,8 +29,6 @@ from odradek.wire.messages.metadata import MetadataRequest
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["STEPS", "Finding", "diagnose", "may_continue"]
-
 STEPS = (
     *("name", "connection", "protocol", "tls", "versions", "login"),
     *("metadata", "advertised", "group", "write"),

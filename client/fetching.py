@@ -24,8 +24,6 @@ from odradek.wire.record_layout import (
 )
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = ["FETCH_BYTES", "FetchedRecords", "Fetcher", "OffsetsGone", "whole_records"]
-
 FETCH_BYTES = 4 << 20
 """The default size of a response; a larger first batch still comes whole."""
 WAIT_MS_MAX = 500

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from odradek.wire.compression import Compression
-from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch
-
-__all__ = ["BATCH_BYTES", "Gatherer", "RecordsOfPartition"]
+from odradek.wire.record_layout import HEADER_SIZE_BYTES, Record
+from odradek.wire.records import build_batch
 
 BATCH_BYTES = 256 << 10
 """Of records before their compression; a larger record is a batch alone."""

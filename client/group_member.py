@@ -33,8 +33,6 @@ from odradek.client.settings import ClientSettings
 from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.schema import Message
 
-__all__ = ["GroupMember"]
-
 COMMITS_MAX = 3
 """How often a commit is tried whose member epoch the broker has raised meanwhile."""
 CATCH_UP_S = 1.0

@@ -19,8 +19,6 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-__all__ = ["Committer", "GroupHasMembers", "commit", "committed"]
-
 _OFFSET_FETCH_VERSION_MAX = 9
 """From 10 on requests name topics by their ids."""
 _OFFSET_COMMIT_VERSION_MAX = 9

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from odradek.client.client_error import ClientError
 
-__all__ = ["SECRETS", "is_librdkafka_name", "java_names"]
-
 _SECURITY = "org.apache.kafka.common.security"
 _MODULES = {
     "PLAIN": f"{_SECURITY}.plain.PlainLoginModule",

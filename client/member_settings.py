@@ -9,8 +9,6 @@ from typing import Self
 
 from odradek.client.client_error import ClientError
 
-__all__ = ["MEMBER_OPTIONS", "MemberSettings"]
-
 # The first one of each is the default.
 PROTOCOLS = ("classic", "consumer")
 RESETS = ("latest", "earliest", "none")

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from odradek.wire.errors import ErrorCode
 from odradek.wire.schema import Message
 
-__all__ = ["ASSIGNED_MAX", "LOST", "Membership", "PartitionCounts", "Partitions"]
-
 Partitions = frozenset[tuple[str, int]]
 PartitionCounts = Callable[[Collection[str]], Mapping[str, int]]
 """The numbers of partitions of those topics that exist."""

@@ -8,8 +8,6 @@ import random
 from collections.abc import Callable
 from zlib import crc32
 
-__all__ = ["PARTITIONERS", "Partitioner", "murmur2"]
-
 PARTITIONERS = ("murmur2", "crc")
 STICKY_RECORDS = 1000
 """Records without a key go to one partition so long, so that batches are large."""

@@ -5,8 +5,6 @@ import time
 from odradek.client.client_error import ClientError
 from odradek.client.settings import ClientSettings
 
-__all__ = ["Patience"]
-
 RETRY_MS_MAX = 1000
 """Pauses between attempts double up to this."""
 

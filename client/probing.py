@@ -13,8 +13,6 @@ from odradek.client.secured import reason_of
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
-__all__ = ["Heard", "addresses_of", "dial", "first_answer"]
-
 _TLS_RECORDS = (0x14, 0x15, 0x16, 0x17)
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0D1A

@@ -31,15 +31,15 @@ from odradek.client.connection import Connection, Pending
 from odradek.client.patience import Patience
 from odradek.client.transaction_manager import (
     TRANSACTION_TIMEOUT_MS,
-    Fenced,
     Records,
     TopicPartition,
     TransactionManager,
 )
+from odradek.client.transaction_manager import (
+    Fenced as Fenced,
+)
 from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-__all__ = ["ACKS_ALL", "ACKS_LEADER", "TRANSACTION_TIMEOUT_MS", "Fenced", "Placement", "Producer", "Records"]
 
 REQUESTS_UNDER_WAY = 5
 """On a connection. Brokers recognise a batch that comes again among the last five of its partition."""

@@ -24,8 +24,6 @@ from typing import Any
 from odradek.client.client_error import ClientError
 from odradek.client.librdkafka_names import SECRETS
 
-__all__ = ["Profile", "Profiles", "config_path", "profiles_of", "read_profiles"]
-
 PASSWORD_SECONDS_MAX = 60
 PASSWORD_BYTES_MAX = 64 * 1024
 _PASSWORD = "sasl.password"

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["Progress"]
-
 TERMINAL_FIRST_S = 1.0
 """What is done sooner shows nothing."""
 TERMINAL_INTERVAL_S = 0.2

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-__all__ = ["Subscriber", "assign_range"]
-
 
 class Subscriber(NamedTuple):
     """A member as the strategy sees it."""

@@ -24,8 +24,6 @@ from odradek.wire.errors import ErrorCode, KafkaError, error_of, is_retriable
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = ["PARTITION_BYTES", "Bounds", "PartitionRecords", "Reader"]
-
 PARTITION_BYTES = 1 << 20
 """Of one partition in a response, so that no partition fills it alone; a larger first batch comes whole."""
 

@@ -10,8 +10,6 @@ from odradek.security.client_security import ClientSecurity
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Secured", "reason_of"]
-
 
 class Secured:
     """TLS and SASL of the connections of one client; key stores are read for the first connection."""

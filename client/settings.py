@@ -9,8 +9,6 @@ from odradek.client.client_error import ClientError
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity, is_security_option
 
-__all__ = ["ClientSettings", "is_client_option"]
-
 _FIELD_OF_OPTION = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from odradek.client.client_error import ClientError
 from odradek.client.reading import PartitionRecords
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.aborted import Aborting
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_of_stored, iter_messages, stored_messages
-from odradek.wire.record_layout import LENGTH_POSITION, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
-from odradek.wire.records import BatchHeader, Record, iter_records, read_batch_header, verify_crc
-
-__all__ = ["StoredBatch", "batches_of"]
+from odradek.wire.record_layout import LENGTH_POSITION, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2, Record
+from odradek.wire.records import iter_records, verify_crc
 
 
 class StoredBatch(NamedTuple):

@@ -30,8 +30,6 @@ from odradek.wire.messages.txn_offset_commit import (
 from odradek.wire.records import add_to_sequence
 from odradek.wire.schema import Message
 
-__all__ = ["TRANSACTION_TIMEOUT_MS", "Fenced", "Records", "TopicPartition", "TransactionManager"]
-
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default of the brokers' limit, transaction.max.timeout.ms."""
 

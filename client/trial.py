@@ -12,8 +12,6 @@ from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import build_batch, iter_records, iter_whole_batches
 
-__all__ = ["write_and_read"]
-
 _ACKS_ALL = -1
 _VERSION_MAX = 12
 """Of Produce: later versions name topics by id."""

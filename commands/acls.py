@@ -15,8 +15,6 @@ from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output
 from odradek.wire.acl_types import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 ACLs of any Kafka cluster, in Kafka's words. A rule allows (or denies) an operation on a
 resource to a principal. Options that may be given many times make a rule of each

@@ -14,8 +14,6 @@ from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.layout import Layout
 from odradek.commands.output import Output, add_output_arguments
 
-__all__ = ["Action", "act_on_cluster", "add_action", "add_dry_run", "new_actions"]
-
 Action = Callable[[Cluster, argparse.Namespace, Output], int]
 """Prints what it finds or does; returns the exit status."""
 

@@ -11,8 +11,6 @@ from odradek.client.admin.asking import Refused
 from odradek.client.client_error import ClientError
 from odradek.commands.output import flushed, output_failed
 
-__all__ = ["failed", "run"]
-
 TERMINATED = 128 + signal.SIGTERM
 """The exit status, as a shell tells it of who has no handler."""
 

@@ -27,8 +27,6 @@ from odradek.commands.output import Column, Output, size_text, terminal
 from odradek.commands.selecting import parse_seconds, parse_whole
 from odradek.wire.compression import compression_named
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Put a load on a broker, and print records a second, MB a second and the latencies of requests. The
 load generator is Python on one core, and shares the machine with a broker that runs on it: compare

@@ -5,8 +5,6 @@ import sys
 
 from odradek.commands.output import flushed, output_failed, terminal
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Check data directories, or single partitions in them, while no broker runs: every batch,
 index, snapshot and checkpoint. One line a finding: damage, or a note of what a start
@@ -32,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from odradek.offline.check import CannotCheck, check
+    from odradek.offline.check import check
+    from odradek.offline.directories import CannotCheck
 
     try:
         status = check(

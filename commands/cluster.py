@@ -15,8 +15,6 @@ from odradek.commands.selecting import parse_whole
 from odradek.wire.errors import ErrorCode
 from odradek.wire.releases import RELEASES
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Any Kafka cluster as a whole: its brokers, whether it is healthy, features, and what its log
 directories hold."""

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from odradek.commands.layout import Layout
 
-__all__ = ["COMMANDS", "Command", "joined", "main_parser", "parser_of"]
-
 _ABOUT = """\
 Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
 as it is, and it takes Kafka's own server.properties."""

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from odradek.commands.command import COMMANDS, main_parser, parser_of
 
-__all__ = ["Found", "complete", "main", "words_of"]
-
 _NAMES = {
     "TOPIC": "topics",
     "TOPIC:PARTITION": "topics",

@@ -6,8 +6,6 @@ They are short: what may stand somewhere is asked of `odradek __complete` (`comp
 import argparse
 import sys
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Print a script that completes commands and options in a shell, and the names of topics,
 groups and profiles. Names are asked of the brokers of the command line, for a second at

@@ -17,8 +17,6 @@ from odradek.commands.output import Column, Output, add_output_arguments
 from odradek.config.config_error import ConfigError
 from odradek.config.passwords import read_password
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 The configuration file of the command line. A profile has a name and the properties of one
 connection, with Kafka's names or librdkafka's; --profile or the variable ODRADEK_PROFILE

@@ -16,8 +16,6 @@ from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import matching
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Options of any Kafka cluster. A RESOURCE is topic:NAME, broker:ID, broker (the defaults of
 all brokers), broker-logger:ID, group:NAME or client-metrics:NAME; the NAME of a topic may

@@ -16,8 +16,6 @@ from odradek.client.librdkafka_names import SECRETS, java_names
 from odradek.client.profiles import config_path, read_profiles
 from odradek.client.settings import ClientSettings, is_client_option
 
-__all__ = ["add_connection_arguments", "client_settings", "cluster_of", "options_of", "settings_of"]
-
 DEFAULT_BOOTSTRAP = "localhost:9092"
 PATIENCE_MS = 15_000
 """How long a person waits for a broker that does not answer; programs wait for 60 s."""

@@ -23,9 +23,7 @@ from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
 from odradek.commands.record_printer import Lines, RecordPrinter, Test
 from odradek.commands.selecting import matching, parse_partition, parse_whole
-from odradek.wire.records import Record
-
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
+from odradek.wire.record_layout import Record
 
 ABOUT = """\
 Print the records of topics. Reading ends at the end that the topics have at the start;

@@ -18,9 +18,7 @@ from odradek.commands.message_pack import NotMessagePack, read_message_pack
 from odradek.commands.record_json import json_lines
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.readable import internal_reader
-from odradek.wire.records import Record
-
-__all__ = ["DECODE_HELP", "FORMS", "Decoded", "Decoder", "Decoders"]
+from odradek.wire.record_layout import Record
 
 DECODE_HELP = """\
 decoding (--decode, and -s as kcat has it) of keys and values, for %s, %k, the default and --json:

@@ -6,8 +6,6 @@ from odradek.client.diagnosis import Finding, diagnose, may_continue
 from odradek.commands.connecting import add_connection_arguments, client_settings
 from odradek.commands.output import Column, Output, add_output_arguments
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Go the way of a client to any Kafka broker, step by step, and name the first step that
 fails, with a remedy: the name, the connection, what answers there, TLS and its certificate,

@@ -5,8 +5,6 @@ import sys
 
 from odradek.commands.output import output_failed
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Show what files of a broker hold, without a broker: segments (.log), indexes, producer
 snapshots, checkpoints, a partition's directory, or a whole data directory in summary,

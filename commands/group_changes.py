@@ -33,8 +33,6 @@ from odradek.commands.output import Column, Output, quantity
 from odradek.commands.reading_range import Place, parse_range
 from odradek.commands.selecting import is_pattern, matching, named, named_and_missing, parse_partition
 
-__all__ = ["delete", "existing_groups", "forget", "named_groups", "seek"]
-
 MEMBERS_SHOWN = 5
 
 

@@ -16,8 +16,6 @@ from odradek.commands.reading_range import Range
 from odradek.commands.record_printer import RecordPrinter
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["GroupReading", "tell_nothing", "tell_skipped"]
-
 COMMIT_S = 5.0
 """How often offsets are committed meanwhile."""
 POLL_S = 0.2

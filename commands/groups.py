@@ -25,8 +25,6 @@ from odradek.commands.group_changes import delete, existing_groups, forget, name
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import matching, parse_seconds, parse_whole
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Groups of consumers at any Kafka broker: where they are, how far behind, and who is in them.
 A GROUP may have * in it, or be /a regular expression/.

@@ -5,8 +5,6 @@ import sys
 
 from odradek.commands.output import flushed, output_failed, terminal
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Take a topic that Apache Kafka wrote into a data directory of Odradek: the directories of
 its partitions, or the log directories (all of log.dirs) that hold them as TOPIC-0, TOPIC-1

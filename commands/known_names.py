@@ -23,8 +23,6 @@ from odradek.commands.command import joined
 from odradek.commands.connecting import add_connection_arguments, client_settings
 from odradek.wire.messages.list_groups import ListGroupsRequest
 
-__all__ = ["CACHED_SECONDS", "SECONDS_MAX", "known_names"]
-
 SECONDS_MAX = 1.0
 CACHED_SECONDS = 5.0
 _KEPT_SECONDS = 3600

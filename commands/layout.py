@@ -3,8 +3,6 @@
 import argparse
 import os
 
-__all__ = ["Layout"]
-
 
 class Layout(argparse.RawDescriptionHelpFormatter):
     """As wide as the terminal; argparse would import shutil, and all compressors with it, to learn that."""

@@ -20,8 +20,6 @@ from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import build_batch, iter_whole_batches
 
-__all__ = ["Latencies", "Plan", "Result", "fill", "measure_consume", "measure_produce", "measure_roundtrip"]
-
 REQUESTS_UNDER_WAY = 5
 """On a connection, as in Java's producer."""
 BY_NAME_VERSION_MAX = 12

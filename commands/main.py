@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from odradek import __version__
 from odradek.commands.command import COMMANDS, joined, main_parser, parser_of
 
-__all__ = ["main"]
-
-
 INTERRUPTED = 130
 
 

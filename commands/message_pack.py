@@ -13,8 +13,6 @@ import math
 import struct
 from typing import Any
 
-__all__ = ["DEPTH_MAX", "NotMessagePack", "read_message_pack"]
-
 DEPTH_MAX = 64
 """Of arrays and maps in each other."""
 

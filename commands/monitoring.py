@@ -6,8 +6,6 @@ import sys
 
 from odradek.commands.output import output_failed
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Write what watches brokers of this version into a directory: boards/*.json for Grafana 10
 and later, alerts.yml for Prometheus, and aliases-*.yml, which are rules that give the

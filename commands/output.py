@@ -15,20 +15,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
-__all__ = [
-    "FORMS",
-    "Column",
-    "Output",
-    "add_output_arguments",
-    "flushed",
-    "has_colour",
-    "output_failed",
-    "quantity",
-    "size_text",
-    "terminal",
-    "time_text",
-]
-
 FORMS = ("table", "json", "jsonl", "tsv")
 COLUMN_LEAST = 12
 """So wide a column of texts stays where the table is wider than the terminal; others are cut before it."""

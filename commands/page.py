@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from odradek.commands.command import COMMANDS, Command, parser_of
 
-__all__ = ["page"]
-
 COLUMNS = 100
 """Of the help texts."""
 _HEAD = """\

@@ -24,8 +24,6 @@ from odradek.commands.selecting import parse_whole
 from odradek.wire.compression import compression_named
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Write records: each line of stdin, or of --file, is a value (an empty line an empty value).
 When it ends with 0 the brokers have all of them, each once, in the order of the lines within

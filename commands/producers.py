@@ -18,8 +18,6 @@ from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import Column, Output, add_output_arguments, time_text
 from odradek.commands.selecting import named, parse_partition
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "leaders_named", "row_of", "run"]
-
 ABOUT = """\
 Who writes to a topic, at any Kafka broker: the idempotent and transactional producers of each
 partition, as its leader has them. Producers without idempotence leave no trace. A TOPIC may have * in

@@ -12,8 +12,6 @@ from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.output import Column, Output
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Quotas of any Kafka cluster: producer_byte_rate and consumer_byte_rate (bytes a second),
 request_percentage (of the time of a thread), controller_mutation_rate (partitions a second)

@@ -13,8 +13,6 @@ from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from odradek.client.reading import Bounds
 from odradek.commands.selecting import parse_time_ms
 
-__all__ = ["Place", "Range", "parse_range"]
-
 _NAMES = {
     "beginning": "earliest",
     "start": "earliest",

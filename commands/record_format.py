@@ -15,9 +15,7 @@ from odradek.client.client_error import ClientError
 from odradek.client.stored_records import StoredBatch
 from odradek.commands.decoding import Decoders
 from odradek.commands.record_json import headers_json
-from odradek.wire.records import Record
-
-__all__ = ["FORMAT_HELP", "RecordFormat", "unescaped", "visible"]
+from odradek.wire.record_layout import Record
 
 FORMAT_HELP = """\
 format (-f), with kcat's letters:

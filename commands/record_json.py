@@ -16,8 +16,6 @@ from odradek.client.stored_records import StoredBatch
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import read_end_txn_marker
 
-__all__ = ["ReadRecord", "headers_json", "json_lines", "read_record"]
-
 _quoted: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
 _KEYS = frozenset(
     {

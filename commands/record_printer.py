@@ -8,9 +8,7 @@ from typing import BinaryIO
 from odradek.client.cluster import TopicPartition
 from odradek.client.reading import PartitionRecords
 from odradek.client.stored_records import StoredBatch, batches_of
-from odradek.wire.records import Record
-
-__all__ = ["Lines", "RecordPrinter", "Test"]
+from odradek.wire.record_layout import Record
 
 Lines = Callable[[str, int, StoredBatch], list[bytes]]
 Test = Callable[[Record], object]

@@ -7,17 +7,6 @@ from odradek.client.admin.asking import Refused
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import TopicPartition
 
-__all__ = [
-    "is_pattern",
-    "matching",
-    "named",
-    "named_and_missing",
-    "parse_partition",
-    "parse_seconds",
-    "parse_time_ms",
-    "parse_whole",
-]
-
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

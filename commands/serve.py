@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.broker import BrokerServer
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
 SIGTERM. Options come, each ruling over the one before, from defaults, from the file,
@@ -116,7 +114,8 @@ def run(options: argparse.Namespace) -> int:
     # What is imported and loaded from here on is no garbage; looking for some costs a tenth of the start.
     # `main_loop` enables the search again when the broker is ready.
     gc.disable()
-    from odradek.config.broker_config import ConfigError, load
+    from odradek.config.broker_config import load
+    from odradek.config.config_error import ConfigError
     from odradek.server.feature_levels import read_levels
     from odradek.server.log_output import log_to_stderr
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from odradek.commands.layout import Layout
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command line after `odradek spark`; returns the exit status."""

@@ -25,8 +25,6 @@ from odradek.commands.selecting import (
 )
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Topics of any Kafka broker. A TOPIC may have * in it, or be /a regular expression/.
 Their options are shown and changed by 'odradek configs', such as configs get topic:orders."""

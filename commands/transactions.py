@@ -25,8 +25,6 @@ from odradek.commands.output import Column, Output, time_text
 from odradek.commands.producers import leaders_named, row_of
 from odradek.commands.selecting import matching, parse_partition, parse_seconds, parse_whole
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Transactions at any Kafka broker: which are open, for how long, and in which partitions. An open
 transaction holds back readers with isolation.level=read_committed from its first record on. An ID may

@@ -18,8 +18,6 @@ from odradek.config.first_users import FirstUser, checked_user
 from odradek.config.passwords import read_password
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["ABOUT", "EXAMPLES", "add_arguments", "run"]
-
 ABOUT = """\
 Users for SCRAM: of any Kafka cluster, or (with --data-dir or server.properties, and only
 then) of a node that does not run: the first user, for example, who may then log in and make

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from odradek.config.listener_security import ListenerSecurity
     from odradek.config.logins import Logins
 
-__all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
-
 _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20

@@ -17,8 +17,6 @@ from odradek.config.options import BrokerLayers
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
 
-__all__ = ["BrokerSecurity", "read"]
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerSecurity:

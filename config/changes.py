@@ -10,8 +10,6 @@ from typing import NamedTuple
 from odradek.config.option import LIST, Option
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["APPEND", "DELETE", "SET", "SUBTRACT", "ConfigOperation", "changed"]
-
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _NAMES = {APPEND: "append to", SUBTRACT: "subtract from"}
 

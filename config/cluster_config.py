@@ -15,15 +15,6 @@ from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS, Listener, host_and_port
 from odradek.config.roles import BOOTSTRAP_SERVERS, VOTERS
 
-__all__ = [
-    "UNKNOWN_ID",
-    "ClusterConfig",
-    "ControllerEndpoint",
-    "ReplicationConfig",
-    "cluster_config",
-    "cluster_warnings",
-]
-
 UNKNOWN_ID = -1
 _LISTENER_NAMES = "controller.listener.names"
 

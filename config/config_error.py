@@ -1,7 +1,5 @@
 """The error of a configuration."""
 
-__all__ = ["ConfigError"]
-
 
 class ConfigError(Exception):
     """The configuration cannot be used; the text is one sentence for the operator."""

@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 
 from odradek.config.secret import Secret
 
-__all__ = ["Credentials"]
-
 
 @dataclass(frozen=True, slots=True)
 class Credentials:

@@ -18,8 +18,6 @@ from odradek.config.config_error import ConfigError
 from odradek.config.secret import Secret
 from odradek.wire.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_NUMBERS
 
-__all__ = ["VARIABLE", "FirstUser", "checked_user", "parse"]
-
 VARIABLE: Final = "ODRADEK_ADD_SCRAM"
 _USER = re.compile(r"\s*;?\s*(?P<mechanism>[A-Za-z0-9-]+)\s*=\s*\[(?P<fields>(?:\"[^\"]*\"|[^\]\"])*)\]")
 _FIELD = re.compile(r"\s*(?P<key>[a-z]+)\s*=\s*(?:\"(?P<quoted>[^\"]*)\"|(?P<bare>[^,\"]*))\s*(?:,|$)")

@@ -23,8 +23,6 @@ from typing import Final
 from odradek.config.config_error import ConfigError
 from odradek.config.secret import Secret
 
-__all__ = ["LOGIN_MODULES", "LoginModule", "parse_file", "parse_one", "server_context"]
-
 _SECURITY: Final = "org.apache.kafka.common.security"
 LOGIN_MODULES: Final = {
     f"{_SECURITY}.plain.PlainLoginModule": ("PLAIN",),

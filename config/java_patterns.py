@@ -11,8 +11,6 @@ Source: java.util.regex.
 import re
 from collections.abc import Iterator
 
-__all__ = ["Substitution", "java_pattern"]
-
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 """What a dot does not match in Java."""
 _END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"

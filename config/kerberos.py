@@ -18,8 +18,6 @@ from odradek.config.jaas import LoginModule
 from odradek.config.kerberos_names import OPTION, KerberosName, ShortNames
 from odradek.config.listener_security import ListenerSecurity, listener_prefix
 
-__all__ = ["GSSAPI", "KerberosService", "service_of"]
-
 GSSAPI = "GSSAPI"
 _SERVICE = "sasl.kerberos.service.name"
 

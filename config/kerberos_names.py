@@ -22,8 +22,6 @@ from typing import NamedTuple
 from odradek.config.config_error import ConfigError
 from odradek.config.java_patterns import Substitution, java_pattern
 
-__all__ = ["KerberosName", "NoLocalName", "ShortNames"]
-
 OPTION = "sasl.kerberos.principal.to.local.rules"
 _NAME = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _RULE = re.compile(

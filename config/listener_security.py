@@ -31,15 +31,6 @@ from odradek.config.options import (
 )
 from odradek.config.secret import Secret
 
-__all__ = [
-    "MECHANISMS",
-    "ListenerSecurity",
-    "check_names",
-    "listener_prefix",
-    "resolve",
-    "settings_without_use",
-]
-
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """Kafka's mechanisms; of others it has no login modules."""
 _JAVA_CLASSES: Final = (

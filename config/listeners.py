@@ -11,22 +11,6 @@ from typing import Any
 
 from odradek.config.config_error import ConfigError
 
-__all__ = [
-    "HOST_PORT",
-    "KAFKA_06",
-    "KAFKA_07",
-    "OLDEST",
-    "WILDCARDS",
-    "Listener",
-    "advertised_listeners",
-    "check_ports_differ",
-    "endpoints",
-    "host_and_port",
-    "inter_broker_listener",
-    "is_name",
-    "protocol_map",
-]
-
 HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
 # Here the brackets of an IPv6 address may be missing, as in Kafka.
 _BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from odradek.config import options
-from odradek.config.broker_config import BrokerConfig, ConfigError, check_bounds, cordoned_directories
+from odradek.config.broker_config import BrokerConfig, check_bounds, cordoned_directories
+from odradek.config.config_error import ConfigError
 from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 

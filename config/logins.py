@@ -19,18 +19,6 @@ from odradek.config.secret import Secret
 if TYPE_CHECKING:
     from odradek.config.kerberos import KerberosService
 
-__all__ = [
-    "JAAS_PATH",
-    "Contexts",
-    "Logins",
-    "credentials_of",
-    "login_of",
-    "logins_of",
-    "read_contexts",
-    "warnings_of",
-    "warnings_of_file",
-]
-
 JAAS_PATH = "odradek.jaas.config.path"
 _JAAS = "sasl.jaas.config"
 _OF_NODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odradek.config.listener_security import ListenerSecurity
     from odradek.config.secret import Secret
 
-__all__ = ["OAUTHBEARER", "SignedTokens", "UnsignedTokens", "oauth_settings", "warnings_of"]
-
 OAUTHBEARER: Final = "OAUTHBEARER"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
 _HANDLER: Final = "sasl.server.callback.handler.class"

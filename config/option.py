@@ -13,29 +13,6 @@ from typing import Any
 
 from odradek.config.secret import Secret
 
-__all__ = [
-    "ACCEPTED",
-    "BOOLEAN",
-    "CLASS",
-    "CLUSTER_WIDE",
-    "DOUBLE",
-    "DOUBLE_MAX",
-    "HONOURED",
-    "INT",
-    "INT_MAX",
-    "IN_CLUSTER",
-    "LIST",
-    "LONG",
-    "LONG_MAX",
-    "PASSWORD",
-    "PER_BROKER",
-    "READ_ONLY",
-    "REFUSED",
-    "SHORT",
-    "STRING",
-    "Option",
-]
-
 # Kinds, by their numbers in DescribeConfigs answers (Kafka: DescribeConfigsResponse.ConfigType).
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
 KIND_NAMES = {

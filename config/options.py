@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from odradek.config import option_list
 from odradek.config.option import (
     ACCEPTED,
-    HONOURED,
     IN_CLUSTER,
     PER_BROKER,
     READ_ONLY,
@@ -24,56 +23,11 @@ from odradek.config.option import (
     STRING,
     Option,
 )
+from odradek.config.option import (
+    HONOURED as HONOURED,
+)
 from odradek.config.secret import Secret
 from odradek.wire.errors import ErrorCode, KafkaError
-
-__all__ = [
-    "ACCEPTED",
-    "BROKER_OPTIONS",
-    "CLIENT_METRICS_OPTIONS",
-    "FROM_ALL_BROKERS",
-    "FROM_BROKER",
-    "FROM_DEFAULT",
-    "FROM_GROUP",
-    "FROM_START",
-    "FROM_TOPIC",
-    "GROUP_OPTIONS",
-    "HONOURED",
-    "IN_CLUSTER",
-    "LOG_LEVELS",
-    "REFUSED",
-    "THREADS",
-    "TOPIC_OPTIONS",
-    "BrokerLayers",
-    "BrokerOptions",
-    "ConfigEntry",
-    "ConfigSynonym",
-    "ListenerParts",
-    "Option",
-    "broker_values",
-    "check_group_configs",
-    "check_topic_configs",
-    "describe_all_brokers",
-    "describe_broker",
-    "describe_group",
-    "describe_topic",
-    "hidden",
-    "honoured",
-    "in_cluster",
-    "is_of_start",
-    "nearest",
-    "option_of_listener",
-    "own_group_value",
-    "parse_broker_configs",
-    "parse_group_configs",
-    "parse_of_listener",
-    "parse_topic_configs",
-    "parts_of_listener",
-    "topic_defaults",
-    "topic_values",
-    "values_of_listeners",
-    "without_effect",
-]
 
 
 class BrokerOptions(dict[str, Option]):

@@ -5,21 +5,25 @@ Use: `python -m odradek.config.page > docs/configuration.md`. A test compares it
 
 from collections.abc import Callable, Iterable
 
-from odradek.config.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRING
-from odradek.config.options import (
+from odradek.config.option import (
     ACCEPTED,
+    IN_CLUSTER,
+    INT_MAX,
+    KIND_NAMES,
+    LONG_MAX,
+    READ_ONLY,
+    REFUSED,
+    STRING,
+    Option,
+)
+from odradek.config.options import (
     BROKER_OPTIONS,
     CLIENT_METRICS_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
-    IN_CLUSTER,
-    REFUSED,
     TOPIC_OPTIONS,
-    Option,
     is_of_start,
 )
-
-__all__ = ["page"]
 
 Table = Callable[[Iterable[Option]], str]
 

@@ -6,8 +6,6 @@ from typing import Final, TextIO
 
 from odradek.config.config_error import ConfigError
 
-__all__ = ["PASSWORD_VARIABLE", "read_password"]
-
 PASSWORD_VARIABLE: Final = "ODRADEK_PASSWORD"
 _PASSWORD_LENGTH_MAX = 1024
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from odradek.config.config_error import ConfigError
 from odradek.config.java_patterns import Substitution, java_pattern
 
-__all__ = ["NoRuleMatches", "PrincipalMapping"]
-
 OPTION = "ssl.principal.mapping.rules"
 _PART = r"((?:\\.|[^\\/])*)"
 _RULE = rf"(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?).*?|(.*?)"

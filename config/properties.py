@@ -8,8 +8,6 @@ character stands for itself; the later of two equal keys counts. Bytes are Latin
 import re
 from collections.abc import Mapping
 
-__all__ = ["format_properties", "parse_properties"]
-
 _BLANKS = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

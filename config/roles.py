@@ -13,8 +13,6 @@ from typing import Any
 
 from odradek.config.config_error import ConfigError
 
-__all__ = ["BOOTSTRAP_SERVERS", "VOTERS", "joins_cluster"]
-
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 VOTERS = "controller.quorum.voters"
 

@@ -2,8 +2,6 @@
 
 from typing import Final, Self
 
-__all__ = ["HIDDEN", "Secret"]
-
 HIDDEN: Final = "[hidden]"
 
 

@@ -16,8 +16,6 @@ from odradek.config import logins
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
 
-__all__ = ["is_protected", "login_of", "settings_without_use", "tls_options"]
-
 CONNECT = "zookeeper.connect"
 TLS, SET_ACL = "zookeeper.ssl.client.enable", "zookeeper.set.acl"
 KEY_STORE = "zookeeper.ssl.keystore.location"

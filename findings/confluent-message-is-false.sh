@@ -8,7 +8,7 @@
 # ends at the first one. The offsets behind it are committed all the same, so the deletion of a key is lost.
 # Write `if message is None`.
 # The broker here is the one that librdkafka has for tests (test.mock.num.brokers).
-# Source: seen; the documentation has only "len(message)" as the size of the value.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -6,7 +6,7 @@
 # and values do so with a converter of text.
 # For users of a broker: postal codes, versions and account numbers in headers change on their way, also from topic to
 # topic, if header.converter is not set to StringConverter or ByteArrayConverter.
-# Source: the documentation says that the converter finds out types; not that the text may change.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

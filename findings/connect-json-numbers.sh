@@ -7,7 +7,7 @@
 # and errors.tolerance of Connect is there for that.
 # For users of a broker: a sink writes wrong numbers into its table, and no dead letter queue gets the record. The
 # records in the topic are right.
-# Source: seen; the documentation of Kafka Connect does not tell.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

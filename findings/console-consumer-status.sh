@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # Apache Kafka 4.3.1, kafka-console-consumer with --timeout-ms and --max-messages.
 # When records do not come, or not as many as asked for, the tool logs "Error processing message, terminating consumer
 # process" at level ERROR, and its exit status is 0. So it is for a topic that does not exist, which it creates besides.
@@ -35,10 +35,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -56,14 +57,25 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
 
 
 tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$servers" --create --topic t > "$work/log" 2>&1
@@ -72,7 +84,7 @@ printf 'one\ntwo\n' | tool org.apache.kafka.tools.ConsoleProducer --bootstrap-se
 for topic in t no-such-topic; do
     status=0
     tool org.apache.kafka.tools.consumer.ConsoleConsumer --bootstrap-server "$servers" --topic "$topic" \
-        --from-beginning --max-messages 5 --timeout-ms 8000 > "$work/out" 2> "$work/log" || status=$?
+        --from-beginning --max-messages 5 --timeout-ms 15000 > "$work/out" 2> "$work/log" || status=$?
     cat "$work/log" >> "$work/out"
     errors=$(grep -c 'ERROR.*terminating consumer process' "$work/out" || true)
     records=$(sed -n 's/Processed a total of //p' "$work/out")

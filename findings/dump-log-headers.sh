@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # Apache Kafka 4.3.1, kafka-dump-log --print-data-log.
 # The option prints of each record its key, its value and the keys of its headers. The values of the headers are
 # nowhere, and no option prints them. A value with a line break makes lines of its own, without a mark: what looks like
@@ -39,10 +39,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -60,14 +61,25 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
 
 cat > "$work/record.py" <<'END'
 import sys
@@ -88,7 +100,7 @@ tool org.apache.kafka.tools.DumpLogSegments --print-data-log --files "$work/data
 } > "$work/seen"
 
 cat > "$work/expected" <<'END'
-| offset: 0 CreateTime: ... keySize: -1 valueSize: 36 sequence: -1 headerKeys: [trace,empty] payload: first
+| offset: 0 CreateTime: ... keySize: -1 valueSize: 33 sequence: -1 headerKeys: [trace,empty] payload: first
 | offset: 1 payload: second
 records: 1
 lines with the header's value: 0

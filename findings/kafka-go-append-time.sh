@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # kafka-go 0.4.51 (github.com/segmentio/kafka-go) and Apache Kafka 4.3.1, message.timestamp.type=LogAppendTime.
 # The broker stores its time of arrival in the header of a batch and sets a bit there; the times of the producer
 # stay in the records. kafka-go does not look at the bit: Message.Time is the time of the producer.
@@ -78,10 +78,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -99,14 +100,25 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
 
 cat > "$work/times.py" <<'END'
 import sys
@@ -118,7 +130,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 began_ms = time.time() * 1000 - 1
 SERVERS = {"bootstrap.servers": sys.argv[1], "log_level": 0}
 topic = NewTopic("t", 1, 1, config={"message.timestamp.type": "LogAppendTime"})
-AdminClient(SERVERS).create_topics([topic])["t"].result(60)
+admin = AdminClient(SERVERS)
+admin.create_topics([topic])["t"].result(60)
 producer = Producer(SERVERS)
 producer.produce("t", "first", partition=0, timestamp=1_000_000_000_000)
 producer.produce("t", "last", partition=0, timestamp=1_000_000_005_000)

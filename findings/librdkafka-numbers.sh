@@ -7,7 +7,7 @@
 # for a switch.
 # For users of a broker: a time-out of "45s" is 45 milliseconds. The groups then rebalance for ever, or records
 # expire before they are sent, and one looks for the fault in the broker.
-# Source: seen; INTRODUCTION.md and CONFIGURATION.md of librdkafka do not say how numbers are read.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # Apache Kafka 4.3.1, kafka-producer-perf-test.
 # "MB/sec" counts mebibytes of 1,048,576 bytes, and of each record its value alone: keys, headers and the batches do not
 # count. 10 records a second of 1,000,000 bytes are printed as 9.54 MB/sec.
@@ -35,10 +35,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -56,14 +57,25 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
 
 
 tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$servers" --create --topic t > "$work/log" 2>&1

@@ -1,13 +1,13 @@
-#!/bin/bash
+#!/bin/sh
 # confluent-kafka 2.16.1 for Python (librdkafka 2.16.0) and Apache Kafka 4.3.1.
 # A subscription that begins with ^ is a regular expression. With group.protocol=classic librdkafka itself looks for it,
 # and the expression need not reach the end of a name: ^orders subscribes to orders and orders-archive. With
 # group.protocol=consumer (KIP-848) the broker looks, and it has to fit the whole name: ^orders is orders alone.
 # One would guess that the protocol of the group changes who assigns partitions, not which topics are read. Java's
-# subscribe(Pattern) fits whole names with both protocols.
+# subscribe(Pattern) always fits whole names.
 # For users of a broker: after the change to the new protocol, which is one line, a consumer goes on without an error,
 # and no longer reads some of its topics. Write ^orders.* for both.
-# Source: https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md, its part on KIP-848 does not tell.
+# Source: seen.
 set -eu
 work=$(mktemp -d)
 broker=
@@ -39,10 +39,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -60,14 +61,25 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
 
 cat > "$work/subscribe.py" <<'END'
 import sys

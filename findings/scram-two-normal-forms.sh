@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # xdg-go/scram 1.4.0 (which kafka-go and the examples of sarama use) and Apache Kafka 4.3.1 (kafka-clients).
 # RFC 5802 wants the password of SCRAM in the normal form of SASLprep. The Go library makes it: a half sign becomes the
 # three characters of 1/2, a no-break space a space, a wide letter a plain one. Kafka takes the bytes of UTF-8 as they
@@ -77,10 +77,11 @@ public class Keys {
     }
 }
 END
-passwords=("plain-Password1" "pass $(printf '\302\275') word" "no$(printf '\302\240')break" "$(printf '\357\274\241')wide" "Stra$(printf '\303\237')e")
+set -- "plain-Password1" "pass $(printf '\302\275') word" "no$(printf '\302\240')break" \
+    "$(printf '\357\274\241')wide" "Stra$(printf '\303\237')e"
 export LC_ALL=C.UTF-8
-"$work/program" "${passwords[@]}" > "$work/keys-of-go"
-java -Dsun.jnu.encoding=UTF-8 -cp "$work/libs/*" "$work/Keys.java" "${passwords[@]}" > "$work/keys-of-java" 2> "$work/log" \
+"$work/program" "$@" > "$work/keys-of-go"
+java -Dsun.jnu.encoding=UTF-8 -cp "$work/libs/*" "$work/Keys.java" "$@" > "$work/keys-of-java" 2> "$work/log" \
     || { cat "$work/log" >&2; exit 1; }
 number=0
 for what in "plain" "with a half sign" "with a no-break space" "with a wide letter" "with a sharp s"; do

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # Apache Kafka 4.3.1, kafka-topics (org.apache.kafka.tools.TopicCommand).
 # `--topic` is a regular expression, except for --create. A dot is allowed in names of topics, and is common there
 # (orders.v1), but as an expression it stands for any character. So `--delete --topic orders.v1` also deletes orders-v1
@@ -18,6 +18,9 @@ end() {
 }
 trap end EXIT
 trap 'exit 1' INT TERM
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet confluent-kafka==2.16.1
+
 cat > "$work/pom.xml" <<'END'
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -35,10 +38,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -56,36 +60,59 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
+
+cat > "$work/topics.py" <<'END'
+import subprocess
+import sys
+import time
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+admin = AdminClient({"bootstrap.servers": sys.argv[1], "log_level": 0})
+names = ["orders.v1", "orders-v1", "ordersXv1", "orders.v10"]
+for created in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+    created.result(60)
 
 
-for topic in orders.v1 orders-v1 ordersXv1 orders.v10; do
-    tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$servers" --create --topic "$topic" > "$work/log" 2>&1
-done
-topics() { tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$servers" --list 2> "$work/log" | tr '\n' ' '; }
-{
-    echo "before: $(topics)"
-    said=$(tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$servers" --delete --topic orders.v1 2>&1)
-    echo "delete says: $said"
-    for _ in $(seq 50); do
-        after=$(topics)
-        if [ "$after" = "orders.v10 " ]; then break; fi
-        sleep 0.1
-    done
-    echo "after: $after"
-} > "$work/seen"
+def topics():
+    return sorted(admin.list_topics(timeout=60).topics)
+
+
+print("before:", *topics())
+tool = ["java", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=ERROR", "org.apache.kafka.tools.TopicCommand"]
+command = [*tool, "--bootstrap-server", sys.argv[1], "--delete", "--topic", "orders.v1"]
+done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+print("delete says:", repr(done.stdout), "exit status", done.returncode)
+deadline = time.monotonic() + 10
+while len(topics()) > 1 and time.monotonic() < deadline:
+    time.sleep(0.2)
+print("after:", *topics())
+END
+"$work/venv/bin/python" "$work/topics.py" "$servers" > "$work/seen"
 
 cat > "$work/expected" <<'END'
-before: orders-v1 orders.v1 orders.v10 ordersXv1 
-delete says: 
-after: orders.v10 
+before: orders-v1 orders.v1 orders.v10 ordersXv1
+delete says: '' exit status 0
+after: orders.v10
 END
 
 cat "$work/seen"

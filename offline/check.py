@@ -48,8 +48,15 @@ from odradek.offline.repair_partition import Repair, repair_caches, repair_log, 
 from odradek.offline.report import CannotTell, Progress, Report
 from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints
-from odradek.storage.directories.places import FUTURE_SUFFIX, is_aside, topic_id_in
-from odradek.storage.directories.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
+from odradek.storage.directories.data_directory import Key
+from odradek.storage.directories.places import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    is_aside,
+    topic_id_in,
+)
+from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, read_file
 from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.flush_journal import NAMES as FLUSH_JOURNALS
@@ -57,8 +64,6 @@ from odradek.storage.log.flush_journal import read_entries, replay
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.wire.schema import uuid_to_text
-
-__all__ = ["CannotCheck", "check"]
 
 _LOST_WITH_CHECKPOINT = {
     checkpoints.RECOVERY_POINTS: "a start after a crash reads all logs, and takes gaps for losses",
@@ -323,7 +328,7 @@ class _Check:
 
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
         """Repair a damaged store as a start would; nothing if the start would refuse it."""
-        from odradek.config.broker_config import ConfigError
+        from odradek.config.config_error import ConfigError
         from odradek.server.metadata_repair import repair
 
         identity = identity_of(directory)

@@ -13,21 +13,9 @@ from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
 from odradek.server import meta_properties, metadata_repair, metadata_store
 from odradek.storage import checkpoints
-from odradek.storage.directories.store import Key, key_of
+from odradek.storage.directories.data_directory import Key
+from odradek.storage.directories.store import key_of
 from odradek.wire.errors import KafkaError
-
-__all__ = [
-    "IMPORT_TABLE",
-    "NO_CHECKPOINT",
-    "StoredMetadata",
-    "check_identity",
-    "check_settings",
-    "identity_of",
-    "metadata_of",
-    "parse_offsets",
-    "read_store",
-    "readable_offsets",
-]
 
 IMPORT_TABLE = "import"
 """Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""

@@ -28,7 +28,7 @@ from odradek.storage.checkpoints import (
 from odradek.storage.disk import Disk, File, read_file
 from odradek.storage.log import transaction_index
 from odradek.storage.log._staging import ProducerEntry
-from odradek.storage.log.batches import HEADER_BYTES, StoredBatch
+from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.producer_state import ProducerState, decode_snapshot, encode_snapshot
 from odradek.storage.log.segment_paths import (
@@ -47,8 +47,7 @@ from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.storage.log.transactions import stored_marker
 from odradek.storage.recovery.log_walk import HeaderRepair, Hole, batch_of, walk
 from odradek.wire.end_marker import EndMarker
-
-__all__ = ["DAMAGE", "NOTE", "Finding", "LostSegment", "PartitionCheck", "SegmentCheck", "lost_logs"]
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
 DAMAGE = "damage"
 NOTE = "note"
@@ -618,7 +617,7 @@ _UNREAD_CONSEQUENCE = "its content was not checked, and the partition is not rep
 def _size_bytes_min(disk: Disk, directory: str, base_offset: int) -> int:
     """The minimal size of a log file by its offset index; 0 if it is not known."""
     index = _OffsetIndexCheck(disk, directory, base_offset, disk.list(directory))
-    return index.entries[-1][1] + HEADER_BYTES if index.entries else 0
+    return index.entries[-1][1] + HEADER_SIZE_BYTES if index.entries else 0
 
 
 class _IndexFile:
@@ -720,7 +719,7 @@ class _OffsetIndexCheck(_IndexFile):
         """The minimal size of the log file by the entries of these offsets; 0 without entries."""
         return max(
             (
-                position + HEADER_BYTES
+                position + HEADER_SIZE_BYTES
                 for number, (_, position) in enumerate(self.entries)
                 if from_offset <= self._offset(number) < end_offset
             ),

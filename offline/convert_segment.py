@@ -13,8 +13,6 @@ from odradek.storage.recovery.log_walk import Hole, batch_of, walk
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import LegacyMessage, batch_of_stored, iter_messages, stored_messages
 
-__all__ = ["convert_segment"]
-
 BATCH_BYTES = 16_384
 """Bytes of uncompressed messages in one batch, as a producer's default."""
 _MAGIC_V2 = 2

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from odradek.offline.check_partition import lost_logs
 from odradek.server import meta_properties
 from odradek.storage import checkpoints
-from odradek.storage.directories.store import Key, key_of
+from odradek.storage.directories.data_directory import Key
+from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile
 from odradek.storage.log.segment_paths import (
     CLEANED,
@@ -22,18 +23,6 @@ from odradek.storage.log.segment_paths import (
     file_name,
 )
 from odradek.storage.recovery.recovery import finish_interrupted
-
-__all__ = [
-    "IMPORT_SUFFIX",
-    "OFFSET_FILES",
-    "CannotCheck",
-    "Directory",
-    "ReadingDisk",
-    "directories_of",
-    "finish_work",
-    "lock_directory",
-    "surroundings",
-]
 
 IMPORT_SUFFIX = "-import"
 OFFSET_FILES = (

@@ -24,8 +24,6 @@ from odradek.wire.errors import KafkaError, MalformedMessage
 from odradek.wire.readable import InternalRecord, internal_reader, plain
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["dump"]
-
 Fact = dict[str, Any]
 """One line: "what" and the fields in the order of the output."""
 
@@ -246,7 +244,8 @@ def _batches(path: str, *, check: bool, decode: Callable[[Any], Fact] | None = N
 
 def _next_batch(view: memoryview, position: int, *, check: bool) -> tuple[Any, str]:
     """The header of the batch at `position`; None and the defect if it is not sound."""
-    from odradek.wire.records import read_batch_header, verify_crc
+    from odradek.wire._records import read_batch_header
+    from odradek.wire.records import verify_crc
 
     try:
         header = read_batch_header(view, position)

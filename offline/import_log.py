@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TextIO
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.machine import ClusterMachine, Row, rows_of_new
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
@@ -46,8 +46,9 @@ from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.offline.report import Progress
 from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints
-from odradek.storage.directories.places import is_aside
-from odradek.storage.directories.store import FILE_NAME_BYTES_MAX, STRAY_SUFFIX, Key, key_of
+from odradek.storage.directories.data_directory import Key
+from odradek.storage.directories.places import STRAY_SUFFIX, is_aside
+from odradek.storage.directories.store import FILE_NAME_BYTES_MAX, key_of
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
 from odradek.storage.log.segment_paths import (
     CLEANED,
@@ -66,8 +67,6 @@ from odradek.wire.schema import uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.storage.disk import Disk
-
-__all__ = ["CannotImport", "import_log"]
 
 PRODUCER_IDS = ("cluster", "next_producer_id")
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)

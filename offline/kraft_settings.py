@@ -30,8 +30,6 @@ from odradek.wire.messages.metadata_records import (
 )
 from odradek.wire.records import iter_records
 
-__all__ = ["METADATA_DIRECTORY", "KafkaTopic", "find_topic"]
-
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _SNAPSHOT = ".checkpoint"
 _DECODED = {

@@ -30,8 +30,6 @@ from odradek.storage.log.segment_paths import (
 from odradek.storage.log.transaction_index import encode_aborted
 from odradek.storage.recovery.log_walk import HeaderRepair, Hole
 
-__all__ = ["Repair", "repair_caches", "repair_log", "sync_log"]
-
 _COPY_BYTES = 1 << 20
 _PREFIX = Struct(">qiib")
 """Base offset, length, leader epoch, magic: the fields before the checksum, which does not cover them."""

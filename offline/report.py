@@ -9,8 +9,6 @@ from typing import Any, TextIO
 from odradek.offline.check_partition import NOTE, Finding
 from odradek.offline.repair_partition import Repair
 
-__all__ = ["CannotTell", "Progress", "Report"]
-
 PROGRESS_AFTER_S = 1.0
 PROGRESS_INTERVAL_S = 0.2
 COLUMNS = 80

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from odradek.security.sasl_login import SaslLogin
 
-__all__ = ["ClientSecurity", "is_security_option", "read_command_config"]
-
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"

@@ -24,8 +24,6 @@ from typing import NamedTuple
 from odradek.config.config_error import ConfigError
 from odradek.wire.distinguished_name import DamagedCertificate, issuer_of, last_octets, subject_of
 
-__all__ = ["FileState", "KeyStore", "TrustStore", "key_store_of", "keys_as_file", "to_pem", "trust_store_of"]
-
 STORE_BYTES_MAX = 16 * 1024 * 1024
 """A larger file is no key store."""
 PEM, JKS, PKCS12 = "PEM", "JKS", "PKCS12"

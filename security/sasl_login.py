@@ -21,12 +21,6 @@ from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 from odradek.wire.scram import ScramClient
 
-__all__ = [
-    "RENEWAL_SHARE",
-    "SaslLogin",
-    "SaslRefused",
-]
-
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 RENEWAL_SHARE = 0.85
 """Of the life of a session: then it is renewed, on the same connection (KIP-368)."""

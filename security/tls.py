@@ -27,8 +27,6 @@ from odradek.security.key_stores import (
     trust_store_of,
 )
 
-__all__ = ["TlsSettings", "client_context", "openssl_reason"]
-
 NONE, REQUESTED, REQUIRED = "none", "requested", "required"
 _VERIFY = {NONE: ssl.CERT_NONE, REQUESTED: ssl.CERT_OPTIONAL, REQUIRED: ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

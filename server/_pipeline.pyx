@@ -38,6 +38,7 @@ from odradek.wire.errors import (
     MalformedMessage as _MalformedMessage,
 )
 from odradek.wire.frames import API_VERSIONS as _API_VERSIONS, skip_tags as _skip_tags
+from odradek.wire.java_text import AS_JAVA as _AS_JAVA
 from odradek.wire.prefixes import prefix_layout as _prefix_layout
 from odradek.wire.response_errors import errors_of as _errors_of
 from odradek.wire.throttle import (
@@ -1550,7 +1551,7 @@ cdef class Requests:
             return None if size_bytes < 0 else ""
         raw = PyBytes_FromStringAndSize(<const char *> frame + FRAME_HEAD_BYTES, size_bytes)
         if raw != self._client_id_raw:
-            self.client_id = _client_id(raw)
+            self.client_id = raw.decode("utf-8", _AS_JAVA)
             self._client_id_raw = raw
         return self.client_id
 
@@ -1865,10 +1866,7 @@ cdef list _read_items(Remembered remembered, const uint8_t *frame, Py_ssize_t at
                     return None
                 value = ""
                 if size > 0:
-                    try:
-                        value = (<const char *> frame)[at : at + size].decode("utf-8")
-                    except UnicodeDecodeError:
-                        return None
+                    value = PyBytes_FromStringAndSize(<const char *> frame + at, size).decode("utf-8", _AS_JAVA)
                     at += size
             values[<Py_ssize_t> places[place]] = value
             place += 1
@@ -1882,9 +1880,3 @@ cdef _fill_numbers(uint8_t *target, tuple numbers):
     put_big_endian(target + 8, <uint64_t> offset, 8)
     put_big_endian(target + 16, <uint64_t> leader_epoch, 4)
 
-
-cdef str _client_id(bytes raw):
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise _MalformedMessage("the client id is not UTF-8") from None

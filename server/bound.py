@@ -115,7 +115,7 @@ def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
 
 
 def _claim_directories(node: Node) -> Identity:
-    from odradek.config.broker_config import ConfigError
+    from odradek.config.config_error import ConfigError
     from odradek.server.log_directories import refuse_misplaced
     from odradek.server.meta_properties import claim_directories
 
@@ -157,8 +157,8 @@ def _new_store(config: BrokerConfig, topics: TopicLookup, events: StoreEvents) -
 
 def _lock(store: LogStore) -> None:
     """Runs before the metadata are read: fresh writes of another broker look like the rest of a crash."""
-    from odradek.config.broker_config import ConfigError
-    from odradek.storage.directories.store import DirectoryInUse
+    from odradek.config.config_error import ConfigError
+    from odradek.storage.directories.opening import DirectoryInUse
 
     try:
         store.lock()

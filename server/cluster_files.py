@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from odradek.config.broker_config import ConfigError, load
+from odradek.config.broker_config import load
+from odradek.config.config_error import ConfigError
 from odradek.config.properties import format_properties
 from odradek.server.apache_kafka import (
     KafkaPrograms,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from odradek.server._pipeline import Turn
     from odradek.storage.log._staging import Appended
     from odradek.storage.log.partition import Partition
+    from odradek.wire._records import BatchHeader
     from odradek.wire.end_marker import EndMarker
-    from odradek.wire.records import BatchHeader
 
 logger = logging.getLogger("odradek.coordinator")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from odradek.coordinator.cluster.features import (
@@ -39,11 +39,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
     from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
-    from odradek.coordinator.share_state.commands import ShareCommand
     from odradek.coordinator.share_state.coordinator import ShareCoordinator
     from odradek.coordinator.share_state.persister import Persister
     from odradek.coordinator.share_state.settings import ShareStateSettings
-    from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server._pipeline import Turn
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from odradek.wire.work import Work
 
@@ -146,16 +145,11 @@ class Transactions(_WhenNeeded["TransactionCoordinator"]):
     def partition_of(self, transactional_id: str) -> int:
         return self.made().partition_of(transactional_id)
 
-    def submit(self, transactional_id: str, command: TransactionCommand) -> None:
-        self.made().submit(transactional_id, command)
+    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None:
+        self.made().submit(transactional_id, asked)
 
-    def list_transactions(
-        self,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        duration_ms: int = -1,
-    ) -> ListTransactionsReply:
-        return self.made().list_transactions(states, producer_ids, duration_ms)
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        return self.made().list_transactions(request)
 
 
 class Shares(_WhenNeeded["ShareCoordinator"]):
@@ -164,8 +158,8 @@ class Shares(_WhenNeeded["ShareCoordinator"]):
     def partition_of(self, key: str) -> int:
         return self.made().partition_of(key)
 
-    def submit_state(self, command: ShareCommand) -> None:
-        self.made().submit_state(command)
+    def submit_state(self, asked: Asked[Any, Any]) -> None:
+        self.made().submit_state(asked)
 
 
 class Coordinators:

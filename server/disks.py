@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.storage.directories.failing_disks import RESCAN_PAUSE_MS
-from odradek.storage.directories.store import StoreListener
+from odradek.storage.directories.places import StoreListener
 
 if TYPE_CHECKING:
     from odradek.server.schedule import Schedule

@@ -244,7 +244,8 @@ class _Thread:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, port: int, timeout_s: float) -> int:
-        from odradek.config.broker_config import ConfigError, load
+        from odradek.config.broker_config import load
+        from odradek.config.config_error import ConfigError
 
         try:
             config = load(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.server import meta_properties, metadata_store
 
 __all__ = ["absent_directories", "refuse_misplaced"]

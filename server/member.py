@@ -176,7 +176,7 @@ class Member:
         async with self._states:
             await self._states.wait_for(lambda: self._failure is not None or holds())
         if self._failure is not None:
-            from odradek.config.broker_config import ConfigError
+            from odradek.config.config_error import ConfigError
 
             raise ConfigError(self._failure)
 

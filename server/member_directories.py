@@ -24,7 +24,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.config.properties import parse_properties
 from odradek.server import meta_properties, metadata_store
 from odradek.server.meta_properties import FILE_NAME, MEMBER, Identity, Unusable, unusable

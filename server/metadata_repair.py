@@ -24,7 +24,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.machine import (
     ACL,
     CLUSTER,

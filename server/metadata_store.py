@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.machine import Row
 from odradek.server.metadata_files import LOG, REPAIRED, choose, finish_repair
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -118,7 +118,7 @@ def _follow_changes(opened: Opened) -> None:
 
 
 def _open_logs(store: LogStore, now_ms: int) -> None:
-    from odradek.config.broker_config import ConfigError
+    from odradek.config.config_error import ConfigError
 
     try:
         cut_bytes = store.open(now_ms)

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
-from odradek.wire.schema import Message
+from odradek.wire.schema import Buffer, Message
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Buffer
 
 __all__ = ["Peer", "PeerLost", "SetupTimeout", "client_id_of", "common_version", "connect"]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
-from odradek.config.options import GROUP_OPTIONS, Option, honoured, without_effect
+from odradek.config.option import Option
+from odradek.config.options import GROUP_OPTIONS, honoured, without_effect
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, TopicView

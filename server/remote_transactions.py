@@ -8,17 +8,13 @@ Source: TransactionMarkerChannelManager and AddPartitionsToTxnManager of Kafka 4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import NO_LEADER
+from odradek.coordinator.transactions.queries import indexes_by_topic
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -29,6 +25,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.broker_peers import BrokerPeers
     from odradek.wire.end_marker import EndMarker
+    from odradek.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
 
 Partition = tuple[str, int]
 """Topic and index."""
@@ -80,7 +80,7 @@ class RemoteTransactions:
     ) -> None:
         topics = [
             WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
-            for name, indexes in _by_topic(partitions).items()
+            for name, indexes in indexes_by_topic(partitions).items()
         ]
         written = WritableTxnMarker(
             producer_id=marker.producer_id,
@@ -106,48 +106,12 @@ class RemoteTransactions:
     def ask(
         self,
         coordinator_partition: int,
-        transactional_id: str,
-        producer: tuple[int, int],
-        partitions: Collection[Partition],
-        adds: bool,
-        told: Callable[[Mapping[Partition, ErrorCode]], None],
+        request: AddPartitionsToTxnRequest,
+        told: Callable[[AddPartitionsToTxnResponse | None], None],
     ) -> bool:
-        """False where this node has the coordinator. `told` gets the refusals; NETWORK_EXCEPTION where no
-        response came."""
+        """False where this node has the coordinator. `told` gets None where no response came."""
         leader = self._current_view().leader_of(TRANSACTIONS_TOPIC, coordinator_partition)
         if leader in (self._node_id, NO_LEADER):
             return False
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id=transactional_id,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            verify_only=not adds,
-            topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=indexes)
-                for name, indexes in _by_topic(partitions).items()
-            ],
-        )
-
-        def answered(response: Any) -> None:
-            if response is None or response.error_code:
-                code = ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode(response.error_code)
-                told(dict.fromkeys(partitions, code))
-                return
-            refused = {}
-            for result in response.results_by_transaction:
-                for topic in result.topic_results:
-                    for one in topic.results_by_partition:
-                        if one.partition_error_code:
-                            place = topic.name, one.partition_index
-                            refused[place] = ErrorCode(one.partition_error_code)
-            told(refused)
-
-        self._peers.ask(leader, AddPartitionsToTxnRequest(transactions=[transaction]), answered)
+        self._peers.ask(leader, request, told)
         return True
-
-
-def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        found.setdefault(topic, []).append(index)
-    return found

@@ -1,9 +1,10 @@
 """What groups and share partitions of this node ask the share coordinators, here and on other nodes.
 
-The newest view says which node has the coordinator of a share partition. That of this node gets a command,
-another one a request: with all share partitions of one group that wait for it, one request of a kind at a
-time. `__share_group_state` is created when it is missing. What is passing is tried again, after pauses that
-grow: an attempt that fails may have been carried out all the same, and to carry it out twice does no harm.
+The newest view says which node has the coordinator of a share partition. That of this node gets a request for
+each share partition, another one a request for all those of one group that wait for it, one request of a kind
+at a time. `__share_group_state` is created when it is missing. What is passing is tried again, after pauses
+that grow: an attempt that fails may have been carried out all the same, and to carry it out twice does no
+harm.
 
 Source: DefaultStatePersister and PersisterStateManager of Kafka 4.3.
 """
@@ -12,15 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis import share_state
+from odradek.apis.coordinators import asked_by
+from odradek.coordinator.asked import Client
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.share_state import commands
-from odradek.coordinator.share_state.batches import Batch
 from odradek.coordinator.share_state.persister import (
     DeliveryState,
     InitialState,
@@ -28,7 +30,6 @@ from odradek.coordinator.share_state.persister import (
     Results,
     SharePartitionKey,
     ShareState,
-    StateBatch,
     StateSummary,
     StateWrite,
 )
@@ -44,6 +45,7 @@ from odradek.wire.messages import (
 
 if TYPE_CHECKING:
     from odradek.apis.coordinators import Shares
+    from odradek.apis.declaration import Api
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.broker_peers import BrokerPeers
@@ -69,7 +71,18 @@ PASSING = frozenset(
 
 logger = logging.getLogger("odradek.coordinators")
 
-Ticket = Callable[[Any], None]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """One of the five questions."""
+
+    api: Api
+    topic: Any
+    """Class of the topics of its request."""
+
+    @property
+    def asker(self) -> Client:
+        return Client("", "", self.api.versions[-1])
 
 
 @dataclass(slots=True, eq=False)
@@ -79,26 +92,16 @@ class _Job:
     kind: _Kind
     key: SharePartitionKey
     asked: Any
-    """As its kind takes it."""
-    done: Ticket
-    """Gets the reply (`coordinator/share_state/commands.py`), once."""
+    """The partition of the request."""
+    done: Callable[[Any], None]
+    """Gets the partition of the response, once."""
     attempts: int = 0
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
-    """One of the five questions: as a command, and as a request."""
-
-    command: Callable[[Ticket, SharePartitionKey, Any], commands.ShareCommand]
-    request: Any
-    topic: Any
-    """Class of the topics of the request."""
-    partition: Callable[[_Job], Any]
-    """A partition of the request."""
-    reply: Callable[[Any], commands.DoneReply]
-    """A partition of the response, as the reply of the command."""
-    refused: commands.DoneReply
-    """Any reply of this kind."""
+    def refused(self, code: ErrorCode) -> Any:
+        api = self.kind.api
+        return _only_result(
+            api.refuse(_request(self.kind, self.key.group_id, [self]), api.versions[-1], code)
+        )
 
 
 class SharePersister:
@@ -147,22 +150,32 @@ class SharePersister:
 
     def initialize(self, states: Sequence[InitialState], then: Callable[[Results], None]) -> None:
         """See `Persister`."""
-        self._ask_of_each(_INITIALIZE, {one.partition: one for one in states}, _refusal, then)
+        data = initialize_share_group_state.PartitionData
+        asked = {
+            key: data(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
+            for key, state_epoch, start_offset in states
+        }
+        self._ask_of_each(_INITIALIZE, asked, _refusal, then)
 
     def read(
         self, partition: SharePartitionKey, leader_epoch: int, then: Callable[[ShareState], None]
     ) -> None:
         """See `Persister`."""
-        self._ask_of_each(_READ, {partition: leader_epoch}, _state, lambda found: then(found[partition]))
+        data = read_share_group_state.PartitionData
+        asked = {partition: data(partition=partition.partition, leader_epoch=leader_epoch)}
+        self._ask_of_each(_READ, asked, _state, lambda found: then(found[partition]))
 
-    def write(self, write: StateWrite, then: Callable[[Refusal], None]) -> None:
+    def write(
+        self, partition: SharePartitionKey, change: StateWrite, then: Callable[[Refusal], None]
+    ) -> None:
         """See `Persister`."""
-        key = write.partition
-        self._ask_of_each(_WRITE, {key: write}, _refusal, lambda found: then(found[key]))
+        self._ask_of_each(_WRITE, {partition: change}, _refusal, lambda found: then(found[partition]))
 
     def delete(self, partitions: Sequence[SharePartitionKey], then: Callable[[Results], None]) -> None:
         """See `Persister`."""
-        self._ask_of_each(_DELETE, dict.fromkeys(partitions), _refusal, then)
+        data = delete_share_group_state.PartitionData
+        asked = {key: data(partition=key.partition) for key in partitions}
+        self._ask_of_each(_DELETE, asked, _refusal, then)
 
     def summaries(
         self,
@@ -170,7 +183,12 @@ class SharePersister:
         then: Callable[[Mapping[SharePartitionKey, StateSummary]], None],
     ) -> None:
         """See `Persister`."""
-        self._ask_of_each(_SUMMARIZE, partitions, _summary, then)
+        data = read_share_group_state_summary.PartitionData
+        asked = {
+            key: data(partition=key.partition, leader_epoch=leader_epoch)
+            for key, leader_epoch in partitions.items()
+        }
+        self._ask_of_each(_SUMMARIZE, asked, _as_it_is, then)
 
     def _ask_of_each(
         self,
@@ -181,21 +199,21 @@ class SharePersister:
     ) -> None:
         results: dict[SharePartitionKey, Any] = {}
 
-        def told(key: SharePartitionKey, reply: Any) -> None:
-            results[key] = result(reply)
+        def told(key: SharePartitionKey, found: Any) -> None:
+            results[key] = result(found)
             if len(results) == len(asked):
                 then(results)
 
         if not asked:
             then(results)
             return
-        if self._pending_count + len(asked) > PENDING_MAX:
-            reply = kind.refused.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            for key in asked:
-                told(key, reply)
+        jobs = [_Job(kind, key, value, partial(told, key)) for key, value in asked.items()]
+        if self._pending_count + len(jobs) > PENDING_MAX:
+            for job in jobs:
+                job.done(job.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
-        self._pending_count += len(asked)
-        self._go([_Job(kind, key, value, partial(told, key)) for key, value in asked.items()])
+        self._pending_count += len(jobs)
+        self._go(jobs)
 
     # Attempts
 
@@ -209,7 +227,7 @@ class SharePersister:
         for job in jobs:
             leader = topic.partitions[partition_for(job.key.text, len(topic.partitions))].leader
             if leader == self._node_id:
-                self._shares.submit_state(job.kind.command(partial(self._answered, job), job.key, job.asked))
+                self._ask_here(job)
             elif leader not in view.brokers or self._peers() is None:
                 self._failed(job, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             else:
@@ -221,6 +239,14 @@ class SharePersister:
             else:
                 self._waiting[place] = deque(of_place)
                 self._send(place)
+
+    def _ask_here(self, job: _Job) -> None:
+        request = _request(job.kind, job.key.group_id, [job])
+
+        def take(response: Any) -> None:
+            self._answered(job, _only_result(response))
+
+        self._shares.submit_state(asked_by(job.kind.asker, job.kind.api.refuse, request, take))
 
     def _go_when_created(self, jobs: Sequence[_Job]) -> None:
         is_first = not self._without_topic
@@ -236,24 +262,26 @@ class SharePersister:
         for job in jobs:
             self._failed(job, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _answered(self, job: _Job, reply: commands.DoneReply) -> None:
-        if reply.error_code in PASSING:
-            self._failed(job, reply.error_code)
-        else:
-            self._settle(job, reply)
+    def _answered(self, job: _Job, result: Any) -> None:
+        code = result.error_code = error_of(result.error_code)
+        if code in PASSING:
+            self._failed(job, code)
+            return
+        result.error_message = None if code is ErrorCode.NONE else result.error_message or error_message(code)
+        self._settle(job, result)
 
     def _failed(self, job: _Job, code: ErrorCode) -> None:
         job.attempts += 1
         if self._is_closed or job.attempts >= ATTEMPTS_MAX:
             logger.warning("the state of share partition %.255s: %s, given up", job.key.text, code.name)
-            self._settle(job, job.kind.refused.refused(code))
+            self._settle(job, job.refused(code))
             return
         self._timers.after(retry_pause_ms(self._pause_ms, job.attempts), lambda: self._go([job]))
 
-    def _settle(self, job: _Job, reply: commands.DoneReply) -> None:
+    def _settle(self, job: _Job, result: Any) -> None:
         self._pending_count -= 1
         try:
-            job.done(reply)
+            job.done(result)
         except Exception:
             logger.exception("the state of share partition %.255s was not taken in", job.key.text)
 
@@ -283,176 +311,65 @@ class SharePersister:
             self._send(place)
         else:
             del self._waiting[place]
-        _, kind, group_id = place
+        _, _, group_id = place
         missing = ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.UNKNOWN_SERVER_ERROR
-        replies = {} if response is None else _replies(kind, group_id, response)
+        results = {} if response is None else _results(group_id, response)
         for key, job in jobs.items():
-            self._answered(job, replies.get(key) or kind.refused.refused(missing))
+            self._answered(job, results.get(key) or job.refused(missing))
 
 
-def _request(kind: _Kind, group_id: str, jobs: Any) -> Message:
+def _request(kind: _Kind, group_id: str, jobs: Iterable[_Job]) -> Message:
     topics: dict[bytes, list[Any]] = {}
     for job in jobs:
-        topics.setdefault(job.key.topic_id, []).append(kind.partition(job))
-    request: Message = kind.request(
+        topics.setdefault(job.key.topic_id, []).append(job.asked)
+    request: Any = kind.api.request
+    message: Message = request(
         group_id=group_id,
         topics=[kind.topic(topic_id=topic_id, partitions=named) for topic_id, named in topics.items()],
     )
-    return request
+    return message
 
 
-def _replies(kind: _Kind, group_id: str, response: Any) -> dict[SharePartitionKey, commands.DoneReply]:
+def _results(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
     return {
-        SharePartitionKey(group_id, topic.topic_id, one.partition): kind.reply(one)
+        SharePartitionKey(group_id, topic.topic_id, one.partition): one
         for topic in response.results
         for one in topic.partitions
     }
 
 
-# The five questions
+def _only_result(response: Any) -> Any:
+    (topic,) = response.results
+    (result,) = topic.partitions
+    return result
 
 
-def _error(result: Any) -> dict[str, Any]:
-    code = error_of(result.error_code)
-    message = None if code is ErrorCode.NONE else result.error_message or error_message(code)
-    return {"error_code": code, "error_message": message}
+_INITIALIZE = _Kind(share_state.INITIALIZE, initialize_share_group_state.InitializeStateData)
+_READ = _Kind(share_state.READ, read_share_group_state.ReadStateData)
+_WRITE = _Kind(share_state.WRITE, write_share_group_state.WriteStateData)
+_DELETE = _Kind(share_state.DELETE, delete_share_group_state.DeleteStateData)
+_SUMMARIZE = _Kind(share_state.SUMMARIZE, read_share_group_state_summary.ReadStateSummaryData)
 
 
-def _done_reply(result: Any) -> commands.DoneReply:
-    return commands.DoneReply(**_error(result))
+# The results as the seam has them
 
 
-def _state_reply(result: Any) -> commands.StateReply:
-    batches = [
-        Batch(batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state)
-        for batch in result.state_batches
-    ]
-    return commands.StateReply(
-        **_error(result), state_epoch=result.state_epoch, start_offset=result.start_offset, batches=batches
-    )
+def _refusal(result: Any) -> Refusal:
+    return Refusal(result.error_code, result.error_message)
 
 
-def _summary_reply(result: Any) -> commands.SummaryReply:
-    return commands.SummaryReply(
-        **_error(result),
-        state_epoch=result.state_epoch,
-        leader_epoch=result.leader_epoch,
-        start_offset=result.start_offset,
-        delivery_complete_count=result.delivery_complete_count,
-    )
-
-
-def _write_command(ticket: Ticket, key: SharePartitionKey, asked: StateWrite) -> commands.WriteState:
-    batches = [
-        Batch(batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state)
-        for batch in asked.batches
-    ]
-    return commands.WriteState(
-        ticket,
-        key,
-        asked.state_epoch,
-        asked.leader_epoch,
-        asked.start_offset,
-        asked.delivery_complete_count,
-        batches,
-    )
-
-
-def _written_partition(job: _Job) -> write_share_group_state.PartitionData:
-    asked: StateWrite = job.asked
-    return write_share_group_state.PartitionData(
-        partition=job.key.partition,
-        state_epoch=asked.state_epoch,
-        leader_epoch=asked.leader_epoch,
-        start_offset=asked.start_offset,
-        delivery_complete_count=asked.delivery_complete_count,
-        state_batches=[
-            write_share_group_state.StateBatch(
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.delivery_state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in asked.batches
-        ],
-    )
-
-
-_INITIALIZE = _Kind(
-    lambda ticket, key, asked: commands.InitializeState(ticket, key, asked.state_epoch, asked.start_offset),
-    initialize_share_group_state.InitializeShareGroupStateRequest,
-    initialize_share_group_state.InitializeStateData,
-    lambda job: initialize_share_group_state.PartitionData(
-        partition=job.key.partition, state_epoch=job.asked.state_epoch, start_offset=job.asked.start_offset
-    ),
-    _done_reply,
-    commands.DoneReply(),
-)
-_READ = _Kind(
-    commands.ReadState,
-    read_share_group_state.ReadShareGroupStateRequest,
-    read_share_group_state.ReadStateData,
-    lambda job: read_share_group_state.PartitionData(partition=job.key.partition, leader_epoch=job.asked),
-    _state_reply,
-    commands.StateReply(),
-)
-_WRITE = _Kind(
-    _write_command,
-    write_share_group_state.WriteShareGroupStateRequest,
-    write_share_group_state.WriteStateData,
-    _written_partition,
-    _done_reply,
-    commands.DoneReply(),
-)
-_DELETE = _Kind(
-    lambda ticket, key, _: commands.DeleteState(ticket, key),
-    delete_share_group_state.DeleteShareGroupStateRequest,
-    delete_share_group_state.DeleteStateData,
-    lambda job: delete_share_group_state.PartitionData(partition=job.key.partition),
-    _done_reply,
-    commands.DoneReply(),
-)
-_SUMMARIZE = _Kind(
-    lambda ticket, key, _: commands.SummarizeState(ticket, key),
-    read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
-    read_share_group_state_summary.ReadStateSummaryData,
-    lambda job: read_share_group_state_summary.PartitionData(
-        partition=job.key.partition, leader_epoch=job.asked
-    ),
-    _summary_reply,
-    commands.SummaryReply(),
-)
-
-
-# The replies as the seam has them
-
-
-def _refusal(reply: commands.DoneReply) -> Refusal:
-    return Refusal(reply.error_code, reply.error_message)
-
-
-def _state(reply: commands.StateReply) -> ShareState:
-    if reply.error_code is not ErrorCode.NONE:
-        return ShareState(error_code=reply.error_code, error_message=reply.error_message)
+def _state(result: ShareState) -> ShareState:
     try:
-        batches = [
-            StateBatch(first, last, DeliveryState(state), count)
-            for first, last, count, state in reply.batches
-        ]
+        for batch in result.state_batches:
+            DeliveryState(batch.delivery_state)
     except ValueError as error:
         return ShareState(
+            partition=result.partition,
             error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
             error_message=f"The state has records in a state of a later broker: {error}.",
         )
-    return ShareState(state_epoch=reply.state_epoch, start_offset=reply.start_offset, batches=batches)
+    return result
 
 
-def _summary(reply: commands.SummaryReply) -> StateSummary:
-    if reply.error_code is not ErrorCode.NONE:
-        return StateSummary(error_code=reply.error_code, error_message=reply.error_message)
-    return StateSummary(
-        state_epoch=reply.state_epoch,
-        leader_epoch=reply.leader_epoch,
-        start_offset=reply.start_offset,
-        delivery_complete_count=reply.delivery_complete_count,
-    )
+def _as_it_is(result: StateSummary) -> StateSummary:
+    return result

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
-
 
 def register(spark: SparkSession) -> None:
     """Registers our formats with a session; harmless where Spark has found them by itself.

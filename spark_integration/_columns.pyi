@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from odradek.wire.records import BatchHeader
+from odradek.wire._records import BatchHeader
 
 class BytesColumn(NamedTuple):
     """Buffers of a column of bytes; `nulls` counts the rows that are not there."""

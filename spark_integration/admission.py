@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from odradek.spark.offsets import Offsets, from_checkpoint, limited, to_checkpoint
-from odradek.spark.options import ReadOptions
+from odradek.spark.offsets import from_checkpoint, limited, to_checkpoint
+from odradek.spark.options import Offsets, ReadOptions
 from odradek.spark.stream_source import CheckpointOffsets, StreamReader
 
 

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from odradek.client.cluster import Cluster
-from odradek.spark.offsets import (
-    OffsetRange,
-    Offsets,
-    flat,
-    latest_offsets,
-    nested,
-    plan,
-    resolve_end,
-    resolve_start,
-)
-from odradek.spark.options import ReadOptions
+from odradek.spark.offsets import OffsetRange, flat, latest_offsets, nested, plan, resolve_end, resolve_start
+from odradek.spark.options import Offsets, ReadOptions
 from odradek.spark.range_reader import DataLoss, read_range
 
 if TYPE_CHECKING:

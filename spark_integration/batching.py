@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow
 
-from odradek.spark._batching import EncodedRecords, RecordEncoder, RowRefused, Rows, murmur2
+from odradek.spark._batching import EncodedRecords, RecordEncoder, RowRefused, Rows
+from odradek.spark._batching import murmur2 as murmur2
 from odradek.wire.compression import Compression
-from odradek.wire.records import HEADER_SIZE_BYTES, TRANSACTIONAL, batch_of_section
-
-__all__ = ["COLUMNS", "Batches", "RecordsBuffer", "RowsRefused", "murmur2"]
+from odradek.wire.record_layout import HEADER_SIZE_BYTES, TRANSACTIONAL
+from odradek.wire.records import batch_of_section
 
 COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
 """The columns that are written; others are ignored, as in Spark's Kafka sink."""

@@ -20,8 +20,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["kafka_options", "main", "make_parser"]
-
 _ABOUT = """\
 Jobs on Spark for the topics of any Kafka broker: copy them into tables, back or to another cluster, and
 report their content."""

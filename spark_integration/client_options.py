@@ -7,8 +7,6 @@ from odradek.client import settings
 from odradek.client.settings import ClientSettings
 from odradek.security.client_security import is_security_option
 
-__all__ = ["CLIENT_ID", "is_client_option", "is_option_of_security", "settings_of"]
-
 PREFIX: Final = "kafka."
 CLIENT_ID: Final = "odradek-spark"
 """Where no option names one."""

@@ -18,33 +18,14 @@ import pyarrow as pa
 
 from odradek.client.client_error import ClientError
 from odradek.spark._columns import BytesColumn, HeadersColumn, RecordColumns, TakenColumns
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.aborted import Aborting
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_of_stored, iter_messages, stored_messages
-from odradek.wire.record_layout import MAGIC_POSITION
-from odradek.wire.records import (
-    HEADER_SIZE_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_V2,
-    BatchHeader,
-    Record,
-    build_batch,
-    read_batch_header,
-    records_section,
-    verify_crc,
-)
+from odradek.wire.record_layout import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2, Record
+from odradek.wire.records import build_batch, records_section, verify_crc
 from odradek.wire.records import iter_records as read_all_records
-
-__all__ = [
-    "COLUMNS",
-    "METADATA_COLUMNS",
-    "METADATA_SCHEMA",
-    "SCHEMA",
-    "ColumnBuilder",
-    "CorruptRecords",
-    "schema_of",
-]
 
 HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SCHEMA = pa.schema(

@@ -20,7 +20,7 @@ from odradek.client.fetching import FetchedRecords, whole_records
 from odradek.storage.checkpoints import LOG_STARTS, read_offsets
 from odradek.storage.directories.places import key_of
 from odradek.storage.disk import OsDisk, read_file
-from odradek.storage.log.batches import LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.log.batches import StoredBatch, scan
 from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.log.producer_state import decode_snapshot
 from odradek.storage.log.segment_paths import (
@@ -34,12 +34,11 @@ from odradek.storage.log.segment_paths import (
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.storage.log.transactions import stored_marker
 from odradek.storage.recovery.log_walk import Hole, batch_of, walk
+from odradek.wire._records import read_batch_header
 from odradek.wire.errors import KafkaError
 from odradek.wire.legacy_records import is_legacy, iter_messages, stored_messages
-from odradek.wire.record_layout import MAGIC_POSITION
-from odradek.wire.records import iter_records, read_batch_header, verify_crc
-
-__all__ = ["LogFilesError", "LogPartition", "Piece", "Segment", "find_partitions", "read_piece"]
+from odradek.wire.record_layout import LOG_OVERHEAD_BYTES, MAGIC_POSITION
+from odradek.wire.records import iter_records, verify_crc
 
 READ_BYTES = 4 << 20
 """Read from a file at a time; a larger batch still comes whole."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-__all__ = ["Narrowed", "narrow"]
-
 _END_OF_ALL = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

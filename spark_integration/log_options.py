@@ -13,8 +13,6 @@ from typing import Any
 from odradek.spark import options as kafka_options
 from odradek.spark.options import Assigned, Bound, GivenOptions, Matching, Subscribed, refuse
 
-__all__ = ["COLUMNS", "METADATA_COLUMNS", "LogOptions", "read_log_columns", "read_log_options"]
-
 FORMAT = "odradek-log"
 
 METADATA_COLUMNS = {

@@ -23,8 +23,6 @@ from odradek.spark.options import (
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["batches_of", "plan"]
-
 _NO_RECORD_IS_BEHIND = 2**63 - 1
 
 

@@ -35,26 +35,8 @@ from odradek.client.fetching import FetchedRecords, Fetcher
 from odradek.client.producing import Placement, Producer
 from odradek.spark.batching import Batches
 from odradek.wire.compression import Compression
-from odradek.wire.records import Record, iter_batches, iter_records
-
-__all__ = [
-    "MARKERS_TOPIC",
-    "Attached",
-    "Marker",
-    "MarkerError",
-    "Rows",
-    "attach",
-    "attached",
-    "group",
-    "judge",
-    "prepare",
-    "read",
-    "seal",
-    "sealed",
-    "settle",
-    "transactional_id",
-    "write",
-]
+from odradek.wire.record_layout import Record
+from odradek.wire.records import iter_batches, iter_records
 
 MARKERS_TOPIC = "odradek-spark-markers"
 PLACES = 16

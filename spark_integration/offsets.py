@@ -27,25 +27,6 @@ from odradek.spark.options import (
     check_bound,
 )
 
-__all__ = [
-    "OffsetRange",
-    "Offsets",
-    "earliest_offsets",
-    "flat",
-    "from_checkpoint",
-    "from_json",
-    "latest_offsets",
-    "limited",
-    "nested",
-    "partitions_read",
-    "plan",
-    "resolve_end",
-    "resolve_start",
-    "size_between",
-    "to_checkpoint",
-    "to_json",
-]
-
 TopicPartition = tuple[str, int]
 
 

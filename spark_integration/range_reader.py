@@ -15,7 +15,7 @@ from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.client.fetching import Fetcher, OffsetsGone
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
-from odradek.wire.records import LOG_OVERHEAD_BYTES
+from odradek.wire.record_layout import LOG_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
-__all__ = ["Plot", "Report", "Table"]
-
 ROWS_SHOWN = 50
 """The most rows of a table in the text; JSON and HTML have all."""
 WIDTH, HEIGHT = 720, 240

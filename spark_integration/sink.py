@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "StreamWriter", "batch_writer", "stream_writer"]
-
 QUERY_PROPERTY = "sql.streaming.queryId"
 EPOCH_PROPERTY = "streaming.sql.batchId"
 BATCH_EPOCH = 0

@@ -23,7 +23,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from odradek.client.cluster import LATEST, Cluster, UnknownTopic
 from odradek.spark.offsets import (
     OffsetRange,
-    Offsets,
     TopicPartition,
     earliest_offsets,
     flat,
@@ -37,7 +36,7 @@ from odradek.spark.offsets import (
     size_between,
     to_checkpoint,
 )
-from odradek.spark.options import ReadOptions
+from odradek.spark.options import Offsets, ReadOptions
 from odradek.spark.range_reader import DataLoss, read_range
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from odradek.client.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["watched"]
-
 POLL_S = 0.2
 T = TypeVar("T")
 

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from odradek.client.producing import TRANSACTION_TIMEOUT_MS
 from odradek.client.settings import ClientSettings
+from odradek.client.transaction_manager import TRANSACTION_TIMEOUT_MS
 from odradek.spark.batching import BATCH_BYTES, MEMORY_BYTES
 from odradek.spark.markers import MARKERS_TOPIC
 from odradek.spark.options import GivenOptions, client_settings, refuse
 from odradek.wire.compression import Compression
-
-__all__ = ["WriteOptions", "write_options"]
 
 DELIVERY_TIMEOUT_MS = 120_000
 _SPARK_OWN = ("checkpointlocation", "queryname", "path")

@@ -23,8 +23,6 @@ from odradek.spark.markers import Marker, MarkerError, Rows
 from odradek.spark.write_options import WriteOptions
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-__all__ = ["Outcome", "Task", "finish_epoch", "write"]
-
 
 @dataclass(frozen=True, slots=True)
 class Task:

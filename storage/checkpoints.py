@@ -132,11 +132,13 @@ def write_partition_metadata(
 ) -> None:
     """Write the 16 bytes of a topic id as Kafka does: unpadded, URL-safe base64.
 
+    The checksum has a line of its own: Kafka reads two lines, with blanks behind the id as a part of it.
+
     Not synced: the cluster's metadata has the id too, and a topic may have ten thousand of these files. In a
     new directory there is no old file to protect: half a file has the same effect as none.
     """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    content = sealed(f"version: 0\ntopic_id: {text}".encode())
+    content = sealed(f"version: 0\ntopic_id: {text}\n".encode())
     if not directory_is_new:
         replace_file(disk, path, content, sync=False)
         return

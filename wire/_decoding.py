@@ -17,6 +17,7 @@ from odradek.wire._source import (
     size_min,
 )
 from odradek.wire.errors import MalformedMessage
+from odradek.wire.java_text import AS_JAVA
 from odradek.wire.schema import (
     BYTES,
     RECORDS,
@@ -142,7 +143,7 @@ class _DecoderWriter(Source):
             elif wire_type is BYTES:
                 self.line(f"{target} = bytes(buffer[position:end])")
             else:
-                self.line(f"{target} = str(buffer[position:end], 'utf-8')")
+                self.line(f"{target} = str(buffer[position:end], 'utf-8', {AS_JAVA!r})")
             self.line("position = end")
         self.null_or_malformed(target, name, nullable)
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.wire._records import BatchHeader
 
-__all__ = ["Aborting"]
-
 
 class Aborting:
     """Finds batches of aborted transactions, in the order of the log."""

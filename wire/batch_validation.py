@@ -12,30 +12,23 @@ codec number gets UNSUPPORTED_COMPRESSION_TYPE, where Kafka fails with UNKNOWN_S
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from odradek.wire._records import BatchHeader
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.record_layout import COMPRESSION_MASK, LATEST_PRODUCE_VERSION, Buffer
-from odradek.wire.records import (
+from odradek.wire.record_layout import (
+    COMPRESSION_MASK,
     HEADER_SIZE_BYTES,
+    LATEST_PRODUCE_VERSION,
     NO_TIMESTAMP,
-    BatchHeader,
+    Buffer,
+)
+from odradek.wire.records import (
     records_section,
     scan_records,
     survey_if_sound,
     survey_records,
     validate_header,
 )
-
-__all__ = [
-    "RECORD_ERRORS_MAX",
-    "BatchRules",
-    "InvalidRecords",
-    "TakesLong",
-    "breaks_rules",
-    "validate_batch",
-    "validate_header",
-    "validate_records",
-]
 
 UNLIMITED_MS = 2**63 - 1
 RECORD_ERRORS_MAX = 2000

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, PathFinder
 from importlib.util import module_from_spec
 
-__all__ = ["crc32c"]
-
 Buffer = bytes | bytearray | memoryview
 
 

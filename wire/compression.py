@@ -17,8 +17,6 @@ from types import ModuleType
 
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["DEFAULT_LIMIT_BYTES", "Compression", "compress", "compression_named", "decompress"]
-
 Buffer = bytes | bytearray | memoryview
 
 # Above `socket.request.max.bytes` (100 MB): records that fit into an uncompressed request are not refused.
@@ -97,7 +95,10 @@ def _as_it_is(data: Buffer, limit_bytes: int) -> bytes:
 # gzip --------------------------------------------------------------------------------
 
 _GZIP_WINDOW_BITS = 31  # 15, plus 16 for the gzip wrapper
-_GZIP_EXTRA_FLAGS, _GZIP_SYSTEM = 8, 9
+_GZIP_MAGIC = b"\x1f\x8b\x08"  # with the only method
+_GZIP_HEADER_BYTES = 10
+_GZIP_FLAGS, _GZIP_EXTRA_FLAGS, _GZIP_SYSTEM = 3, 8, 9
+_GZIP_CHECKSUM, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
 _UNKNOWN_SYSTEM = 255  # as Java from version 16 on
 
 
@@ -112,6 +113,9 @@ def _compress_gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    """All members. Bytes behind them that do not begin as one are passed over, as by Java: old clients in
+    .NET and PHP send whole buffers. Seen with Kafka 4.3.1 (differential/test_compressed_data.py).
+    """
     members = []
     room_bytes = limit_bytes
     while True:
@@ -128,8 +132,29 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
         members.append(member)
         room_bytes -= len(member)
         data = decompressor.unused_data
-        if not data:
+        if not _has_gzip_header(data):
             return members[0] if len(members) == 1 else b"".join(members)
+
+
+def _has_gzip_header(data: bytes) -> bool:
+    """Whether it begins with a whole header of a member."""
+    if len(data) < _GZIP_HEADER_BYTES or not data.startswith(_GZIP_MAGIC):
+        return False
+    flags, position = data[_GZIP_FLAGS], _GZIP_HEADER_BYTES
+    if flags & _GZIP_EXTRA:
+        position += 2 + int.from_bytes(data[position : position + 2], "little")
+    for flag in (_GZIP_NAME, _GZIP_COMMENT):
+        if flags & flag:
+            end = data.find(b"\0", position)
+            if end < 0:
+                return False
+            position = end + 1
+    if flags & _GZIP_CHECKSUM:
+        checksum = int.from_bytes(data[position : position + 2], "little")
+        if checksum != zlib.crc32(data[:position]) & 0xFFFF:
+            return False
+        position += 2
+    return position <= len(data)
 
 
 # snappy --------------------------------------------------------------------------------
@@ -159,16 +184,21 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
-    """Xerial's framing if its header is present, otherwise one raw block (librdkafka, Go clients)."""
+    """Xerial's framing if its header is present, otherwise one raw block (librdkafka, Go clients).
+
+    As in `org.xerial.snappy.SnappyInputStream`, a stream may follow a stream, and less than a block size at
+    the end is passed over. Seen with Kafka 4.3.1 (differential/test_compressed_data.py).
+    """
     view = memoryview(data)
     if len(view) < _XERIAL_HEADER.size or view[:8] != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, limit_bytes, limit_bytes)
     blocks = []
     room_bytes = limit_bytes
     position = _XERIAL_HEADER.size
-    while position < len(view):
-        if len(view) - position < 4:
-            raise _corrupt("snappy", "a block size is cut short")
+    while len(view) - position >= _XERIAL_BLOCK_SIZE.size:
+        if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += _XERIAL_HEADER.size
+            continue
         (size_bytes,) = _XERIAL_BLOCK_SIZE.unpack_from(view, position)
         position += 4
         if not 0 <= size_bytes <= len(view) - position:

@@ -9,15 +9,6 @@ Sources: RFC 5280 (X.509), X.690 (DER), RFC 2253; the output of Java 17 for what
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = [
-    "DamagedCertificate",
-    "alternative_names",
-    "issuer_of",
-    "last_octets",
-    "name_text",
-    "subject_of",
-]
-
 _KEYWORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",

@@ -19,16 +19,11 @@ from collections.abc import Callable
 from functools import partial
 from struct import Struct
 
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.legacy_records import batch_to_legacy
-from odradek.wire.record_layout import Buffer
-from odradek.wire.records import (
-    HEADER_SIZE_BYTES,
-    LOG_OVERHEAD_BYTES,
-    BatchHeader,
-    read_batch_header,
-)
+from odradek.wire.record_layout import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, Buffer
 from odradek.wire.work import Work, finish
 
 CHUNK_BYTES = 128 * 1024

@@ -7,8 +7,6 @@ connection is closed.
 
 from enum import IntEnum
 
-__all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_message", "error_of", "is_retriable"]
-
 
 class ErrorCode(IntEnum):
     """Every error code of Kafka 4.3, by its protocol name."""

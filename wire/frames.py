@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from odradek.wire._source import read_uvarint
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import MalformedMessage
+from odradek.wire.java_text import AS_JAVA
 from odradek.wire.messages import find, flexible_since
 from odradek.wire.schema import Buffer, Message
 
@@ -46,12 +47,12 @@ def read_request_header(buffer: Buffer, position: int) -> tuple[RequestHeader, i
             end = position + length
             if end > len(buffer):
                 raise MalformedMessage("the client id ends after the frame")
-            client_id = str(buffer[position:end], "utf-8")
+            client_id = str(buffer[position:end], "utf-8", AS_JAVA)
             position = end
         first_flexible = flexible_since(api_key)
         if first_flexible is not None and api_version >= first_flexible:
             position = skip_tags(buffer, position)
-    except (struct.error, UnicodeDecodeError) as error:
+    except struct.error as error:
         raise MalformedMessage(f"request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 

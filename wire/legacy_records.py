@@ -23,34 +23,21 @@ from struct import error as struct_error
 from typing import NamedTuple
 from zlib import crc32
 
+from odradek.wire._records import BatchHeader
 from odradek.wire.batch_validation import DEFAULT_RULES, BatchRules, InvalidRecords, check_rules
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.record_layout import COMPRESSION_MASK, MAGIC_POSITION, Buffer
-from odradek.wire.records import (
+from odradek.wire.record_layout import (
+    COMPRESSION_MASK,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
-    BatchHeader,
+    Buffer,
     Record,
-    build_batch,
-    iter_batches,
-    iter_records,
-    verify_crc,
 )
-
-__all__ = [
-    "LegacyMessage",
-    "batch_of_stored",
-    "batch_to_legacy",
-    "build_message",
-    "is_legacy",
-    "iter_messages",
-    "stored_messages",
-    "to_legacy",
-    "to_v2",
-]
+from odradek.wire.records import build_batch, iter_batches, iter_records, verify_crc
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _CRC = Struct(">I")

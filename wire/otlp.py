@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
-__all__ = ["POINTS_MAX", "MetricPoint", "MetricsPush", "reading_metrics"]
-
 POINTS_MAX = 4096
 """Of one push; more are left out. Kafka's Java consumer of 100 partitions has about 1,000."""
 LABELS_MAX = 32

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["InternalRecord", "internal_reader", "plain"]
-
 
 class InternalRecord(NamedTuple):
     """A record of an internal topic by its fields."""

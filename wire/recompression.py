@@ -9,18 +9,17 @@ Source: `LogValidator.buildRecordsAndAssignOffsets` and `MemoryRecordsBuilder` o
 
 from struct import Struct
 
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress
-from odradek.wire.record_layout import ATTRIBUTES_POSITION, COMPRESSION_MASK, LENGTH_POSITION, Buffer
-from odradek.wire.records import (
+from odradek.wire.record_layout import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
     HEADER_SIZE_BYTES,
+    LENGTH_POSITION,
     LOG_OVERHEAD_BYTES,
-    BatchHeader,
-    read_batch_header,
-    records_section,
-    set_max_timestamp,
+    Buffer,
 )
-
-__all__ = ["recompress"]
+from odradek.wire.records import records_section, set_max_timestamp
 
 _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")

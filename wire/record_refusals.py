@@ -28,16 +28,6 @@ from odradek.wire.record_layout import (
     Buffer,
 )
 
-__all__ = [
-    "invalid_record",
-    "refuse_checksum",
-    "refuse_header",
-    "refuse_offsets",
-    "refuse_other_size",
-    "refuse_records",
-    "validate_header",
-]
-
 _REFUSED_ATTRIBUTES = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _INT64 = range(-(2**63), 2**63)
 

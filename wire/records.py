@@ -17,15 +17,29 @@ from typing import Any, NamedTuple
 
 from odradek.wire._records import (
     BatchHeader,
-    build_keyed_batch,
     read_batch_header,
-    read_client_batch,
     read_records,
-    rising_batches,
-    scan_records,
-    survey_if_sound,
-    survey_records,
-    verify_crc,
+)
+from odradek.wire._records import (
+    build_keyed_batch as build_keyed_batch,
+)
+from odradek.wire._records import (
+    read_client_batch as read_client_batch,
+)
+from odradek.wire._records import (
+    rising_batches as rising_batches,
+)
+from odradek.wire._records import (
+    scan_records as scan_records,
+)
+from odradek.wire._records import (
+    survey_if_sound as survey_if_sound,
+)
+from odradek.wire._records import (
+    survey_records as survey_records,
+)
+from odradek.wire._records import (
+    verify_crc as verify_crc,
 )
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
@@ -51,51 +65,15 @@ from odradek.wire.record_layout import (
     TRANSACTIONAL,
     Buffer,
     Record,
-    RecordTable,
-    add_to_sequence,
 )
-from odradek.wire.record_refusals import invalid_record, validate_header
-
-__all__ = [
-    "CONTROL_ABORT",
-    "CONTROL_COMMIT",
-    "HEADER_SIZE_BYTES",
-    "LOG_OVERHEAD_BYTES",
-    "MAGIC_V2",
-    "NO_PARTITION_LEADER_EPOCH",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "TRANSACTIONAL",
-    "BatchHeader",
-    "EndTransactionMarker",
-    "Record",
-    "RecordTable",
-    "add_to_sequence",
-    "batch_of_section",
-    "batch_records",
-    "build_batch",
-    "build_keyed_batch",
-    "end_txn_marker",
-    "iter_batches",
-    "iter_records",
-    "iter_whole_batches",
-    "patch_batch",
-    "read_batch_header",
-    "read_client_batch",
-    "read_end_txn_marker",
-    "records_section",
-    "rising_batches",
-    "scan_records",
-    "set_log_append_time",
-    "set_max_timestamp",
-    "survey_if_sound",
-    "survey_records",
-    "validate_header",
-    "verify_crc",
-    "zigzag_varint",
-]
+from odradek.wire.record_layout import (
+    RecordTable as RecordTable,
+)
+from odradek.wire.record_layout import (
+    add_to_sequence as add_to_sequence,
+)
+from odradek.wire.record_refusals import invalid_record
+from odradek.wire.record_refusals import validate_header as validate_header
 
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1

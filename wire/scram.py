@@ -10,24 +10,6 @@ from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from typing import NamedTuple
 
-__all__ = [
-    "ITERATIONS_MAX",
-    "ITERATIONS_MIN",
-    "MECHANISM_NAMES",
-    "MECHANISM_NUMBERS",
-    "SASL_NAME",
-    "Keys",
-    "ScramClient",
-    "ScramError",
-    "digest_of",
-    "key_size",
-    "keys_of",
-    "salted_password",
-    "sasl_name",
-    "user_of_sasl_name",
-    "verify_proof",
-]
-
 MECHANISM_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_NAMES.items()}
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384

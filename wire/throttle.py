@@ -7,8 +7,6 @@ from typing import Any
 from odradek.wire.frames import API_VERSIONS
 from odradek.wire.schema import fields_of
 
-__all__ = ["THROTTLE_TIME", "has_throttle_time", "throttle_position"]
-
 THROTTLE_TIME = "throttle_time_ms"
 _HEAD_BYTES = 8
 """Size and correlation id."""

@@ -9,8 +9,6 @@ close before its end the state is as after a crash at that point.
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-__all__ = ["Work", "finish"]
-
 T = TypeVar("T")
 
 Work = Generator[Callable[[], Any] | None, Any, T]

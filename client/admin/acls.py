@@ -13,8 +13,6 @@ from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
 
-__all__ = ["Acl", "AclFilter", "add_acls", "describe_acls", "remove_acls"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:

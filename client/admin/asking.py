@@ -10,17 +10,6 @@ from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.schema import Message
 
-__all__ = [
-    "TIMEOUT_MS",
-    "Outcome",
-    "Refused",
-    "all_brokers",
-    "ask_controller",
-    "ask_in_batches",
-    "controller_of",
-    "outcome",
-]
-
 TIMEOUT_MS = 30_000
 """For requests that a broker answers when its change has been made."""
 

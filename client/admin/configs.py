@@ -19,18 +19,6 @@ from odradek.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = [
-    "Change",
-    "Config",
-    "ConfigSource",
-    "Operation",
-    "Resource",
-    "ResourceKind",
-    "Synonym",
-    "alter_configs",
-    "describe_configs",
-]
-
 
 class ResourceKind(IntEnum):
     """Source: ConfigResource.Type of Kafka's clients."""

@@ -14,16 +14,6 @@ from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from odradek.wire.messages.metadata import MetadataRequest
 
-__all__ = [
-    "Broker",
-    "ClusterDescription",
-    "Features",
-    "LogDir",
-    "describe_cluster",
-    "describe_features",
-    "describe_log_dirs",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Broker:

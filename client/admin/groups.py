@@ -36,20 +36,6 @@ from odradek.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from odradek.wire.schema import Message
 
-__all__ = [
-    "GroupDescription",
-    "GroupMember",
-    "ListedGroup",
-    "Offsets",
-    "alter_share_offsets",
-    "delete_groups",
-    "delete_offsets",
-    "delete_share_offsets",
-    "describe_groups",
-    "list_groups",
-    "offsets_of_groups",
-]
-
 OFFSET_FETCH_VERSION_MAX = 9
 """From 10 on topics have ids instead of names, and a topic that is gone has none."""
 GROUPS_AT_ONCE = 500

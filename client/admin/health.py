@@ -17,8 +17,6 @@ from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["Check", "check_health"]
-
 
 @dataclass(frozen=True, slots=True)
 class Check:

@@ -14,8 +14,6 @@ from odradek.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
 from odradek.client.reading import PARTITION_BYTES, PartitionRecords, Reader
 from odradek.client.stored_records import batches_of
 
-__all__ = ["Bounds", "first_times", "lag_of", "offset_bounds", "partition_bounds", "seconds_behind"]
-
 FIRST_BYTES = 16 << 10
 """Of each partition at first: most batches are smaller, and only one is looked at."""
 MORE_TIMES = 4

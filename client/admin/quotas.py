@@ -13,17 +13,6 @@ from odradek.wire.messages.alter_client_quotas import EntityData as AlteredEntit
 from odradek.wire.messages.alter_client_quotas import EntryData as AlteredEntry
 from odradek.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
-__all__ = [
-    "CLIENT_ID",
-    "DEFAULT",
-    "IP",
-    "USER",
-    "Entity",
-    "EntityQuotas",
-    "alter_quotas",
-    "describe_quotas",
-]
-
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 """Types of entities, as Kafka names them."""
 DEFAULT = None

@@ -28,18 +28,6 @@ from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-__all__ = [
-    "PartitionDescription",
-    "TopicDescription",
-    "add_partitions",
-    "await_topic",
-    "create_topic",
-    "delete_records",
-    "delete_topics",
-    "describe_topics",
-    "log_sizes",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:

@@ -19,20 +19,6 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
-__all__ = [
-    "HANGING_SECONDS",
-    "OPEN_STATES",
-    "ListedTransaction",
-    "ProducerState",
-    "TransactionDescription",
-    "abort_transaction",
-    "describe_producers",
-    "describe_transactions",
-    "hanging",
-    "leaders_of",
-    "list_transactions",
-]
-
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 HANGING_SECONDS = 900
 """The longest time that brokers let a transaction take, as they come (transaction.max.timeout.ms)."""

@@ -19,8 +19,6 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 )
 from odradek.wire.scram import MECHANISM_NAMES, MECHANISM_NUMBERS, salted_password
 
-__all__ = ["Credential", "describe_users", "put_user", "remove_user"]
-
 _SALT_BYTES = 32
 
 

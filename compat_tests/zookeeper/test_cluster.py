@@ -13,7 +13,7 @@ import odradek
 from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.stories import topic_name
-from compat_tests.zookeeper.conftest import SESSION_MS, Looking
+from compat_tests.zookeeper.conftest import PATIENT, SESSION_MS, Looking
 from compat_tests.zookeeper.sharing import PARTITIONS, ConsoleConsumers, Topic, has_come
 
 VERSION = "0.10.2.2"
@@ -25,7 +25,11 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def cluster(address: str) -> Iterator[odradek.Cluster]:
-    in_zookeeper = {"zookeeper.connect": address, "zookeeper.session.timeout.ms": str(SESSION_MS)}
+    in_zookeeper = {
+        "zookeeper.connect": address,
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        **PATIENT,
+    }
     options = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     with odradek.Cluster(3, options=options, node_options=dict.fromkeys(IDS, in_zookeeper)) as one:
         yield one

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 import odradek
 from compat_tests.clients import wait_until
 from compat_tests.security.certificates import Authority
-from compat_tests.zookeeper.conftest import SESSION_MS, Logged, in_zookeeper
+from compat_tests.zookeeper.conftest import PATIENT, SESSION_MS, Logged, in_zookeeper
 from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
 from odradek.config.option import PASSWORD
 from odradek.config.options import BROKER_OPTIONS
@@ -156,6 +156,7 @@ def test_nodes_of_a_cluster_that_have_one_name_write_for_each_other(secure: Secu
         "zookeeper.connect": f"localhost:{secure.port}/cluster",
         "zookeeper.set.acl": "true",
         "zookeeper.session.timeout.ms": str(SESSION_MS),
+        **PATIENT,
     }
     options = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     with odradek.Cluster(2, options=options, node_options=dict.fromkeys((1, 2), in_tls)) as cluster:
@@ -340,7 +341,7 @@ def test_nodes_and_options_are_those_of_kafka(tmp_path: pathlib.Path) -> None:
         told = {name: one for name, one in future.result(SECONDS).items() if name.startswith("zookeeper.")}
     declared = {name: one for name, one in BROKER_OPTIONS.items() if name.startswith("zookeeper.")}
     assert told.keys() == declared.keys()
-    set_here = {"zookeeper.connect", "zookeeper.session.timeout.ms", *protecting}
+    set_here = {"zookeeper.connect", "zookeeper.session.timeout.ms", *PATIENT, *protecting}
     defaults = {name: one.value for name, one in told.items() if name not in set_here}
     assert defaults == {name: declared[name].default_text for name in defaults}
     assert {name for name, one in told.items() if one.is_sensitive} == {

@@ -20,8 +20,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from odradek.coordinator.share_partitions.window import DONE, NOBODY, Batch, Change, Hole, Run, Window
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState, StateBatch
+from odradek.coordinator.share_state.persister import DeliveryState, ShareState
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.write_share_group_state import StateBatch
 
 __all__ = [
     "AcknowledgeType",
@@ -109,6 +110,12 @@ def _invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
+def _to_store(run: Run) -> StateBatch:
+    return StateBatch(
+        first_offset=run.first, last_offset=run.last, delivery_state=run.state, delivery_count=run.count
+    )
+
+
 class SharePartition:
     """See the module. `state` is what was stored; `start` its start offset, if need be by the settings of
     the group. Raises ValueError for a state that contradicts itself."""
@@ -122,13 +129,14 @@ class SharePartition:
         self._window = Window()
         self._free_from: int | None = None
         """No offset of the window before this one may be acquired; None: no offset at all."""
-        for stored in state.batches:
-            first, last, delivery_state, count = stored
+        for stored in state.state_batches:
+            first, last = stored.first_offset, stored.last_offset
             if first < self.fresh or last < first:
                 raise ValueError(f"a state of offsets {first} to {last} behind {self.fresh}")
             if first > self.fresh:
                 self._window.add(Hole(self.fresh, first - 1))
-            self._window.add(Batch(Run(first, last, DeliveryState(delivery_state), count)))
+            run = Run(first, last, DeliveryState(stored.delivery_state), stored.delivery_count)
+            self._window.add(Batch(run))
             self.fresh = last + 1
         if self._window:
             self.has_free(start)
@@ -319,7 +327,7 @@ class SharePartition:
             state = DeliveryState.ARCHIVED
         run.pending, run.member_before = change, run.member
         run.state, run.member = state, NOBODY
-        change.batches.append(StateBatch(run.first, run.last, state, run.count))
+        change.batches.append(_to_store(run))
 
     # Afterwards
 
@@ -358,7 +366,7 @@ class SharePartition:
             for run in part.runs:
                 if run.member != NOBODY and run.deadline_ms <= now_ms:
                     run.state, run.member, run.deadline_ms = self._after_loss(run, limits), NOBODY, 0
-                    lost.append(StateBatch(run.first, run.last, run.state, run.count))
+                    lost.append(_to_store(run))
             part.join(part.first, part.last)
         if lost:
             self.has_free(lost[0].first_offset)
@@ -406,7 +414,7 @@ class SharePartition:
         first and the last of them: there may be a range for each record."""
         found: list[tuple[Batch, int, int]] = []
         for one in ranges:
-            first, last = one[0], one[1]
+            first, last = one.first_offset, one.last_offset
             if found:
                 batch, lowest, highest = found[-1]
                 if batch.first <= first and last <= batch.last:

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
-from odradek.coordinator.share_state.persister import DeliveryState, StateBatch
+from odradek.coordinator.share_state.persister import DeliveryState
+from odradek.wire.messages.write_share_group_state import StateBatch
 
 __all__ = ["DONE", "NOBODY", "Batch", "Change", "Hole", "Run", "Window"]
 

@@ -11,23 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from typing import Any
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.runtime import CallLater, Command, EffectHandler, RunningPartition, Runtime
-from odradek.coordinator.share_state.commands import (
-    DeleteState,
-    InitializeState,
-    ReadState,
-    RemoveTopics,
-    ShareCommand,
-    WriteState,
-)
-from odradek.coordinator.share_state.machine import DeleteBefore, ShareMachine
+from odradek.coordinator.runtime import CallLater, EffectHandler, RunningPartition, Runtime
+from odradek.coordinator.share_state.keys import partition_in
+from odradek.coordinator.share_state.machine import DeleteBefore, RemoveTopics, ShareMachine
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.wire.errors import KafkaError
+from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 
 __all__ = ["SHARE_STATE_TOPIC", "ShareCoordinator"]
 
@@ -72,22 +68,19 @@ class ShareCoordinator(Runtime[ShareMachine]):
         topics then."""
         for partition in self._partitions.values():
             if partition.machine is not None:
-                self._submit_to(partition, RemoveTopics(_ignore_reply, topic_ids))
+                self._submit_to(partition, RemoveTopics(topic_ids))
 
     # For the handlers
 
-    def submit(self, key: str, command: Command) -> None:
-        """Carry out a command about the share partition with this key (`SharePartitionKey.text`). What is to
-        be written is refused with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync."""
-        partition = self._partitions.get(self.partition_of(key))
-        if isinstance(command, _WRITING):
-            self._submit_checked(partition, command, _check_replicas)
+    def submit_state(self, asked: Asked[Any, Any]) -> None:
+        """Carry out a request that names one share partition. What is to be written is refused with
+        COORDINATOR_NOT_AVAILABLE while too few replicas are in sync."""
+        key, _ = partition_in(asked.request)
+        partition = self._partitions.get(self.partition_of(key.text))
+        if isinstance(asked.request, ReadShareGroupStateSummaryRequest):
+            self._submit_to(partition, asked)
         else:
-            self._submit_to(partition, command)
-
-    def submit_state(self, command: ShareCommand) -> None:
-        """`submit` by the share partition of the command."""
-        self.submit(command.key.text, command)
+            self._submit_checked(partition, asked, _check_replicas)
 
     # For the runtime
 
@@ -102,7 +95,7 @@ class ShareCoordinator(Runtime[ShareMachine]):
         # Also those of topics that were deleted while nobody led this partition.
         gone = {topic for topic in partition.machine.topic_ids() if not self._partition_count_of(topic)}
         if gone:
-            self._submit_to(partition, RemoveTopics(_ignore_reply, gone))
+            self._submit_to(partition, RemoveTopics(gone))
 
     def _partition_count_of(self, topic_id: bytes) -> int:
         topic = self._view.topic_by_id(topic_id)
@@ -118,12 +111,5 @@ class ShareCoordinator(Runtime[ShareMachine]):
         partition.log.delete_before(partition.log.read_from + effect.position, deleted)
 
 
-_WRITING = (InitializeState, ReadState, WriteState, DeleteState)
-
-
 def _check_replicas(log: CoordinatorLog) -> None:
     log.check_replicas()
-
-
-def _ignore_reply(answer: object) -> None:
-    """The ticket of a command whose reply is not needed."""

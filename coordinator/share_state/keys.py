@@ -1,16 +1,18 @@
-"""Keys of share partitions as requests have them: GROUP:TOPIC-ID:PARTITION.
+"""Keys of share partitions, by the names that requests have for them.
 
-A group's id may have colons. Source: SharePartitionKey of Kafka 4.3.
+As a text a key is GROUP:TOPIC-ID:PARTITION; a group's id may have colons. Source: SharePartitionKey of Kafka
+4.3.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.wire.schema import uuid_from_text
 
-__all__ = ["share_partition_key"]
+__all__ = ["partition_in", "share_partition_key"]
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
@@ -30,3 +32,10 @@ def share_partition_key(text: str) -> SharePartitionKey | None:
         return SharePartitionKey(group_id, uuid_from_text(topic_id.removesuffix("==")), partition)
     except ValueError:
         return None
+
+
+def partition_in(request: Any) -> tuple[SharePartitionKey, Any]:
+    """The one share partition that a request of the share coordinator names, and what it has of it."""
+    (topic,) = request.topics
+    (one,) = topic.partitions
+    return SharePartitionKey(request.group_id, topic.topic_id, one.partition), one

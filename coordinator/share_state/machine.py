@@ -24,26 +24,16 @@ Different here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from odradek.coordinator.asked import NOBODY, Asked, Ticket
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.share_state import record_codec
-from odradek.coordinator.share_state.batches import are_sound, combined
-from odradek.coordinator.share_state.commands import (
-    DeleteState,
-    DoneReply,
-    InitializeState,
-    ReadState,
-    RemoveTopics,
-    ShareCommand,
-    StateReply,
-    SummarizeState,
-    SummaryReply,
-    WriteState,
-)
+from odradek.coordinator.share_state.batches import Batch, are_sound, combined
+from odradek.coordinator.share_state.keys import partition_in
 from odradek.coordinator.share_state.persister import (
     NO_DELIVERY_COUNT,
     UNINITIALIZED_OFFSET,
@@ -52,9 +42,41 @@ from odradek.coordinator.share_state.persister import (
 from odradek.coordinator.share_state.record_codec import SNAPSHOT, UPDATE
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.coordinator.share_state.state import Kept, State, Update
-from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
+from odradek.wire.messages.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+)
+from odradek.wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+)
+from odradek.wire.messages.read_share_group_state import (
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+)
+from odradek.wire.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+from odradek.wire.messages.write_share_group_state import (
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
 
-__all__ = ["DeleteBefore", "ShareMachine"]
+__all__ = ["DeleteBefore", "RemoveTopics", "ShareMachine"]
 
 TimerKey = tuple[str, ...]
 PRUNE: TimerKey = ("prune",)
@@ -85,6 +107,26 @@ class DeleteBefore(Effect):
     position: int
 
 
+@dataclass(slots=True)
+class RemoveTopics:
+    """Forget the states of topics that were deleted, some in each turn."""
+
+    topic_ids: Collection[bytes]
+    ticket: Ticket[ErrorCode] = NOBODY
+
+    def refused(self, code: ErrorCode) -> ErrorCode:
+        return self.ticket.refused(code)
+
+
+class _Question(NamedTuple):
+    """A kind of request: `answer(key, partition of the request, now_ms, out)` gives the result."""
+
+    answer: Callable[[SharePartitionKey, Any, int, list[Effect]], Any]
+    response: type
+    topic: type
+    result: type
+
+
 class ShareMachine:
     """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once.
 
@@ -108,18 +150,55 @@ class ShareMachine:
         """Deleted topics."""
         self._removing: Iterator[SharePartitionKey] | None = None
         """States that are still to be compared with them."""
-        self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
-            InitializeState: self._initialize,
-            ReadState: self._read,
-            WriteState: self._write,
-            DeleteState: self._delete,
-            SummarizeState: self._summarize,
-            RemoveTopics: self._remove_topics,
+        self._questions = {
+            InitializeShareGroupStateRequest: _Question(
+                self._initialize,
+                InitializeShareGroupStateResponse,
+                InitializeStateResult,
+                initialize_share_group_state.PartitionResult,
+            ),
+            ReadShareGroupStateRequest: _Question(
+                self._read,
+                ReadShareGroupStateResponse,
+                ReadStateResult,
+                read_share_group_state.PartitionResult,
+            ),
+            WriteShareGroupStateRequest: _Question(
+                self._write,
+                WriteShareGroupStateResponse,
+                WriteStateResult,
+                write_share_group_state.PartitionResult,
+            ),
+            DeleteShareGroupStateRequest: _Question(
+                self._delete,
+                DeleteShareGroupStateResponse,
+                DeleteStateResult,
+                delete_share_group_state.PartitionResult,
+            ),
+            ReadShareGroupStateSummaryRequest: _Question(
+                self._summarize,
+                ReadShareGroupStateSummaryResponse,
+                ReadStateSummaryResult,
+                read_share_group_state_summary.PartitionResult,
+            ),
         }
 
-    def handle(self, command: ShareCommand | RemoveTopics, now_ms: int) -> list[Effect]:
+    def handle(self, command: Asked[Any, Any] | RemoveTopics, now_ms: int) -> list[Effect]:
+        """Carry out a command. A request names one share partition."""
         out: list[Effect] = []
-        self._handlers[command.__class__](command, now_ms, out)
+        if isinstance(command, RemoveTopics):
+            self._remove_topics(command, now_ms, out)
+            return out
+        question = self._questions[command.request.__class__]
+        key, asked = partition_in(command.request)
+        try:
+            result = question.answer(key, asked, now_ms, out)
+        except KafkaError as error:
+            result = question.result(
+                partition=key.partition, error_code=error.code, error_message=error.message
+            )
+        results = [question.topic(topic_id=key.topic_id, partitions=[result])]
+        out.append(Reply(command.ticket, question.response(results=results)))
         return out
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
@@ -225,24 +304,27 @@ class ShareMachine:
         """Whether a snapshot of so many batches fits into the log."""
         return BATCH_OVERHEAD_BYTES + _size_max(key, batch_count) <= self._settings.append_max_bytes
 
-    # Commands
+    # Requests
 
-    def _initialize(self, command: InitializeState, now_ms: int, out: list[Effect]) -> None:
-        key, state_epoch = command.key, command.state_epoch
+    def _initialize(
+        self,
+        key: SharePartitionKey,
+        asked: initialize_share_group_state.PartitionData,
+        now_ms: int,
+        out: list[Effect],
+    ) -> initialize_share_group_state.PartitionResult:
+        """Begin anew. FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR for a group's id that no record can hold."""
         kept = self.states.get(key)
-        refusal = _negative(key)
-        if refusal is None and kept is not None and state_epoch != -1 and kept.state_epoch_max > state_epoch:
-            refusal = _refusal(ErrorCode.FENCED_STATE_EPOCH)
-        refusal = refusal or self._unknown(key)
-        if refusal is None and not (record_codec.fits_key(key.group_id) and self._fits(key, 0)):
-            refusal = _refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
-        if refusal is not None:
-            out.append(Reply(command.ticket, refusal))
-            return
-        start_offset = command.start_offset
+        _check_number(key)
+        if kept is not None:
+            _check_state_epoch(kept, asked.state_epoch)
+        self._check_topic(key)
+        if not (record_codec.fits_key(key.group_id) and self._fits(key, 0)):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
+        start_offset = asked.start_offset
         state = State(
             0 if kept is None else kept.state.snapshot_epoch + 1,
-            state_epoch,
+            asked.state_epoch,
             0,
             start_offset,
             # Of an offset that was set, all that comes after it is still to be delivered.
@@ -253,67 +335,88 @@ class ShareMachine:
         )
         records: list[LogRecord] = []
         self._append_snapshot(key, state, now_ms, records)
-        out += (Append(records), Reply(command.ticket, DoneReply()))
+        out.append(Append(records))
+        return initialize_share_group_state.PartitionResult(partition=key.partition)
 
-    def _read(self, command: ReadState, now_ms: int, out: list[Effect]) -> None:
-        key, leader_epoch = command.key, command.leader_epoch
-        kept = self.states.get(key)
-        refusal = _negative(key) or _fenced_leader(kept, leader_epoch) or self._unknown(key)
-        if refusal is not None or kept is None:
-            refusal = refusal or _refusal(ErrorCode.INVALID_REQUEST, NEVER_INITIALIZED)
-            reply = StateReply(error_code=refusal.error_code, error_message=refusal.error_message)
-            out.append(Reply(command.ticket, reply))
-            return
+    def _read(
+        self,
+        key: SharePartitionKey,
+        asked: read_share_group_state.PartitionData,
+        now_ms: int,
+        out: list[Effect],
+    ) -> read_share_group_state.PartitionResult:
+        """What is kept, for the leader with this epoch: earlier ones are fenced from now on. INVALID_REQUEST
+        for a state that was not initialized, FENCED_LEADER_EPOCH. An epoch of -1 is not compared, and fences
+        nobody."""
+        kept = self._checked(key, asked.leader_epoch)
+        self._check_topic(key)
         state = kept.state
-        if leader_epoch not in (-1, kept.leader_epoch_max):
-            change = Update(
-                state.snapshot_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ()
-            )
-            refusal = self._change(key, kept, change, now_ms, out)
-        reply = StateReply(
-            state_epoch=state.state_epoch, start_offset=state.start_offset, batches=state.batches
-        )
-        if refusal is not None:
-            reply = StateReply(error_code=refusal.error_code, error_message=refusal.error_message)
-        out.append(Reply(command.ticket, reply))
-
-    def _write(self, command: WriteState, now_ms: int, out: list[Effect]) -> None:
-        key = command.key
-        kept = self.states.get(key)
-        refusal = _negative(key) or _fenced_leader(kept, command.leader_epoch)
-        if refusal is None and kept is not None and -1 != command.state_epoch < kept.state_epoch_max:
-            refusal = _refusal(ErrorCode.FENCED_STATE_EPOCH)
-        refusal = refusal or self._unknown(key)
-        if refusal is None and not are_sound(command.batches):
-            refusal = _refusal(ErrorCode.INVALID_REQUEST, UNSOUND_BATCH)
-        if refusal is None:
-            assert kept is not None
-            state = kept.state
-            start_offset, complete_count = command.start_offset, command.delivery_complete_count
-            if -1 != start_offset < state.start_offset:
-                # A leader's start only goes on: this one was on its way for long, and sent again meanwhile.
-                start_offset, complete_count = state.start_offset, state.delivery_complete_count
+        if asked.leader_epoch not in (-1, kept.leader_epoch_max):
             change = Update(
                 state.snapshot_epoch,
-                # The epoch of a leader is noted when it reads.
-                state.leader_epoch,
-                start_offset,
-                complete_count,
-                combined((), command.batches, start_offset),
+                asked.leader_epoch,
+                state.start_offset,
+                state.delivery_complete_count,
+                (),
             )
-            refusal = self._change(key, kept, change, now_ms, out)
-        out.append(Reply(command.ticket, refusal or DoneReply()))
+            self._change(key, kept, change, now_ms, out)
+        return read_share_group_state.PartitionResult(
+            partition=key.partition,
+            state_epoch=state.state_epoch,
+            start_offset=state.start_offset,
+            state_batches=[
+                read_share_group_state.StateBatch(
+                    first_offset=first, last_offset=last, delivery_state=delivery_state, delivery_count=count
+                )
+                for first, last, count, delivery_state in state.batches
+            ],
+        )
+
+    def _write(
+        self,
+        key: SharePartitionKey,
+        asked: write_share_group_state.PartitionData,
+        now_ms: int,
+        out: list[Effect],
+    ) -> write_share_group_state.PartitionResult:
+        """Keep changes. INVALID_REQUEST for a state that was not initialized, and for a batch that ends
+        before it begins; FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR if the state would be
+        more than one record can hold. Epochs of -1 are not compared; a start offset of -1 is as before."""
+        kept = self._checked(key, asked.leader_epoch)
+        _check_state_epoch(kept, asked.state_epoch)
+        self._check_topic(key)
+        batches = [
+            Batch(batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state)
+            for batch in asked.state_batches
+        ]
+        if not are_sound(batches):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, UNSOUND_BATCH)
+        state = kept.state
+        start_offset, complete_count = asked.start_offset, asked.delivery_complete_count
+        if -1 != start_offset < state.start_offset:
+            # A leader's start only goes on: this one was on its way for long, and sent again meanwhile.
+            start_offset, complete_count = state.start_offset, state.delivery_complete_count
+        change = Update(
+            state.snapshot_epoch,
+            # The epoch of a leader is noted when it reads.
+            state.leader_epoch,
+            start_offset,
+            complete_count,
+            combined((), batches, start_offset),
+        )
+        self._change(key, kept, change, now_ms, out)
+        return write_share_group_state.PartitionResult(partition=key.partition)
 
     def _change(
         self, key: SharePartitionKey, kept: Kept, change: Update, now_ms: int, out: list[Effect]
-    ) -> DoneReply | None:
-        """Append the change as a snapshot or an update. A refusal, and nothing done, if the state would not
-        fit into a snapshot."""
+    ) -> None:
+        """Append the change as a snapshot or an update; refuse it if the state would not fit into a
+        snapshot."""
         state = kept.state
         if not self._fits(key, len(state.batches) + 2 * len(change.batches)) and not self._fits(
             key, len(state.updated(change).batches)
         ):
-            return _refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
         records: list[LogRecord] = []
         if kept.update_count >= self._settings.updates_per_snapshot:
             changed = replace(
@@ -329,45 +432,63 @@ class ShareMachine:
             self._update(key, change, self._position)
             self._position += 1
         out.append(Append(records))
-        return None
 
-    def _delete(self, command: DeleteState, now_ms: int, out: list[Effect]) -> None:
-        key = command.key
-        refusal = _negative(key) or self._unknown(key)
-        if refusal is None and key in self.states:
+    def _delete(
+        self,
+        key: SharePartitionKey,
+        asked: delete_share_group_state.PartitionData,
+        now_ms: int,
+        out: list[Effect],
+    ) -> delete_share_group_state.PartitionResult:
+        """Forget it; also done where there is none."""
+        _check_number(key)
+        self._check_topic(key)
+        if key in self.states:
             records: list[LogRecord] = []
             self._append_tombstone(key, now_ms, records)
             out.append(Append(records))
-        out.append(Reply(command.ticket, refusal or DoneReply()))
+        return delete_share_group_state.PartitionResult(partition=key.partition)
 
-    def _summarize(self, command: SummarizeState, now_ms: int, out: list[Effect]) -> None:
-        refusal = _negative(command.key) or self._unknown(command.key)
-        kept = self.states.get(command.key)
-        if refusal is not None:
-            reply = SummaryReply(error_code=refusal.error_code, error_message=refusal.error_message)
-        elif kept is None:
-            reply = SummaryReply(start_offset=UNINITIALIZED_OFFSET)
-        else:
+    def _summarize(
+        self,
+        key: SharePartitionKey,
+        asked: read_share_group_state_summary.PartitionData,
+        now_ms: int,
+        out: list[Effect],
+    ) -> read_share_group_state_summary.PartitionResult:
+        """What is kept, without the batches; where there is none, a start offset of -1."""
+        _check_number(key)
+        self._check_topic(key)
+        kept = self.states.get(key)
+        result = read_share_group_state_summary.PartitionResult(
+            partition=key.partition, start_offset=UNINITIALIZED_OFFSET
+        )
+        if kept is not None:
             state = kept.state
-            reply = SummaryReply(
-                state_epoch=state.state_epoch,
-                leader_epoch=state.leader_epoch,
-                start_offset=state.start_offset,
-                delivery_complete_count=state.delivery_complete_count,
-            )
-        out.append(Reply(command.ticket, reply))
+            result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
+            result.start_offset = state.start_offset
+            result.delivery_complete_count = state.delivery_complete_count
+        return result
 
-    def _unknown(self, key: SharePartitionKey) -> DoneReply | None:
-        if key.partition < self._partition_count_of(key.topic_id):
-            return None
-        return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    def _checked(self, key: SharePartitionKey, leader_epoch: int) -> Kept:
+        """The state for a leader with this epoch."""
+        _check_number(key)
+        kept = self.states.get(key)
+        if kept is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEVER_INITIALIZED)
+        _check_leader_epoch(kept, leader_epoch)
+        return kept
+
+    def _check_topic(self, key: SharePartitionKey) -> None:
+        if key.partition >= self._partition_count_of(key.topic_id):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     # Deleted topics
 
     def _remove_topics(self, command: RemoveTopics, now_ms: int, out: list[Effect]) -> None:
         self._removed.update(command.topic_ids)
         self._removing = iter(list(self.states))
-        out += (SetTimer(REMOVE_TOPICS, now_ms), Reply(command.ticket, DoneReply()))
+        out += (SetTimer(REMOVE_TOPICS, now_ms), Reply(command.ticket, ErrorCode.NONE))
 
     def _go_on_removing(self, now_ms: int, out: list[Effect]) -> None:
         if self._removing is None:
@@ -428,21 +549,19 @@ class ShareMachine:
         out.append(SetTimer(PRUNE, now_ms + self._settings.prune_interval_ms))
 
 
-def _refusal(code: ErrorCode, message: str | None = None) -> DoneReply:
-    return DoneReply(error_code=code, error_message=message or error_message(code))
+def _check_number(key: SharePartitionKey) -> None:
+    if key.partition < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
 
 
-def _negative(key: SharePartitionKey) -> DoneReply | None:
-    return _refusal(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION) if key.partition < 0 else None
-
-
-def _fenced_leader(kept: Kept | None, leader_epoch: int) -> DoneReply | None:
-    """Of one that needs a state."""
-    if kept is None:
-        return _refusal(ErrorCode.INVALID_REQUEST, NEVER_INITIALIZED)
+def _check_leader_epoch(kept: Kept, leader_epoch: int) -> None:
     if -1 != leader_epoch < kept.leader_epoch_max:
-        return _refusal(ErrorCode.FENCED_LEADER_EPOCH)
-    return None
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def _check_state_epoch(kept: Kept, state_epoch: int) -> None:
+    if -1 != state_epoch < kept.state_epoch_max:
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
 
 
 def _size_max(key: SharePartitionKey, batch_count: int = 0) -> int:

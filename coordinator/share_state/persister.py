@@ -5,6 +5,10 @@ records before it are done), and batches of offsets after it with their delivery
 epoch counts how often the state was initialized or altered from outside; the leader epoch is that of the
 partition. Writes with an older one are fenced.
 
+What is written and read is said by the messages of the wire. A `StateWrite` is a change: its batches replace
+what was known of their offsets. What is kept comes as a `ShareState`, whose batches are in the order of their
+offsets and do not overlap, or as a `StateSummary`. Error codes are of `ErrorCode`.
+
 Each method calls `then` once, perhaps before it returns. The implementation retries what is passing (a
 coordinator that moves or loads), and gives up in the end with its code.
 
@@ -14,11 +18,13 @@ Source: KIP-932, Persister and DefaultStatePersister of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
+from odradek.wire.messages.read_share_group_state_summary import PartitionResult as StateSummary
+from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
 from odradek.wire.schema import uuid_to_text
 
 __all__ = [
@@ -31,7 +37,6 @@ __all__ = [
     "Results",
     "SharePartitionKey",
     "ShareState",
-    "StateBatch",
     "StateSummary",
     "StateWrite",
 ]
@@ -65,57 +70,11 @@ class SharePartitionKey(NamedTuple):
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 
-class StateBatch(NamedTuple):
-    """Both offsets belong to it."""
-
-    first_offset: int
-    last_offset: int
-    delivery_state: DeliveryState
-    delivery_count: int
-
-
 class InitialState(NamedTuple):
     partition: SharePartitionKey
     state_epoch: int
     start_offset: int
     """UNINITIALIZED_OFFSET: by `share.auto.offset.reset`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateWrite:
-    """A change: `batches` replace what was known of their offsets."""
-
-    partition: SharePartitionKey
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    delivery_complete_count: int = NO_DELIVERY_COUNT
-    """Of the records from the start offset on, how many are acknowledged or archived."""
-    batches: Sequence[StateBatch] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareState:
-    """What is kept, or an error."""
-
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    state_epoch: int = 0
-    start_offset: int = UNINITIALIZED_OFFSET
-    batches: Sequence[StateBatch] = ()
-    """In the order of their offsets; none overlaps another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateSummary:
-    """Without the batches, or an error."""
-
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    state_epoch: int = 0
-    leader_epoch: int = 0
-    start_offset: int = UNINITIALIZED_OFFSET
-    delivery_complete_count: int = NO_DELIVERY_COUNT
 
 
 class Refusal(NamedTuple):
@@ -138,7 +97,9 @@ class Persister(Protocol):
         """For a new leader: the coordinator keeps the leader epoch, and refuses older ones from now on with
         FENCED_LEADER_EPOCH."""
 
-    def write(self, write: StateWrite, then: Callable[[Refusal], None]) -> None:
+    def write(
+        self, partition: SharePartitionKey, change: StateWrite, then: Callable[[Refusal], None]
+    ) -> None:
         """FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH: somebody else has gone on."""
 
     def delete(self, partitions: Sequence[SharePartitionKey], then: Callable[[Results], None]) -> None:

@@ -10,26 +10,24 @@ late one would end the producer's next transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from odradek.coordinator.asked import NOBODY, Asked, Client
 from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, WriteMarkers
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import CallLater, Command, EffectHandler, RunningPartition, Runtime
-from odradek.coordinator.transactions.commands import (
-    AddPartitions,
-    EndTransaction,
-    InitProducer,
-    ListTransactions,
-    ListTransactionsReply,
-    MarkersWritten,
-    TopicPartition,
-)
+from odradek.coordinator.transactions.endings import MarkersWritten
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.settings import TransactionSettings
-from odradek.coordinator.transactions.state import unknown_states
+from odradek.coordinator.transactions.state import TopicPartition, unknown_states
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from odradek.wire.messages.end_txn import EndTxnRequest
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 __all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
 
@@ -88,34 +86,27 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
     # For the handlers
 
     def submit(self, key: str, command: Command) -> None:
-        """Carry out a command about a transactional id. What is to be written is refused with
+        """Carry out a request about one transactional id. What is to be written is refused with
         COORDINATOR_NOT_AVAILABLE while too few replicas are in sync, as any write with acks=all."""
         partition = self._partitions.get(self.partition_of(key))
-        if isinstance(command, _WRITING):
+        if isinstance(command, Asked) and _writes(command.request):
             self._submit_checked(partition, command, _check_replicas)
         else:
             self._submit_to(partition, command)
 
-    def list_transactions(
-        self,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        duration_ms: int = -1,
-    ) -> ListTransactionsReply:
-        """The transactional ids of all machines of this node; see `ListTransactions`.
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """The transactional ids of all machines of this node.
 
         COORDINATOR_LOAD_IN_PROGRESS while a machine is not ready.
         """
-        command = ListTransactions(None, frozenset(states), frozenset(producer_ids), duration_ms)
-        answers = self._handle_in_all(command)
-        if answers is None:
-            return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        listed = ListTransactionsReply(ErrorCode.NONE, unknown_states(states))
-        for answer in answers:
-            if answer.error_code is not ErrorCode.NONE:
-                return command.refused(answer.error_code)
-            listed.transactions += answer.transactions
-        return listed
+        found = self._handle_in_all(Asked(request, _SELF, NOBODY))
+        if found is None:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return ListTransactionsResponse(
+            error_code=ErrorCode.NONE,
+            unknown_state_filters=unknown_states(request.state_filters),
+            transaction_states=[one for response in found for one in response.transaction_states],
+        )
 
     # For the runtime
 
@@ -146,7 +137,7 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
                 results[name] = errors.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
             marker = effect.marker
             command = MarkersWritten(
-                _ignore_reply, effect.transactional_id, marker.producer_id, marker.producer_epoch, results
+                effect.transactional_id, marker.producer_id, marker.producer_epoch, results
             )
             self._submit_to(partition, command)
 
@@ -169,12 +160,14 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         return topic is not None and name[1] < len(topic.partitions)
 
 
-_WRITING = (InitProducer, AddPartitions, EndTransaction)
+_SELF = Client("", "", 0)
+
+
+def _writes(request: Any) -> bool:
+    if isinstance(request, AddPartitionsToTxnRequest):
+        return not request.transactions[0].verify_only
+    return isinstance(request, (EndTxnRequest, InitProducerIdRequest))
 
 
 def _check_replicas(log: CoordinatorLog) -> None:
     log.check_replicas()
-
-
-def _ignore_reply(answer: object) -> None:
-    """The ticket of a command whose reply is not needed."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odradek.coordinator.asked import NOBODY, Ticket
 from odradek.coordinator.effects import Effect, SetTimer
-from odradek.coordinator.transactions.commands import TopicPartition
+from odradek.coordinator.transactions.state import TopicPartition
+from odradek.wire.errors import ErrorCode
 
 TimerKey = tuple[str, ...]
 RETRY_MARKERS: TimerKey = ("retry_markers",)
@@ -11,6 +16,21 @@ RETRY_MARKERS: TimerKey = ("retry_markers",)
 RETRY_MS = 100
 """Until markers that could not be written are tried again for the first time; then twice as long."""
 RETRY_MS_MAX = 5_000
+
+
+@dataclass(slots=True)
+class MarkersWritten:
+    """What became of a `WriteMarkers`: the runtime's own command. Producer id and epoch are the marker's."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    results: Mapping[TopicPartition, ErrorCode]
+    """NONE also for a partition whose topic is deleted: there is nothing left to end."""
+    ticket: Ticket[ErrorCode] = NOBODY
+
+    def refused(self, code: ErrorCode) -> ErrorCode:
+        return self.ticket.refused(code)
 
 
 class Ending:

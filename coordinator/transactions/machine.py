@@ -28,36 +28,32 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer, WriteMarkers
 from odradek.coordinator.transactions import record_codec
-from odradek.coordinator.transactions.commands import (
-    AddPartitions,
-    AddPartitionsReply,
-    DescribeTransaction,
-    EndTransaction,
-    EndTransactionReply,
-    InitProducer,
-    InitProducerReply,
-    ListTransactions,
-    MarkersWritten,
-    MarkersWrittenReply,
-    TopicPartition,
-    TransactionCommand,
-    VerifyPartitions,
-)
-from odradek.coordinator.transactions.endings import RETRY_MARKERS, Ending, MarkerRetries
-from odradek.coordinator.transactions.queries import TransactionQueries
+from odradek.coordinator.transactions.endings import RETRY_MARKERS, Ending, MarkerRetries, MarkersWritten
+from odradek.coordinator.transactions.queries import TransactionQueries, partitions_in
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.coordinator.transactions.state import (
     COMES_FROM,
     EPOCH_BUMP_SINCE,
     EPOCH_MAX,
     LAST_CLIENT_EPOCH,
+    TopicPartition,
     Transaction,
     TransactionState,
 )
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest
 
 __all__ = ["TransactionMachine"]
 
@@ -72,6 +68,10 @@ TimerKey = tuple[str, ...]
 ABORT_TIMED_OUT: TimerKey = ("abort_timed_out",)
 REMOVE_EXPIRED: TimerKey = ("remove_expired",)
 
+ADDED_BY_BROKERS_SINCE = 4
+"""Version of AddPartitionsToTxn from which only brokers send it, for transaction version 2."""
+ENDED_WITH_BUMP_SINCE = 5
+"""Version of EndTxn of clients with transaction version 2."""
 ABORTS_PER_TURN = 200
 """Transactions past their time-out that are ended in one turn."""
 IDS_PER_TURN = 5_000
@@ -117,20 +117,22 @@ class TransactionMachine:
         self._retries = MarkerRetries()
         self._expiring: Iterator[str] | None = None
         """The ids that the search for expired ones has still to look at."""
-        queries = TransactionQueries(self.transactions, self._ending)
+        self._queries = queries = TransactionQueries(self.transactions, self._ending)
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
-            AddPartitions: self._add_partitions,
-            EndTransaction: self._end_transaction,
-            MarkersWritten: self._markers_written,
-            VerifyPartitions: queries.verify,
-            InitProducer: self._init_producer,
-            DescribeTransaction: queries.describe,
-            ListTransactions: queries.list_all,
+            AddPartitionsToTxnRequest: self._add_partitions,
+            EndTxnRequest: self._end_transaction,
+            InitProducerIdRequest: self._init_producer,
+            DescribeTransactionsRequest: queries.describe,
+            ListTransactionsRequest: queries.list_all,
         }
 
-    def handle(self, command: TransactionCommand, now_ms: int) -> list[Effect]:
+    def handle(self, command: Asked[Any, Any] | MarkersWritten, now_ms: int) -> list[Effect]:
+        """Carry out a command. A request is about one transactional id, but for ListTransactions."""
         out: list[Effect] = []
-        self._handlers[command.__class__](command, now_ms, out)
+        if isinstance(command, MarkersWritten):
+            self._markers_written(command, now_ms, out)
+        else:
+            self._handlers[command.request.__class__](command, now_ms, out)
         return out
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
@@ -201,19 +203,32 @@ class TransactionMachine:
 
     # InitProducerId
 
-    def _init_producer(self, command: InitProducer, now_ms: int, out: list[Effect]) -> None:
+    def _init_producer(
+        self, asked: Asked[InitProducerIdRequest, InitProducerIdResponse], now_ms: int, out: list[Effect]
+    ) -> None:
         try:
-            reply = self._initialise(command, now_ms, out)
+            following = self._initialise(asked.request, now_ms, out)
         except KafkaError as error:
-            reply = command.refused(error.code)
-        out.append(Reply(command.ticket, reply))
+            response = InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+        else:
+            response = InitProducerIdResponse(
+                error_code=NONE, producer_id=following.producer_id, producer_epoch=following.producer_epoch
+            )
+        out.append(Reply(asked.ticket, response))
 
-    def _initialise(self, command: InitProducer, now_ms: int, out: list[Effect]) -> InitProducerReply:
-        transactional_id, timeout_ms = command.transactional_id, command.timeout_ms
-        if not _is_usable(transactional_id) or (command.producer_id == -1) != (command.producer_epoch == -1):
-            return command.refused(ErrorCode.INVALID_REQUEST)
+    def _initialise(self, asked: InitProducerIdRequest, now_ms: int, out: list[Effect]) -> Transaction:
+        """Give the transactional id a producer id and a new epoch, which fences the producer before.
+
+        INVALID_REQUEST (an empty id, or one that no record can hold; one of producer id and epoch without the
+        other), INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS (its last transaction is being ended: try
+        again; an open one is aborted first), PRODUCER_FENCED, or an error of the allocation of producer ids.
+        """
+        transactional_id, timeout_ms = asked.transactional_id, asked.transaction_timeout_ms
+        assert transactional_id is not None
+        if not _is_usable(transactional_id) or (asked.producer_id == -1) != (asked.producer_epoch == -1):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
-            return command.refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             # Also for a producer that had an id: the id has expired, and it gets a new one.
@@ -222,29 +237,29 @@ class TransactionMachine:
                 producer_id=producer_id, epoch=0, last_epoch=-1, timeout_ms=timeout_ms, now_ms=now_ms
             )
         else:
-            code = _refusal_to_initialise(transaction, command)
-            if code is not NONE:
-                return command.refused(code)
-            if transaction.state is ONGOING:
+            code = _refusal_to_initialise(transaction, asked)
+            if code is NONE and transaction.state is ONGOING:
                 # Its producer is fenced at once; the client tries again, and gets an epoch above that.
                 self._abort(transactional_id, transaction, now_ms, out)
-                return command.refused(CONCURRENT)
-            following = self._successor(transaction, command, now_ms)
+                code = CONCURRENT
+            if code is not NONE:
+                raise KafkaError(code)
+            following = self._successor(transaction, asked, now_ms)
         record = self._record(transactional_id, following, now_ms)
         if not self._fits(record):
-            return command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._store(transactional_id, following, record, out)
-        return InitProducerReply(NONE, following.producer_id, following.producer_epoch)
+        return following
 
-    def _successor(self, transaction: Transaction, command: InitProducer, now_ms: int) -> Transaction:
+    def _successor(self, transaction: Transaction, asked: InitProducerIdRequest, now_ms: int) -> Transaction:
         """The next epoch, or the first one of a new producer id, or those of a response that was lost."""
-        goes_on = command.producer_id != -1
-        if goes_on and command.producer_epoch != transaction.producer_epoch:
+        goes_on = asked.producer_id != -1
+        if goes_on and asked.producer_epoch != transaction.producer_epoch:
             again = transaction.initialised(
                 producer_id=transaction.producer_id,
                 epoch=transaction.producer_epoch,
                 last_epoch=transaction.last_producer_epoch,
-                timeout_ms=command.timeout_ms,
+                timeout_ms=asked.transaction_timeout_ms,
                 now_ms=now_ms,
             )
             again.previous_producer_id = transaction.previous_producer_id
@@ -254,18 +269,40 @@ class TransactionMachine:
             producer_id=self._new_producer_id() if is_exhausted else transaction.producer_id,
             epoch=0 if is_exhausted else transaction.producer_epoch + 1,
             last_epoch=transaction.producer_epoch if goes_on else -1,
-            timeout_ms=command.timeout_ms,
+            timeout_ms=asked.transaction_timeout_ms,
             now_ms=now_ms,
         )
 
     # Partitions
 
-    def _add_partitions(self, command: AddPartitions, now_ms: int, out: list[Effect]) -> None:
-        code = self._add(command, now_ms, out)
-        out.append(Reply(command.ticket, AddPartitionsReply(code)))
+    def _add_partitions(
+        self,
+        asked: Asked[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse],
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
+        """Add or verify the partitions of one transaction, in the form of versions 4 and later. What is said
+        of all partitions is the error code of the response, which has no results then."""
+        (transaction,) = asked.request.transactions
+        if transaction.verify_only:
+            response = self._queries.verify(transaction)
+        else:
+            version = 2 if asked.client.version >= ADDED_BY_BROKERS_SINCE else 0
+            response = AddPartitionsToTxnResponse(error_code=self._add(transaction, version, now_ms, out))
+        out.append(Reply(asked.ticket, response))
 
-    def _add(self, command: AddPartitions, now_ms: int, out: list[Effect]) -> ErrorCode:
-        transactional_id = command.transactional_id
+    def _add(
+        self, asked: AddPartitionsToTxnTransaction, version: int, now_ms: int, out: list[Effect]
+    ) -> ErrorCode:
+        """Make partitions part of the transaction, and open it if there is none. All or none.
+
+        The caller has checked that the partitions exist. For offsets of a group it is that of
+        `__consumer_offsets`.
+
+        INVALID_REQUEST, CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED;
+        UNKNOWN_SERVER_ERROR when there are more than one record can hold.
+        """
+        transactional_id = asked.transactional_id
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         transaction = self.transactions.get(transactional_id)
@@ -274,14 +311,14 @@ class TransactionMachine:
         if transaction.state.is_ending:
             # Before all else: the producer may already have the id of its next transaction (version 2).
             return CONCURRENT
-        if transaction.producer_id != command.producer_id:
+        if transaction.producer_id != asked.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if transaction.producer_epoch != command.producer_epoch:
+        if transaction.producer_epoch != asked.producer_epoch:
             return FENCED
-        added = frozenset(command.partitions)
+        added = frozenset(partitions_in(asked))
         if transaction.state is ONGOING and added <= transaction.partitions:
             return NONE
-        following = transaction.with_partitions(added, command.version, now_ms)
+        following = transaction.with_partitions(added, version, now_ms)
         record = self._record(transactional_id, following, now_ms)
         if not self._fits(record):
             return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -290,40 +327,57 @@ class TransactionMachine:
 
     # EndTxn
 
-    def _end_transaction(self, command: EndTransaction, now_ms: int, out: list[Effect]) -> None:
-        transaction = self.transactions.get(command.transactional_id)
-        if not command.transactional_id:
-            reply = command.refused(ErrorCode.INVALID_REQUEST)
+    def _end_transaction(
+        self, asked: Asked[EndTxnRequest, EndTxnResponse], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Commit or abort. Answered when the decision is in the log; the markers are written afterwards.
+
+        INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (being ended),
+        INVALID_TXN_STATE, or an error of the allocation of producer ids.
+        """
+        request = asked.request
+        version = 2 if asked.client.version >= ENDED_WITH_BUMP_SINCE else 0
+        transaction = self.transactions.get(request.transactional_id)
+        response = EndTxnResponse()
+        if not request.transactional_id:
+            response.error_code = ErrorCode.INVALID_REQUEST
         elif transaction is None:
-            reply = command.refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            response.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         else:
-            judge = _check_end if command.version < EPOCH_BUMP_SINCE else _check_end_with_bump
-            code = judge(transaction, command)
+            judge = _check_end if version < EPOCH_BUMP_SINCE else _check_end_with_bump
+            code = judge(transaction, request)
             if code is None:
-                self._prepare(command, transaction, now_ms, out)
+                self._prepare(asked, version, transaction, now_ms, out)
                 return
-            reply = command.refused(code)
-            if code is NONE and command.version >= EPOCH_BUMP_SINCE:
-                # A retry: the reply that it had, or would have had.
-                reply = EndTransactionReply(NONE, transaction.producer_id, transaction.producer_epoch)
-        out.append(Reply(command.ticket, reply))
+            response.error_code = code
+            if code is NONE and version >= EPOCH_BUMP_SINCE:
+                # A retry: the response that it had, or would have had.
+                response.producer_id = transaction.producer_id
+                response.producer_epoch = transaction.producer_epoch
+        out.append(Reply(asked.ticket, response))
 
     def _prepare(
-        self, command: EndTransaction, transaction: Transaction, now_ms: int, out: list[Effect]
+        self,
+        asked: Asked[EndTxnRequest, EndTxnResponse],
+        version: int,
+        transaction: Transaction,
+        now_ms: int,
+        out: list[Effect],
     ) -> None:
-        version = command.version
         try:
             next_producer_id = self._next_producer_id(transaction, version)
         except KafkaError as error:
-            out.append(Reply(command.ticket, command.refused(error.code)))
+            out.append(Reply(asked.ticket, EndTxnResponse(error_code=error.code)))
             return
+        request = asked.request
         prepared = transaction.prepared(
-            commit=command.commit, version=version, next_producer_id=next_producer_id, now_ms=now_ms
+            commit=request.committed, version=version, next_producer_id=next_producer_id, now_ms=now_ms
         )
-        reply = EndTransactionReply(NONE)
+        response = EndTxnResponse(error_code=NONE)
         if version >= EPOCH_BUMP_SINCE:
-            reply = EndTransactionReply(NONE, *prepared.identity_afterwards)
-        self._begin_ending(command.transactional_id, prepared, now_ms, out, Reply(command.ticket, reply))
+            response.producer_id, response.producer_epoch = prepared.identity_afterwards
+        reply = Reply(asked.ticket, response)
+        self._begin_ending(request.transactional_id, prepared, now_ms, out, reply)
 
     def _next_producer_id(self, transaction: Transaction, version: int) -> int:
         """A new producer id if the end would use up the epochs of the present one, else -1."""
@@ -390,7 +444,7 @@ class TransactionMachine:
                 self._retries.set_timer(out)
             else:
                 self._continue_ending(transactional_id, now_ms, out)
-        out.append(Reply(command.ticket, MarkersWrittenReply(NONE)))
+        out.append(Reply(command.ticket, NONE))
 
     def _count_markers(
         self, transactional_id: str, ending: Ending, results: Mapping[TopicPartition, ErrorCode]
@@ -490,11 +544,11 @@ def _is_usable(transactional_id: str) -> bool:
     return bool(transactional_id) and record_codec.fits_key(transactional_id)
 
 
-def _refusal_to_initialise(transaction: Transaction, command: InitProducer) -> ErrorCode:
+def _refusal_to_initialise(transaction: Transaction, asked: InitProducerIdRequest) -> ErrorCode:
     """NONE if the producer may have the next epoch, after an abort if a transaction is open."""
     if transaction.state.is_ending:
         return CONCURRENT
-    producer_id, epoch = command.producer_id, command.producer_epoch
+    producer_id, epoch = asked.producer_id, asked.producer_epoch
     if producer_id == -1:
         return NONE
     # The previous id counts only where its epochs were used up: the answer with the new id may be lost.
@@ -507,28 +561,28 @@ def _refusal_to_initialise(transaction: Transaction, command: InitProducer) -> E
     return FENCED
 
 
-def _check_end(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
+def _check_end(transaction: Transaction, asked: EndTxnRequest) -> ErrorCode | None:
     """By the rules before version 2: None if the transaction is to be ended, else the error code."""
-    if transaction.producer_id != command.producer_id:
+    if transaction.producer_id != asked.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if transaction.producer_epoch != command.producer_epoch:
+    if transaction.producer_epoch != asked.producer_epoch:
         return FENCED
     state = transaction.state
     if state.is_ending:
         return CONCURRENT
     if state is ONGOING:
         return None
-    if state is EMPTY or (state is COMPLETE_COMMIT) is not command.commit:
+    if state is EMPTY or (state is COMPLETE_COMMIT) is not asked.committed:
         return ErrorCode.INVALID_TXN_STATE
     return NONE
 
 
-def _check_end_with_bump(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
+def _check_end_with_bump(transaction: Transaction, asked: EndTxnRequest) -> ErrorCode | None:
     """By version 2, where each end gives the producer a new epoch: an old epoch is a retry."""
     state = transaction.state
     if state.is_ending:
         return CONCURRENT
-    producer_id, epoch = command.producer_id, command.producer_epoch
+    producer_id, epoch = asked.producer_id, asked.producer_epoch
     has_old_id = (
         producer_id == transaction.previous_producer_id
         and epoch == LAST_CLIENT_EPOCH
@@ -538,8 +592,8 @@ def _check_end_with_bump(transaction: Transaction, command: EndTransaction) -> E
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1 < LAST_CLIENT_EPOCH):
         # A retry, whose answer was lost.
-        return NONE if (state is COMPLETE_COMMIT) is command.commit else ErrorCode.INVALID_TXN_STATE
+        return NONE if (state is COMPLETE_COMMIT) is asked.committed else ErrorCode.INVALID_TXN_STATE
     if epoch != transaction.producer_epoch:
         return FENCED
     # A producer may abort without knowing whether it has a transaction at all.
-    return None if state is ONGOING or not command.commit else ErrorCode.INVALID_TXN_STATE
+    return None if state is ONGOING or not asked.committed else ErrorCode.INVALID_TXN_STATE

@@ -12,19 +12,20 @@ import enum
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from odradek.coordinator.transactions.commands import TopicPartition
-
 __all__ = [
     "COMES_FROM",
     "EPOCH_MAX",
     "LAST_CLIENT_EPOCH",
     "NO_PARTITIONS",
     "STATES_BY_LABEL",
+    "TopicPartition",
     "Transaction",
     "TransactionState",
     "unknown_states",
 ]
 
+TopicPartition = tuple[str, int]
+"""Topic and partition number."""
 EPOCH_MAX = 2**15 - 1
 LAST_CLIENT_EPOCH = EPOCH_MAX - 1
 """The highest epoch that a producer gets: one more must be left to fence it with."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek.wire.kafka07.messages import iter_messages, payloads
-from odradek.wire.record_layout import HEADER_SIZE_BYTES, Buffer
-from odradek.wire.records import Record, build_batch
+from odradek.wire.record_layout import HEADER_SIZE_BYTES, Buffer, Record
+from odradek.wire.records import build_batch
 
 __all__ = ["BATCH_BYTES_MAX", "iter_batches_of_set", "payload_bytes_max"]
 

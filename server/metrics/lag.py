@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.storage.log.slices import WouldWait
+from odradek.wire._records import read_batch_header
 from odradek.wire.errors import KafkaError
-from odradek.wire.record_layout import LOG_APPEND_TIME
-from odradek.wire.records import HEADER_SIZE_BYTES, read_batch_header
+from odradek.wire.record_layout import HEADER_SIZE_BYTES, LOG_APPEND_TIME
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.machine import CLUSTER, SCRAM, Row, count_key, scram_row
 from odradek.coordinator.security.scram_users import Key, ScramCredential, credential_of, from_row
 from odradek.server.log_directories import refuse_misplaced

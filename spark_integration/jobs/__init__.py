@@ -9,6 +9,4 @@ tables (`topics`, `tables`, `decoding`, `scanning`), write tables (`querying`, `
 pyspark is imported only when a job runs. A failure of a job is a `JobError` with one sentence.
 """
 
-from odradek.spark.jobs.errors import JobError
-
-__all__ = ["JobError"]
+from odradek.spark.jobs.errors import JobError as JobError

@@ -30,8 +30,6 @@ from odradek.spark.report import Report, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DAY", "run"]
-
 DAY = "date_add(DATE'1970-01-01', CAST(floor(unix_millis(timestamp) / 86400000) AS INT))"
 """The day of a record in UTC, whatever the session's time zone."""
 

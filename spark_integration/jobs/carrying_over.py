@@ -14,8 +14,6 @@ from odradek.spark.report import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Groups"]
-
 COLUMNS = ("group", "topic", "partition", "offset", "there", "there it", "the copy reaches")
 """The last is an offset of the source: a group that is further has to wait for the copy."""
 

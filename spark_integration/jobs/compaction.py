@@ -22,8 +22,6 @@ from odradek.spark.jobs.publishing import STATE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Compaction", "SizeRules", "days_to_compact"]
-
 _EPOCHS = re.compile(r"(?:part|compacted)-([0-9]{10})(?:-([0-9]{10}))?-.*")
 
 

@@ -18,8 +18,6 @@ from odradek.spark.jobs.protobuf_values import Messages
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["RAW", "UNDECODED", "VALUES", "Decoding"]
-
 VALUES = ("binary", "json", "avro", "protobuf")
 FRAMINGS = ("none", "confluent")
 MODES = ("permissive", "failfast")

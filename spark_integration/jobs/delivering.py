@@ -38,16 +38,6 @@ if TYPE_CHECKING:
 
     Work = Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]
 
-__all__ = [
-    "COMPRESSIONS",
-    "RESULT",
-    "Delivery",
-    "delivering",
-    "mapping",
-    "recovering",
-    "take_over",
-]
-
 RESULT = "partition INT, rows BIGINT, skipped BIGINT, next_offset BIGINT"
 """The result for a partition: rows that the task wrote, rows that were there already, the next offset."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-__all__ = ["JobError", "sentence_of"]
-
 LINE_LENGTH_MAX = 400
 _RAISED = re.compile(r"^\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: [0-9A-Z]{5})?$")
 """Errors that a job raises in an expression of Spark are a sentence already."""

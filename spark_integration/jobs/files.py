@@ -20,8 +20,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Files", "HadoopFiles", "LocalFiles", "open_files", "read_note"]
-
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 

@@ -22,8 +22,6 @@ from odradek.spark.jobs.publishing import STATE, Epoch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EPOCH", "IcebergTable", "need_iceberg"]
-
 EPOCH = "odradek.epoch"
 """Property in the summary of a snapshot."""
 RUNTIME = "1.10.1"

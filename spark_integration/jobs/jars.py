@@ -7,8 +7,6 @@ from odradek.spark.jobs.errors import JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["need_jar"]
-
 
 def need_jar(spark: "SparkSession", java_class: str, what: str, coordinates: str) -> None:
     """JobError, with the Maven coordinates of the jar, if Spark's driver does not have the class."""

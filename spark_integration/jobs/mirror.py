@@ -47,8 +47,6 @@ from odradek.spark.report import Report, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Place", "run", "translate"]
-
 COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp", "offset")
 CODEC = "snappy"
 """Of the table's files."""

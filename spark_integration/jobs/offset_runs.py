@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from odradek.client.producing import Placement
 
-__all__ = [
-    "REPORT_SCHEMA",
-    "SCHEMA",
-    "Place",
-    "Run",
-    "as_rows",
-    "from_text",
-    "runs_of",
-    "texts",
-    "translated",
-]
-
 SCHEMA = (
     "topic STRING, partition INT, source_start BIGINT, source_end BIGINT, target_topic STRING, "
     "target_start BIGINT, target_end BIGINT, rows BIGINT"

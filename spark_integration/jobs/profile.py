@@ -21,8 +21,6 @@ from odradek.spark.watching import watched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run"]
-
 TIME_SLOTS = 100
 """Points of the plot of rates."""
 KEYS_SHOWN = 20

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from pyspark.sql import DataFrame
 
-__all__ = ["Messages"]
-
 SHOWN = 10
 TIMESTAMP = "google.protobuf.Timestamp"
 JSON_TEXTS = tuple(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))

@@ -22,8 +22,6 @@ from dataclasses import asdict, dataclass, field
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import Files
 
-__all__ = ["STATE", "Epoch", "Publisher"]
-
 STATE = "_odradek"
 EPOCHS_KEPT = 100
 """The number of decisions that stay: Spark repeats only the last epoch."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["DirectoryTable", "Pace", "TableQuery", "Written", "offsets_reached"]
-
 POLL_S = 0.2
 SHOWN_LENGTH = 60
 

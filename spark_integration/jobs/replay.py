@@ -27,8 +27,6 @@ from odradek.spark.watching import watched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run"]
-
 
 def run(
     spark: "SparkSession",

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from odradek.client.cluster import Cluster
 from odradek.client.fetching import Fetcher
 from odradek.spark.client_options import settings_of
+from odradek.wire._records import BatchHeader
 from odradek.wire.compression import Compression, compress
 from odradek.wire.legacy_records import is_legacy, to_v2
-from odradek.wire.records import HEADER_SIZE_BYTES, BatchHeader, iter_batches, records_section
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
+from odradek.wire.records import iter_batches, records_section
 
 if TYPE_CHECKING:
     import pyarrow
-
-__all__ = ["BATCHES", "CODECS", "scanning"]
 
 CODECS = tuple(Compression)
 SAMPLED_BATCHES = 50

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Difference", "Sums", "checksum", "compared", "differences", "with_positions"]
-
 SHOWN_BYTES = 40
 SHOWN_PARTS = ("timestamp", "key", "value", "headers")
 

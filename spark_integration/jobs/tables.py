@@ -11,8 +11,6 @@ from odradek.spark.jobs.publishing import STATE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FORMATS", "SCHEMA", "SOURCE_SCHEMA", "check_format", "read_table"]
-
 FORMATS = ("parquet", "iceberg")
 SOURCE_SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odradek.spark.jobs.files import Files
     from odradek.spark.jobs.topics import Topics
 
-__all__ = ["Target", "Targets", "check_timestamps", "sum_of_ends"]
-
 TOPIC_RESOURCE = 2
 SET_FOR_TOPIC = 1
 """The `config_source` of a topic's own settings."""

@@ -14,16 +14,6 @@ from odradek.spark.jobs.errors import JobError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "ARROW_ROWS",
-    "READ_COMMITTED",
-    "Ranges",
-    "Topics",
-    "job_session",
-    "kafka_options",
-    "options_of_other",
-]
-
 READ_COMMITTED = "read_committed"
 ISOLATION_LEVELS = (READ_COMMITTED, "read_uncommitted")
 NAMES_SHOWN = 10

@@ -28,8 +28,6 @@ from odradek.spark.watching import watched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run"]
-
 WINDOW_ROWS = 10_000
 WINDOWS_MAX = 20_000
 """The most windows of all partitions together: their sums are in the driver's memory."""

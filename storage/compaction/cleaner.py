@@ -230,6 +230,8 @@ class Cleaner:
         for partition in store.loaded():
             if partition in self._under_way or partition in self._uncleanable:
                 continue
+            if not store.is_held(partition):
+                continue  # deleted in a pause of this walk
             unread = unread_of_plan(partition.log, store.first_dirty_of(partition))
             if unread:
                 yield partial(preload, unread)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.log.batches import HEADER_BYTES
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.staging import first_timestamp
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
 
 class CleanableSegment(NamedTuple):
@@ -149,7 +149,7 @@ def preload(segments: list[Segment]) -> None:
     for segment in segments:
         segment.preload_for_retention()
         try:
-            segment.file.load(0, HEADER_BYTES)
+            segment.file.load(0, HEADER_SIZE_BYTES)
         except OSError:
             # `plan_partition` meets the same error.
             pass

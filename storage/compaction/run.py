@@ -39,24 +39,25 @@ from odradek.storage.compaction._cleaning import (
 )
 from odradek.storage.config import LONG_MAX
 from odradek.storage.disk import Disk, File, write_all
-from odradek.storage.log.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.log.indexes import TIME_ENTRY_BYTES
 from odradek.storage.log.segment import RELATIVE_OFFSET_MAX, Segment
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.log.segment_paths import CLEANED, LOG, TRANSACTION_INDEX
 from odradek.storage.log.transaction_index import AbortedTransaction, encode_aborted
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import compress
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.record_layout import ATTRIBUTES_POSITION, COMPRESSION_MASK, LENGTH_POSITION
-from odradek.wire.records import (
-    BatchHeader,
-    iter_records,
-    read_batch_header,
-    read_end_txn_marker,
-    records_section,
-    verify_crc,
+from odradek.wire.record_layout import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LENGTH_POSITION,
+    LOG_OVERHEAD_BYTES,
 )
+from odradek.wire.records import iter_records, read_end_txn_marker, records_section, verify_crc
 
 SYNC_EVERY_BYTES = 64 << 20
 """Bytes between two syncs: the syncs of other files would have to wait for one sync of a gigabyte."""
@@ -174,7 +175,7 @@ def group_segments(
     groups: list[list[JobSegment]] = []
     group_bytes = 0
     bytes_max = min(
-        segment_bytes, segment_index_bytes // TIME_ENTRY_BYTES * max(index_interval_bytes, HEADER_BYTES)
+        segment_bytes, segment_index_bytes // TIME_ENTRY_BYTES * max(index_interval_bytes, HEADER_SIZE_BYTES)
     )
     for segment in segments:
         if (
@@ -386,7 +387,7 @@ class _Round:
         position = 0
         while True:
             position, is_enough = many(data, position)
-            if is_enough or len(data) - position < HEADER_BYTES:
+            if is_enough or len(data) - position < HEADER_SIZE_BYTES:
                 return position, is_enough
             header = read_batch_header(data, position)
             if header.size_bytes > len(data) - position:
@@ -540,7 +541,7 @@ class _Round:
             section = shift_timestamps(section, count, header.base_timestamp - base_timestamp)
         if header.uses_log_append_time:
             max_timestamp = header.max_timestamp
-        attributes = header.attributes | (HAS_DELETE_HORIZON if wants_horizon else 0)
+        attributes = header.attributes | (DELETE_HORIZON if wants_horizon else 0)
         return _sealed(header, attributes, base_timestamp, max_timestamp, count, section)
 
     def _stays_empty(self, header: BatchHeader) -> bool:
@@ -562,15 +563,15 @@ def _reaching(aborted: tuple[AbortedTransaction, ...], offset: int) -> tuple[Abo
 def _size_of_batch(data: bytes) -> int:
     """The size of the batch at the start of `data`, by its header; the size of a header if `data` is
     shorter."""
-    if len(data) < HEADER_BYTES:
-        return HEADER_BYTES
+    if len(data) < HEADER_SIZE_BYTES:
+        return HEADER_SIZE_BYTES
     length = int.from_bytes(data[LENGTH_POSITION : LENGTH_POSITION + 4], "big", signed=True)
     return length + LOG_OVERHEAD_BYTES
 
 
 def _empty_batch(header: BatchHeader) -> bytearray:
     """A batch without records: offsets, producer and sequences, the latest timestamp."""
-    attributes = header.attributes & ~(COMPRESSION_MASK | HAS_DELETE_HORIZON)
+    attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON)
     return _sealed(header, attributes, -1, header.max_timestamp, 0, b"")
 
 
@@ -583,7 +584,7 @@ def _sealed(
     section: bytes,
 ) -> bytearray:
     """A batch of these records that replaces another one."""
-    batch = bytearray(HEADER_BYTES)
+    batch = bytearray(HEADER_SIZE_BYTES)
     codec = attributes & COMPRESSION_MASK
     batch += compress(codec, section) if codec else section
     HEADER.pack_into(

@@ -28,7 +28,6 @@ from odradek.storage.directories.places import (
     remove_with_files,
     topic_id_in,
 )
-from odradek.storage.log.batches import HEADER_BYTES
 from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, UNREAD_BYTES_MAX, EndCheckpoint
 from odradek.storage.log.flush_journal import remove_files, replay
 from odradek.storage.log.flushing import ZERO_UUID
@@ -37,6 +36,7 @@ from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
 _FOUND_AGAIN = "its content is found again in the logs."
 _INSTEAD = {
@@ -302,7 +302,7 @@ def _is_part(place: Place, of: Place) -> bool:
 def _header_of(log: Log, offset: int) -> bytes:
     """The header, with the checksum, of the batch with this offset."""
     found = log.reader.locate(offset)
-    return b"" if found is None else found[0].file.read(found[1], HEADER_BYTES)
+    return b"" if found is None else found[0].file.read(found[1], HEADER_SIZE_BYTES)
 
 
 def _recovery_point_of(home: DataDirectory, name: str) -> int:

@@ -35,17 +35,21 @@ from odradek.storage.directories.failing_disks import FailingDisks
 from odradek.storage.directories.opening import DirectoryInUse, Opening
 from odradek.storage.directories.places import (
     DELETE_SUFFIX,
-    FILE_NAME_BYTES_MAX,
     STRAY_SUFFIX,
     Place,
     Places,
     StoreListener,
     default_config,
     first_leader_epoch,
-    key_of,
     never_replicated,
     topic_id_in,
     unknown_topic_id,
+)
+from odradek.storage.directories.places import (
+    FILE_NAME_BYTES_MAX as FILE_NAME_BYTES_MAX,
+)
+from odradek.storage.directories.places import (
+    key_of as key_of,
 )
 from odradek.storage.directories.relocation import Relocation
 from odradek.storage.directories.truncation import Truncation
@@ -63,18 +67,6 @@ from odradek.wire.work import Work, finish
 if TYPE_CHECKING:
     from odradek.storage.compaction.cleaner import Cleaner
     from odradek.storage.log.log import Log
-
-__all__ = [
-    "CHECKPOINT_INTERVAL_MS",
-    "DELETE_SUFFIX",
-    "FILE_NAME_BYTES_MAX",
-    "STRAY_SUFFIX",
-    "DirectoryInUse",
-    "Key",
-    "LogStore",
-    "StoreListener",
-    "key_of",
-]
 
 CHECKPOINT_INTERVAL_MS = 60_000
 """Default of `log.flush.offset.checkpoint.interval.ms`."""

@@ -25,10 +25,11 @@ from odradek.storage.log.validation import (
     segment_too_small,
     with_append_time,
 )
+from odradek.wire._records import BatchHeader
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import BatchHeader, iter_batches, iter_whole_batches, verify_crc
+from odradek.wire.records import iter_batches, iter_whole_batches, verify_crc
 
 
 class BatchHoldsStart(KafkaError):

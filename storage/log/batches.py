@@ -7,38 +7,23 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from odradek.wire.checksums import crc32c
-from odradek.wire.record_layout import ATTRIBUTES_POSITION as CHECKED_FROM
 from odradek.wire.record_layout import (
+    ATTRIBUTES_POSITION,
     CONTROL,
-    EXTENT,
+    DELETE_HORIZON,
     HEADER,
-    LOG_APPEND_TIME,
+    HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
     PREFIX,
     SEQUENCE_MAX,
     TRANSACTIONAL,
 )
-from odradek.wire.record_layout import DELETE_HORIZON as HAS_DELETE_HORIZON
-from odradek.wire.record_layout import HEADER_SIZE_BYTES as HEADER_BYTES
-
-__all__ = [
-    "CHECKED_FROM",
-    "CONTROL",
-    "EXTENT",
-    "HAS_DELETE_HORIZON",
-    "HEADER",
-    "HEADER_BYTES",
-    "LOG_APPEND_TIME",
-    "LOG_OVERHEAD_BYTES",
-    "PREFIX",
-    "PREFIX_BYTES",
-    "SEQUENCE_MAX",
-    "TRANSACTIONAL",
-    "BatchMemory",
-    "StoredBatch",
-    "last_sequence",
-    "scan",
-]
+from odradek.wire.record_layout import (
+    EXTENT as EXTENT,
+)
+from odradek.wire.record_layout import (
+    LOG_APPEND_TIME as LOG_APPEND_TIME,
+)
 
 PREFIX_BYTES = PREFIX.size
 
@@ -91,7 +76,7 @@ class StoredBatch(NamedTuple):
     @property
     def delete_horizon_ms(self) -> int | None:
         """The time from which on tombstones may be removed (KIP-534), in the field of the base timestamp."""
-        return self.base_timestamp if self.attributes & HAS_DELETE_HORIZON else None
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
@@ -119,16 +104,16 @@ def scan(
     window = b""
     window_start = position
     least_offset = -1
-    while position + HEADER_BYTES <= end:
+    while position + HEADER_SIZE_BYTES <= end:
         inside = position - window_start
-        if not 0 <= inside <= len(window) - HEADER_BYTES:
+        if not 0 <= inside <= len(window) - HEADER_SIZE_BYTES:
             window = read(position, min(window_bytes, end - position))
             window_start, inside = position, 0
-            if len(window) < HEADER_BYTES:
+            if len(window) < HEADER_SIZE_BYTES:
                 return
         batch = StoredBatch(position, *HEADER.unpack_from(window, inside))
         size_bytes = batch.length + LOG_OVERHEAD_BYTES
-        if size_bytes < HEADER_BYTES or position + size_bytes > end:
+        if size_bytes < HEADER_SIZE_BYTES or position + size_bytes > end:
             return
         if verify:
             if len(window) - inside < size_bytes:
@@ -146,5 +131,5 @@ def scan(
 def _is_sound(batch: StoredBatch, window: bytes, inside: int) -> bool:
     if batch.magic != 2 or batch.last_offset_delta < 0 or batch.base_offset < 0:
         return False
-    covered = memoryview(window)[inside + CHECKED_FROM : inside + batch.length + LOG_OVERHEAD_BYTES]
+    covered = memoryview(window)[inside + ATTRIBUTES_POSITION : inside + batch.length + LOG_OVERHEAD_BYTES]
     return crc32c(covered) == batch.crc

@@ -16,11 +16,11 @@ from odradek.storage.log.validation import (
     leading_batch_bytes,
     with_append_time,
 )
+from odradek.wire._records import read_batch_header
 from odradek.wire.batch_validation import BatchRules, TakesLong
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.record_layout import ATTRIBUTES_POSITION, MAGIC_POSITION
-from odradek.wire.records import read_batch_header
 
 QUICK_BYTES_MAX = 131_072
 """Bytes of records that are checked, and decompressed if need be, in the event loop: the content of a usual

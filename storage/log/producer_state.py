@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from odradek.storage.log._staging import ProducerEntry, ProducerTable
-from odradek.storage.log.batches import SEQUENCE_MAX, BatchMemory, StoredBatch, last_sequence
+from odradek.storage.log.batches import BatchMemory, StoredBatch, last_sequence
 from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.storage.log.transactions import Verification, Verified, stored_marker
 from odradek.wire.checksums import crc32c
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import SEQUENCE_MAX
 
 EXPIRATION_MS = 86_400_000
 NO_PRODUCER_ID = -1

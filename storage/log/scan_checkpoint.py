@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.storage.disk import read_file
-from odradek.storage.log.batches import HEADER_BYTES, scan
+from odradek.storage.log.batches import scan
 from odradek.storage.log.indexes import DamagedIndex
 from odradek.storage.log.producer_state import ProducerState, decode_snapshot
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.segment_paths import SNAPSHOT, TRANSACTION_INDEX, file_name
 from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import KafkaError
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
 SCAN_CHECKPOINTS = "head-checkpoint"
 SCAN_CHECKPOINT_INTERVAL_BYTES = 16 * 1024 * 1024
@@ -91,7 +92,7 @@ def restore_segment(segment: Segment, checkpoint: ScanCheckpoint) -> RestoredSeg
     if (
         checkpoint.base_offset != segment.base_offset
         or checkpoint.offset <= checkpoint.base_offset
-        or not HEADER_BYTES <= checkpoint.position <= segment.size_bytes
+        or not HEADER_SIZE_BYTES <= checkpoint.position <= segment.size_bytes
     ):
         return None
     disk = segment.paths.disk

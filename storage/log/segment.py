@@ -16,7 +16,7 @@ from functools import partial
 
 from odradek.storage._reading import hop
 from odradek.storage.log._staging import SegmentExtent, Stretch
-from odradek.storage.log.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.log.batches import EXTENT, StoredBatch, scan
 from odradek.storage.log.indexes import TIME_ENTRY_BYTES
 from odradek.storage.log.segment_file import FilePool, SegmentFile
 from odradek.storage.log.segment_indexes import SegmentIndexes
@@ -31,6 +31,7 @@ from odradek.storage.log.segment_paths import (
 from odradek.storage.log.slices import WouldWait
 from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import LOG_OVERHEAD_BYTES
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _SEEK_WINDOW_BYTES = 8192

@@ -6,7 +6,7 @@ rebuilt from the batches. `OSError` after an error of the disk.
 
 from odradek.storage.disk import read_file
 from odradek.storage.log._staging import SegmentExtent
-from odradek.storage.log.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.log.batches import EXTENT, StoredBatch, scan
 from odradek.storage.log.index_files import (
     decode_indexes,
     open_indexes,
@@ -17,6 +17,7 @@ from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, DamagedIndex, Offset
 from odradek.storage.log.segment_file import SegmentFile
 from odradek.storage.log.segment_paths import INDEX, TIME_INDEX, SegmentPaths
 from odradek.storage.log.slices import WouldWait
+from odradek.wire.record_layout import LOG_OVERHEAD_BYTES
 
 
 class SegmentIndexes:

@@ -3,16 +3,17 @@
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log._staging import AppendBuffer, StagedSegment
-from odradek.storage.log.batches import HEADER_BYTES, scan
+from odradek.storage.log.batches import scan
 from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.log_files import LogFiles
 from odradek.storage.log.producer_state import ProducerState, encode_snapshot
 from odradek.storage.log.segment import RELATIVE_OFFSET_MAX, Segment
 from odradek.storage.log.transactions import read_marker
+from odradek.wire._records import BatchHeader
 from odradek.wire.checksums import crc32c
 from odradek.wire.end_marker import EndMarker
-from odradek.wire.records import BatchHeader
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
 
 class Staging:
@@ -192,6 +193,6 @@ class Staging:
 
 def first_timestamp(segment: Segment) -> int:
     """The latest timestamp of a segment's first batch, -1 if it has none."""
-    for batch in scan(segment.file.read, 0, segment.size_bytes, window_bytes=HEADER_BYTES):
+    for batch in scan(segment.file.read, 0, segment.size_bytes, window_bytes=HEADER_SIZE_BYTES):
         return batch.max_timestamp
     return -1

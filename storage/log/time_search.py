@@ -13,10 +13,9 @@ from odradek.storage.log.availability import Availability
 from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.log import Log
 from odradek.storage.log.segment import Segment
-from odradek.wire.records import read_batch_header, records_section, scan_records
+from odradek.wire._records import read_batch_header
+from odradek.wire.records import records_section, scan_records
 from odradek.wire.work import Work
-
-__all__ = ["Found", "TimestampSearch", "finding_first", "finding_latest"]
 
 CODEC_MASK = 0b111
 QUICK_BATCH_BYTES_MAX = 16_384

@@ -11,15 +11,10 @@ from typing import NamedTuple
 
 from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.validation import Batch
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
-from odradek.wire.records import (
-    BatchHeader,
-    end_txn_marker,
-    iter_records,
-    read_batch_header,
-    read_end_txn_marker,
-)
+from odradek.wire.records import end_txn_marker, iter_records, read_end_txn_marker
 
 MARKER_BYTES_MAX = 1 << 20
 """A control batch has about 80 bytes; a longer one is damaged."""

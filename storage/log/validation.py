@@ -8,18 +8,12 @@ Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyz
 from typing import NamedTuple
 
 from odradek.storage.config import LogConfig
-from odradek.storage.log.batches import LOG_OVERHEAD_BYTES
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.batch_validation import BatchRules, validate_batch
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.record_layout import MAGIC_POSITION
-from odradek.wire.records import (
-    BatchHeader,
-    read_batch_header,
-    set_log_append_time,
-    set_max_timestamp,
-    verify_crc,
-)
+from odradek.wire.record_layout import LOG_OVERHEAD_BYTES, MAGIC_POSITION
+from odradek.wire.records import set_log_append_time, set_max_timestamp, verify_crc
 
 LEGACY_MESSAGE_BYTES_MIN = 14
 

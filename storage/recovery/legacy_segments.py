@@ -10,8 +10,6 @@ from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.storage.recovery.log_walk import walk
 from odradek.wire.record_layout import MAGIC_POSITION
 
-__all__ = ["begins_with_messages"]
-
 _MAGIC_V2 = 2
 
 

@@ -14,17 +14,16 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple, cast
 
-from odradek.storage.log.batches import (
-    CHECKED_FROM,
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    StoredBatch,
-)
+from odradek.storage.log.batches import StoredBatch
 from odradek.wire import checksums
-from odradek.wire.record_layout import MAGIC_POSITION, MAGIC_V2
-
-__all__ = ["HeaderRepair", "Hole", "Item", "batch_of", "walk"]
+from odradek.wire.record_layout import (
+    ATTRIBUTES_POSITION,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+)
 
 WINDOW_BYTES = 1 << 20
 _MAGIC_BYTE = b"\x02"
@@ -149,20 +148,20 @@ def _items(window: _Window, base_offset: int) -> Iterator[Item]:
 def _judge(window: _Window, position: int) -> StoredBatch | str:
     """The batch at `position`, or the fault."""
     left = window.size_bytes - position
-    head = window.at(position, HEADER_BYTES)
+    head = window.at(position, HEADER_SIZE_BYTES)
     if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < MAGIC_V2:
         return _judge_legacy(window, position, head)
-    if len(head) < HEADER_BYTES:
+    if len(head) < HEADER_SIZE_BYTES:
         return f"{left} bytes are too few for a batch"
     batch = StoredBatch(position, *HEADER.unpack(head))
     size_bytes = batch.size_bytes
     if batch.magic != MAGIC_V2:
         return f"a batch has the magic {batch.magic}"
-    if size_bytes < HEADER_BYTES:
+    if size_bytes < HEADER_SIZE_BYTES:
         return f"a batch claims {size_bytes} bytes, fewer than its header has"
     if size_bytes > left:
         return f"a batch claims {size_bytes} bytes where {left} are left"
-    computed = window.checksum(position + CHECKED_FROM, size_bytes - CHECKED_FROM, _crc32c)
+    computed = window.checksum(position + ATTRIBUTES_POSITION, size_bytes - ATTRIBUTES_POSITION, _crc32c)
     if computed != batch.crc:
         return f"the checksum of a batch is {batch.crc:#010x}, that of its bytes {computed:#010x}"
     if batch.last_offset_delta < 0 or not 0 <= batch.record_count <= batch.last_offset_delta + 1:
@@ -198,21 +197,21 @@ def _next_sound(window: _Window, position: int, base_offset: int) -> int:
 
     First at the end by the damaged header: records may contain bytes that look like a batch.
     """
-    head = window.at(position, HEADER_BYTES)
-    if len(head) < HEADER_BYTES:
+    head = window.at(position, HEADER_SIZE_BYTES)
+    if len(head) < HEADER_SIZE_BYTES:
         return window.size_bytes
     end = StoredBatch(position, *HEADER.unpack(head)).end_position
-    if position + HEADER_BYTES <= end <= window.size_bytes and (
+    if position + HEADER_SIZE_BYTES <= end <= window.size_bytes and (
         end == window.size_bytes or isinstance(_judge(window, end), StoredBatch)
     ):
         return end
     start = position + 1
-    while start + HEADER_BYTES <= window.size_bytes:
+    while start + HEADER_SIZE_BYTES <= window.size_bytes:
         chunk = bytes(window.at(start, WINDOW_BYTES))
         found = _search(window, chunk, start, base_offset)
         if found is not None:
             return found
-        start += max(len(chunk) - HEADER_BYTES + 1, 1)
+        start += max(len(chunk) - HEADER_SIZE_BYTES + 1, 1)
     return window.size_bytes
 
 
@@ -221,7 +220,7 @@ def _search(window: _Window, chunk: bytes, start: int, base_offset: int) -> int 
     inside = 0
     while (magic := chunk.find(_MAGIC_BYTE, inside + MAGIC_POSITION)) >= 0:
         inside = magic - MAGIC_POSITION
-        if inside + HEADER_BYTES > len(chunk):
+        if inside + HEADER_SIZE_BYTES > len(chunk):
             return None
         position = start + inside
         batch = StoredBatch(position, *HEADER.unpack_from(chunk, inside))
@@ -236,7 +235,7 @@ def _search(window: _Window, chunk: bytes, start: int, base_offset: int) -> int 
 def _is_plausible(batch: StoredBatch, base_offset: int, size_bytes: int) -> bool:
     """The checks before the checksum, which costs more."""
     return (
-        batch.size_bytes >= HEADER_BYTES
+        batch.size_bytes >= HEADER_SIZE_BYTES
         and batch.end_position <= size_bytes
         and 0 <= batch.attributes <= _ATTRIBUTES_KNOWN
         and batch.attributes & _CODEC_MASK <= _CODEC_MAX
@@ -247,14 +246,14 @@ def _is_plausible(batch: StoredBatch, base_offset: int, size_bytes: int) -> bool
 
 def _repaired(window: _Window, position: int, following: int) -> HeaderRepair | None:
     """The batch between two positions, if only its length or its magic is wrong."""
-    if following - position < HEADER_BYTES:
+    if following - position < HEADER_SIZE_BYTES:
         return None
-    batch = StoredBatch(position, *HEADER.unpack(window.at(position, HEADER_BYTES)))
+    batch = StoredBatch(position, *HEADER.unpack(window.at(position, HEADER_SIZE_BYTES)))
     right = batch._replace(length=following - position - LOG_OVERHEAD_BYTES, magic=MAGIC_V2)
     if right == batch or not 0 <= batch.record_count <= batch.last_offset_delta + 1:
         return None
-    size_bytes = following - position - CHECKED_FROM
-    if window.checksum(position + CHECKED_FROM, size_bytes, _crc32c) != batch.crc:
+    size_bytes = following - position - ATTRIBUTES_POSITION
+    if window.checksum(position + ATTRIBUTES_POSITION, size_bytes, _crc32c) != batch.crc:
         return None
     if batch.magic != MAGIC_V2:
         return HeaderRepair(right, f"a batch has the magic {batch.magic} instead of {MAGIC_V2}")

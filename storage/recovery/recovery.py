@@ -17,7 +17,7 @@ from enum import Enum
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
-from odradek.storage.log.batches import HEADER_BYTES, scan
+from odradek.storage.log.batches import scan
 from odradek.storage.log.end_checkpoint import EndCheckpoint
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.log import READ_SOONER_BYTES, Log
@@ -41,6 +41,7 @@ from odradek.storage.log.segment_paths import (
 )
 from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex, encode_aborted
 from odradek.wire.errors import KafkaError
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
 _INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 _KINDS = (LOG, *_INDEX_KINDS)
@@ -615,7 +616,7 @@ def _pass_damaged(
     the next one cannot be found.
     """
     size_bytes = segment.size_bytes
-    damaged = next(scan(segment.file.read, position, size_bytes, window_bytes=HEADER_BYTES), None)
+    damaged = next(scan(segment.file.read, position, size_bytes, window_bytes=HEADER_SIZE_BYTES), None)
     if expected >= recovery_point or damaged is None:
         return None
     if damaged.end_position == size_bytes:

@@ -690,14 +690,15 @@ def test_a_bug_while_waiting_answers_instead_of_hanging(node, monkeypatch):
     assert node.loop.pending_timers == 0
 
 
-@pytest.mark.parametrize("version", range(10))
-def test_of_a_topic_in_zstd_old_clients_get_nothing(node, version):
+@pytest.mark.parametrize("version", range(4))
+def test_of_a_topic_in_zstd_the_oldest_clients_get_nothing(node, version):
     node.create("t", compression_type="zstd")
     node.fill("t", [b"a"])
     refused = only(node.ask(fetch(("t", 0, 0)), version))
     assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert (refused.high_watermark, refused.records) == (-1, None)
-    assert values(only(node.ask(fetch(("t", 0, 0)), 10))) == [b"a"]
+    for readable in range(4, 13):
+        assert values(only(node.ask(fetch(("t", 0, 0)), readable))) == [b"a"]
     # An answer to nothing new is not held back by it.
     node.set_configs("t", {})
     assert only(node.ask(fetch(("t", 0, 1)), version)).error_code == ErrorCode.NONE

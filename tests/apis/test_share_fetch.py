@@ -11,7 +11,6 @@ from odradek.coordinator.cluster.features import SHARE_VERSION
 from odradek.coordinator.share_state.persister import (
     DeliveryState,
     SharePartitionKey,
-    StateBatch,
 )
 from odradek.storage.log.partition import Partition
 from odradek.wire.errors import ErrorCode
@@ -27,6 +26,7 @@ from odradek.wire.messages.share_fetch import (
 from odradek.wire.records import iter_whole_batches
 from tests.apis.conftest import FakeConnection
 from tests.apis.transactional import end, write
+from tests.coordinator.share_state_requests import state_batch
 from tests.share_partitions.memory_persister import MemoryPersister
 from tests.tiers import seeds
 
@@ -160,7 +160,7 @@ def test_a_member_acquires_and_accepts_records(share_node, version):
     assert acquired(second) == [(6, 7, 1)]
     assert partitions_of(second)[0].acknowledge_error_code == 0
     (written,) = share_node.persister.writes
-    assert written.batches == [StateBatch(0, 5, DeliveryState.ACKNOWLEDGED, 1)]
+    assert written.state_batches == [state_batch(0, 5, DeliveryState.ACKNOWLEDGED, 1)]
     assert (written.start_offset, written.delivery_complete_count) == (0, 6)
     assert acquired(member.fetch()) is None
 
@@ -206,7 +206,7 @@ def test_a_fetch_waits_for_a_lock_that_runs_out(share_node):
     share_node.loop.advance(1)
     assert acquired(answer.response) == [(0, 5, 2)]
     (written,) = share_node.persister.writes
-    assert written.batches == [StateBatch(0, 5, DeliveryState.AVAILABLE, 1)]
+    assert written.state_batches == [state_batch(0, 5, DeliveryState.AVAILABLE, 1)]
 
 
 def test_a_fetch_without_records_ends_at_its_deadline(share_node):
@@ -528,7 +528,7 @@ def test_the_state_decides_where_to_go_on(share_node):
     assert acquired(member.fetch()) == [(1, 1, 1), (3, 5, 1)]
     member.acknowledge((0, 1, 1, REJECT))
     (written,) = share_node.persister.writes
-    assert (written.state_epoch, written.batches) == (4, [StateBatch(1, 1, DeliveryState.ARCHIVED, 1)])
+    assert (written.state_epoch, written.state_batches) == (4, [state_batch(1, 1, DeliveryState.ARCHIVED, 1)])
 
 
 def test_a_fetch_waits_for_the_state(share_node):
@@ -579,7 +579,7 @@ def test_changes_are_stored_in_their_order_and_together(share_node):
     assert len(share_node.persister.writes) == 1
     share_node.persister.answer()
     _, second = share_node.persister.writes
-    assert [batch.first_offset for batch in second.batches] == [1, 2, 3]
+    assert [batch.first_offset for batch in second.state_batches] == [1, 2, 3]
     assert second.start_offset == 1
 
 

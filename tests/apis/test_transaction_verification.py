@@ -3,9 +3,14 @@
 import pytest
 
 from odradek.apis.api import RequestContext
-from odradek.coordinator.transactions import commands
+from odradek.coordinator.transactions.machine import ADDED_BY_BROKERS_SINCE
+from odradek.coordinator.transactions.queries import partitions_in, result_by_partition
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
@@ -171,10 +176,11 @@ def test_only_the_first_write_to_a_partition_is_asked_about(asked, version):
         answer = node.ask(*produce(node, version, batch(node, me, b"x", sequence=sequence)))
         assert codes(answer) == [NONE]
     (command,) = asked.commands
-    kind = commands.AddPartitions if version >= 12 else commands.VerifyPartitions
-    assert isinstance(command, kind)
-    assert (command.transactional_id, list(command.partitions)) == ("me", [("t", 0)])
-    assert command.version == (2 if version >= 12 else 0)
+    (transaction,) = command.request.transactions
+    assert transaction.verify_only is (version < 12)
+    assert transaction.transactional_id == "me"
+    assert partitions_in(transaction) == [("t", 0)]
+    assert command.client.version >= ADDED_BY_BROKERS_SINCE
 
 
 def test_each_transaction_is_asked_about_anew(asked):
@@ -459,7 +465,10 @@ def test_a_marker_that_overtakes_the_answer_of_the_coordinator_makes_it_void(ask
     end(node, me, 4, commit=False)
     node.loop.advance(50)
     for transactional_id, command in held:
-        command.ticket(commands.VerifyPartitionsReply([NONE]))
+        (transaction,) = command.request.transactions
+        errors = dict.fromkeys(partitions_in(transaction), NONE)
+        result = result_by_partition(transactional_id, errors)
+        command.ticket(AddPartitionsToTxnResponse(results_by_transaction=[result]))
         assert transactional_id == "me"
     node.loop.turn()
     assert codes(answer.response) == [ErrorCode.INVALID_TXN_STATE]
@@ -482,7 +491,7 @@ def begin_at_once(asked, count, size_bytes=1):
 
 
 def begun(asked):
-    return sum(isinstance(command, commands.AddPartitions) for command in asked.commands)
+    return sum(not command.request.transactions[0].verify_only for command in asked.commands)
 
 
 def test_of_many_transactions_some_begin_in_each_turn(asked):

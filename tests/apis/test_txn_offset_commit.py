@@ -6,7 +6,7 @@ from odradek.apis.api import RequestContext
 from odradek.apis.txn_offset_commit import API, TxnOffsetCommit
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
-from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
+from odradek.coordinator.transactions.queries import partitions_in
 from odradek.storage.log.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.end_marker import EndMarker
@@ -230,11 +230,11 @@ def test_the_first_commit_asks_the_coordinator_and_the_next_ones_do_not(commits,
     commits.commit(version, ("t", 0, 5))
     commits.commit(version, ("t", 0, 6))
     ((transactional_id, asked),) = commits.coordinator.asked
-    assert transactional_id == asked.transactional_id == "tx"
-    assert type(asked) is (AddPartitions if version >= FIRST_VERSION_THAT_ADDS else VerifyPartitions)
-    assert (asked.producer_id, asked.producer_epoch) == (PRODUCER, 0)
-    assert list(asked.partitions) == [(OFFSETS_TOPIC, commits.index)]
-    assert (asked.version == 2) is (version >= FIRST_VERSION_THAT_ADDS)
+    (transaction,) = asked.request.transactions
+    assert transactional_id == transaction.transactional_id == "tx"
+    assert transaction.verify_only is (version < FIRST_VERSION_THAT_ADDS)
+    assert (transaction.producer_id, transaction.producer_epoch) == (PRODUCER, 0)
+    assert partitions_in(transaction) == [(OFFSETS_TOPIC, commits.index)]
     commits.end(commit=True)
     commits.commit(version, ("t", 0, 7))
     assert len(commits.coordinator.asked) == 2
@@ -246,7 +246,7 @@ def test_without_verification_only_version_5_asks(commits):
         assert commits.commit(version, ("t", 0, 5), epoch=version) == [("t", 0, 0)]
         commits.end(commit=True, epoch=version)
     ((_, asked),) = commits.coordinator.asked
-    assert asked.producer_epoch == 5
+    assert asked.request.transactions[0].producer_epoch == 5
     assert commits.fetch() == [(5, -1, "at 5", 0), NOTHING]
 
 

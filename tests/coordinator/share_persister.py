@@ -44,7 +44,11 @@ class FakePersister:
             epoch, offset = self.states.get(key, (0, -1))
             count = self.delivered.get(key, -1)
             return StateSummary(
-                state_epoch=epoch, leader_epoch=3, start_offset=offset, delivery_complete_count=count
+                error_code=code,
+                state_epoch=epoch,
+                leader_epoch=3,
+                start_offset=offset,
+                delivery_complete_count=count,
             )
 
         code = self.refusals.pop(0) if self.refusals else ErrorCode.NONE

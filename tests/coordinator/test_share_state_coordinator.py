@@ -8,19 +8,22 @@ import pytest
 
 from odradek.coordinator.cluster.view import ClusterView, PartitionView, TopicView
 from odradek.coordinator.share_state.batches import Batch, combined
-from odradek.coordinator.share_state.commands import (
-    DeleteState,
-    InitializeState,
-    ReadState,
-    SummarizeState,
-    WriteState,
-)
 from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
 from odradek.coordinator.share_state.machine import ShareMachine
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog
+from tests.coordinator.share_state_requests import (
+    asked,
+    batches_in,
+    delete,
+    initialize,
+    read,
+    result_of,
+    summarize,
+    write,
+)
 from tests.tiers import NIGHTLY
 
 NODE = 1
@@ -93,9 +96,13 @@ class World:
         self.clock.calls.clear()
         self.begin()
 
+    def submit(self, request, take) -> None:
+        """`take` gets the result."""
+        self.coordinator.submit_state(asked(request, lambda response: take(result_of(response))))
+
     def ask(self, kind, key=KEYS[0], *values):
         answers = []
-        self.coordinator.submit_state(kind(answers.append, key, *values))
+        self.submit(kind(key, *values), answers.append)
         self.clock.run()
         (answer,) = answers
         return answer
@@ -106,42 +113,41 @@ class World:
 
 
 def code(answer) -> str:
-    return answer.error_code.name
+    return ErrorCode(answer.error_code).name
 
 
 def test_what_was_answered_is_there_after_a_new_load():
     world = World()
-    assert code(world.ask(InitializeState, KEYS[0], 0, 5)) == "NONE"
-    assert code(world.ask(WriteState, KEYS[0], 0, 0, 5, 0, [Batch(5, 9, 1, 0)])) == "NONE"
+    assert code(world.ask(initialize, KEYS[0], 0, 5)) == "NONE"
+    assert code(world.ask(write, KEYS[0], 0, 0, 5, 0, [Batch(5, 9, 1, 0)])) == "NONE"
     world.crash(0)
-    answer = world.ask(ReadState, KEYS[0], 0)
-    assert (answer.start_offset, list(answer.batches)) == (5, [Batch(5, 9, 1, 0)])
+    answer = world.ask(read, KEYS[0], 0)
+    assert (answer.start_offset, batches_in(answer)) == (5, [Batch(5, 9, 1, 0)])
 
 
 def test_a_write_whose_append_fails_is_refused_and_undone():
     world = World()
-    world.ask(InitializeState, KEYS[0], 0, 5)
+    world.ask(initialize, KEYS[0], 0, 5)
     world.log.is_prompt = False
     answers = []
     for start in (6, 7):
-        command = WriteState(answers.append, KEYS[0], 0, 0, start, 0, [])
-        world.coordinator.submit_state(command)
-    world.coordinator.submit_state(SummarizeState(answers.append, KEYS[0]))
+        world.submit(write(KEYS[0], 0, 0, start, 0, []), answers.append)
+    world.submit(summarize(KEYS[0]), answers.append)
     assert answers == []
     world.log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert [code(answer) for answer in answers] == ["NOT_COORDINATOR"] * 3
     world.log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     world.log.is_prompt = True
     world.clock.run()
-    assert world.ask(SummarizeState).start_offset == 5
+    assert world.ask(summarize).start_offset == 5
 
 
 def test_nothing_is_written_while_too_few_replicas_are_in_sync():
     world = World()
-    world.ask(InitializeState, KEYS[0], 0, 5)
+    world.ask(initialize, KEYS[0], 0, 5)
     world.log.is_under_min_isr = True
-    assert code(world.ask(WriteState, KEYS[0], 0, 0, 6, 0, [])) == "COORDINATOR_NOT_AVAILABLE"
-    assert world.ask(SummarizeState).start_offset == 5
+    assert code(world.ask(write, KEYS[0], 0, 0, 6, 0, [])) == "COORDINATOR_NOT_AVAILABLE"
+    assert world.ask(summarize).start_offset == 5
 
 
 def test_a_reply_does_not_wait_for_other_replicas_for_ever():
@@ -149,7 +155,7 @@ def test_a_reply_does_not_wait_for_other_replicas_for_ever():
     world.log.is_replicated = True
     world.log.is_prompt = False
     answers = []
-    world.coordinator.submit_state(InitializeState(answers.append, KEYS[0], 0, 5))
+    world.submit(initialize(KEYS[0], 0, 5), answers.append)
     world.clock.run(499)
     assert answers == []
     world.clock.run(1)
@@ -158,8 +164,8 @@ def test_a_reply_does_not_wait_for_other_replicas_for_ever():
 
 def test_the_states_of_deleted_topics_are_forgotten():
     world = World()
-    world.ask(InitializeState, KEYS[0], 0, 5)
-    world.ask(InitializeState, SharePartitionKey("g", OTHER_ID, 0), 0, 5)
+    world.ask(initialize, KEYS[0], 0, 5)
+    world.ask(initialize, SharePartitionKey("g", OTHER_ID, 0), 0, 5)
     world.coordinator.view_changed(view(OTHER_ID))
     world.coordinator.remove_topics([TOPIC_ID])
     world.clock.run()
@@ -171,7 +177,7 @@ def test_the_states_of_deleted_topics_are_forgotten():
 def test_the_states_of_topics_that_were_deleted_meanwhile_are_forgotten_after_loading():
     world = World()
     for number in range(50):
-        world.ask(InitializeState, SharePartitionKey(f"g{number}", TOPIC_ID, 0), 0, 5)
+        world.ask(initialize, SharePartitionKey(f"g{number}", TOPIC_ID, 0), 0, 5)
     world.begin(OTHER_ID)
     assert len(world.machine.states) == 50
     world.clock.run()
@@ -183,9 +189,9 @@ def test_the_states_of_topics_that_were_deleted_meanwhile_are_forgotten_after_lo
 def test_old_records_are_deleted_and_what_is_left_is_enough():
     world = World(prune_interval_ms=1_000, cold_snapshot_interval_ms=900, updates_per_snapshot=3)
     for key in KEYS:
-        world.ask(InitializeState, key, 0, 0)
+        world.ask(initialize, key, 0, 0)
     for start in range(1, 20):
-        world.ask(WriteState, KEYS[0], 0, 0, start, 0, [Batch(start, start + 3, 1, 0)])
+        world.ask(write, KEYS[0], 0, 0, start, 0, [Batch(start, start + 3, 1, 0)])
     before = {
         key: replace(kept.state, batches=[*kept.state.batches]) for key, kept in world.machine.states.items()
     }
@@ -202,25 +208,25 @@ def test_old_records_are_deleted_and_what_is_left_is_enough():
     # Offsets are counted from where the log begins now.
     start = world.log.start
     for start_offset in range(20, 30):
-        world.ask(WriteState, KEYS[0], 0, 0, start_offset, 0, [])
+        world.ask(write, KEYS[0], 0, 0, start_offset, 0, [])
     for key in KEYS[1:]:
-        world.ask(InitializeState, key, 1, 0)
+        world.ask(initialize, key, 1, 0)
     world.clock.run(1_000)
     assert world.log.start > start
     world.begin()
-    assert world.ask(SummarizeState).start_offset == 29
+    assert world.ask(summarize).start_offset == 29
 
 
 def test_an_update_of_a_state_that_was_written_again_is_a_change():
     world = World(prune_interval_ms=1_000, cold_snapshot_interval_ms=900)
     for key in KEYS:
-        world.ask(InitializeState, key, 0, 0)
+        world.ask(initialize, key, 0, 0)
     world.clock.run(1_000)
     assert all(kept.is_rewritten for kept in world.machine.states.values())
     end = world.log.start + len(world.log.records)
     world.clock.run(5_000)
     assert world.log.start + len(world.log.records) == end, "nothing has changed, and nothing is written"
-    world.ask(WriteState, KEYS[0], 0, 0, 1, 0, [])
+    world.ask(write, KEYS[0], 0, 0, 1, 0, [])
     world.clock.run(2_000)
     assert world.log.start == end + 1
 
@@ -228,10 +234,10 @@ def test_an_update_of_a_state_that_was_written_again_is_a_change():
 def test_a_log_that_does_not_let_itself_be_cut_disturbs_nobody():
     world = World(prune_interval_ms=1_000)
     world.log.delete_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    world.ask(InitializeState, KEYS[0], 0, 0)
-    world.ask(InitializeState, KEYS[0], 0, 1)
+    world.ask(initialize, KEYS[0], 0, 0)
+    world.ask(initialize, KEYS[0], 0, 1)
     world.clock.run(1_000)
-    assert world.ask(SummarizeState).start_offset == 1
+    assert world.ask(summarize).start_offset == 1
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
@@ -246,8 +252,8 @@ def test_no_answered_write_is_lost_whatever_crashes(seed):
     clocks = itertools.count(1)
 
     def take(key, states):
-        def answered(reply):
-            if reply.error_code is ErrorCode.NONE:
+        def answered(result):
+            if result.error_code == ErrorCode.NONE:
                 position = known[key].index(states)
                 del known[key][:position]
 
@@ -260,10 +266,10 @@ def test_no_answered_write_is_lost_whatever_crashes(seed):
         if what < 0.05:
             new = (next(clocks), ())
             known[key].append(new)
-            world.coordinator.submit_state(InitializeState(take(key, new), key, -1, new[0]))
+            world.submit(initialize(key, -1, new[0]), take(key, new))
         elif what < 0.08 and last is not None:
             known[key].append(None)
-            world.coordinator.submit_state(DeleteState(lambda reply: None, key))
+            world.submit(delete(key), lambda result: None)
         elif what < 0.5 and last is not None:
             first = choose.randrange(last[0], last[0] + 20)
             batches = [
@@ -273,7 +279,7 @@ def test_no_answered_write_is_lost_whatever_crashes(seed):
             begin = last[0] if start == -1 else start
             new = (begin, tuple(combined(last[1], combined((), batches, start), begin)))
             known[key].append(new)
-            world.coordinator.submit_state(WriteState(take(key, new), key, -1, -1, start, 0, batches))
+            world.submit(write(key, -1, -1, start, 0, batches), take(key, new))
         elif what < 0.9:
             if world.log.waiting:
                 world.log.complete()

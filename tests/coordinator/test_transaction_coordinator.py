@@ -8,20 +8,20 @@ import pytest
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, WriteMarkers
 from odradek.coordinator.runtime import RECORDS_PER_TURN
-from odradek.coordinator.transactions.commands import (
-    AddPartitions,
-    DescribeTransaction,
-    EndTransaction,
-    InitProducer,
-    ListedTransaction,
-)
 from odradek.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from odradek.coordinator.transactions.machine import ABORTS_PER_TURN, IDS_PER_TURN
 from odradek.coordinator.transactions.record_codec import decode_value, encode_key, encode_value
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.coordinator.transactions.state import Transaction, TransactionState
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.list_transactions import ListTransactionsRequest
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
+from tests.coordinator.transaction_requests import (
+    add_partitions,
+    describe,
+    end_transaction,
+    init_producer,
+)
 
 NONE = ErrorCode.NONE
 T0 = ("t", 0)
@@ -57,21 +57,29 @@ class Node:
             view_of(TRANSACTIONS_TOPIC, list(leaders or self.leaders), leader_epoch, self.topics)
         )
 
-    def submit(self, command_class, *arguments, transactional_id: str = "x") -> list:
-        """Submit a command; a list that will hold its answers."""
+    def submit(self, request, *arguments, transactional_id: str = "x") -> list:
+        """Submit a request; a list that will hold its responses."""
         answers: list = []
-        command = command_class(answers.append, transactional_id, *arguments)
-        self.coordinator.submit(transactional_id, command)
+        asked = request(answers.append, transactional_id, *arguments)
+        self.coordinator.submit(transactional_id, asked)
         return answers
 
+    def describe(self, transactional_id: str = "x"):
+        (answer,) = self.submit(describe, transactional_id=transactional_id)
+        (state,) = answer.transaction_states
+        return state
+
+    def listed(self, **filters):
+        return self.coordinator.list_transactions(ListTransactionsRequest(**filters))
+
     def init(self, transactional_id: str = "x") -> list:
-        return self.submit(InitProducer, 60_000, transactional_id=transactional_id)
+        return self.submit(init_producer, 60_000, transactional_id=transactional_id)
 
     def add(self, *partitions, producer_id: int = 1_000, epoch: int = 0) -> list:
-        return self.submit(AddPartitions, producer_id, epoch, partitions or [T0], 2)
+        return self.submit(add_partitions, producer_id, epoch, partitions or [T0], 2)
 
     def end(self, producer_id: int = 1_000, epoch: int = 0, commit: bool = True) -> list:
-        return self.submit(EndTransaction, producer_id, epoch, commit, 2)
+        return self.submit(end_transaction, producer_id, epoch, commit, 2)
 
     def begin(self, *partitions) -> None:
         self.init()
@@ -86,8 +94,7 @@ class Node:
         then({name: codes.get(f"{name[0]}_{name[1]}", NONE) for name in effect.partitions})
 
     def state(self, transactional_id: str = "x") -> str:
-        (answer,) = self.submit(DescribeTransaction, transactional_id=transactional_id)
-        return answer.state
+        return self.describe(transactional_id).transaction_state
 
     def states_in_log(self) -> list[TransactionState]:
         return [decode_value(value).state for _, value, _ in self.log.records if value is not None]
@@ -151,7 +158,7 @@ def test_markers_of_a_decision_that_other_replicas_may_lack_are_not_written(node
     node.lead(leader_epoch=1)
     node.clock.run(60_000)
     assert node.writes == []
-    assert code_of(node.submit(DescribeTransaction)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.describe().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.log.caught_up()
     assert [effect.marker.coordinator_epoch for effect, _ in node.writes] == [1]
 
@@ -222,8 +229,9 @@ def test_where_a_later_coordinator_has_been_nothing_is_tried_again_before_the_ne
     node.written(t_1=ErrorCode.TRANSACTION_COORDINATOR_FENCED, t_2=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     node.clock.run(60_000)
     assert not node.writes
-    (told,) = node.submit(DescribeTransaction)
-    assert (told.state, told.partitions) == ("PrepareCommit", [("t", 1), ("t", 2)])
+    told = node.describe()
+    (topic,) = told.topics
+    assert (told.transaction_state, topic.topic, topic.partitions) == ("PrepareCommit", "t", [1, 2])
     assert code_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
     node.lead(leader_epoch=8)
     (effect, _), *_ = node.writes
@@ -308,7 +316,7 @@ def test_without_the_topic_it_is_not_the_coordinator():
     assert code_of(node.init()) is ErrorCode.NOT_COORDINATOR
     node.coordinator.view_changed(ClusterView())
     assert code_of(node.init()) is ErrorCode.NOT_COORDINATOR
-    assert node.coordinator.list_transactions().error_code is NONE
+    assert node.listed().error_code is NONE
 
 
 def record_of(transactional_id: str, **changes) -> tuple:
@@ -324,10 +332,10 @@ def test_a_long_log_is_loaded_in_slices_and_ids_wait_for_it():
     node.lead()
     assert node.coordinator.is_loading
     assert code_of(node.init("id-1")) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert node.coordinator.list_transactions().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.listed().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.clock.run(1)
     assert not node.coordinator.is_loading
-    assert len(node.coordinator.list_transactions().transactions) == 100
+    assert len(node.listed().transaction_states) == 100
     answers = node.init("id-1")
     node.clock.run(1)
     assert answers[0].producer_id == 3 * RECORDS_PER_TURN - 99
@@ -343,7 +351,8 @@ def test_a_record_that_nobody_knows_is_passed_over():
         (b"\x00", b"", 0),
     ]
     node.lead()
-    assert node.coordinator.list_transactions().transactions == [ListedTransaction("y", 5, "Empty")]
+    (listed,) = node.listed().transaction_states
+    assert (listed.transactional_id, listed.producer_id, listed.transaction_state) == ("y", 5, "Empty")
 
 
 # All machines
@@ -357,13 +366,13 @@ def test_the_ids_of_all_partitions_are_listed_and_filtered():
     for name in names:
         node.init(name)
     node.clock.run(1)
-    listed = node.coordinator.list_transactions()
-    assert sorted(each.transactional_id for each in listed.transactions) == sorted(names)
-    assert {each.state for each in listed.transactions} == {"Empty"}
-    listed = node.coordinator.list_transactions(["Empty", "Empti"], [1_001, 1_002], -1)
-    assert listed.unknown_states == ["Empti"]
-    assert sorted(each.producer_id for each in listed.transactions) == [1_001, 1_002]
-    assert not node.coordinator.list_transactions(duration_ms=10**15).transactions
+    listed = node.listed()
+    assert sorted(each.transactional_id for each in listed.transaction_states) == sorted(names)
+    assert {each.transaction_state for each in listed.transaction_states} == {"Empty"}
+    listed = node.listed(state_filters=["Empty", "Empti"], producer_id_filters=[1_001, 1_002])
+    assert listed.unknown_state_filters == ["Empti"]
+    assert sorted(each.producer_id for each in listed.transaction_states) == [1_001, 1_002]
+    assert not node.listed(duration_filter=10**15).transaction_states
 
 
 # Time and numbers
@@ -409,7 +418,7 @@ def test_ids_that_nobody_uses_are_forgotten_some_at_a_time_and_their_tombstones_
     appends = [[effect.records for effect in effects if isinstance(effect, Append)] for effects in rings]
     assert [sum(map(len, records)) for records in appends if records] == [IDS_PER_TURN, 10]
     assert max(len(records) for ring in appends for records in ring) < 2_000 / 30
-    assert not node.coordinator.list_transactions().transactions
+    assert not node.listed().transaction_states
     assert {value for _, value, _ in node.log.records[count:]} == {None}
 
 
@@ -427,7 +436,7 @@ def test_producer_ids_that_cannot_be_had_refuse_who_needs_one(node):
 
     node.producer_ids = none_left()
     assert code_of(node.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert code_of(node.submit(DescribeTransaction)) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert node.describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 def test_closed_it_refuses_all_and_leaves_no_timer(node):

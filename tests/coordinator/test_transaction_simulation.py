@@ -85,11 +85,11 @@ class FencesNobody(TransactionMachine):
 
 
 class AddsForAnyEpoch(TransactionMachine):
-    def _add(self, command, now_ms, out):
-        transaction = self.transactions.get(command.transactional_id)
+    def _add(self, asked, version, now_ms, out):
+        transaction = self.transactions.get(asked.transactional_id)
         if transaction is not None:
-            command.producer_epoch = transaction.producer_epoch
-        return super()._add(command, now_ms, out)
+            asked.producer_epoch = transaction.producer_epoch
+        return super()._add(asked, version, now_ms, out)
 
 
 class AbortsNothingThatTimedOut(TransactionMachine):
@@ -100,14 +100,15 @@ class AbortsNothingThatTimedOut(TransactionMachine):
 class DecidesTwice(TransactionMachine):
     """A repeated request for the end is taken for the first one, with the other outcome."""
 
-    def _end_transaction(self, command, now_ms, out):
-        transaction = self.transactions.get(command.transactional_id)
+    def _end_transaction(self, asked, now_ms, out):
+        request = asked.request
+        transaction = self.transactions.get(request.transactional_id)
         if transaction is not None and transaction.state is TransactionState.PREPARE_COMMIT:
-            self._ending.pop(command.transactional_id)
+            self._ending.pop(request.transactional_id)
             transaction.state = TransactionState.ONGOING
-            command.commit = False
-            command.producer_epoch = transaction.producer_epoch
-        super()._end_transaction(command, now_ms, out)
+            request.committed = False
+            request.producer_epoch = transaction.producer_epoch
+        super()._end_transaction(asked, now_ms, out)
 
 
 FOUND_BY = {

@@ -14,11 +14,11 @@ from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups.record_codec import decode_key, decode_offset
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import OneReplica, view_of
 from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.transaction_requests import add_partitions, codes_in, verify_partitions
 from tests.kit.simulation import Connection, Log
 
 NONE = ErrorCode.NONE
@@ -94,14 +94,14 @@ class Partition:
         connection = Connection(self.world, in_order=batch.version < 2)
 
         def verified(reply) -> None:
-            code = reply.error_code if batch.version >= 2 else reply.errors[0]
+            code = codes_in(reply).get(self.name, reply.error_code)
             if code is NONE and self.verifications.get(batch.producer_id) is not verification:
                 code = ErrorCode.NOT_ENOUGH_REPLICAS
             if code is NONE:
                 code = self.judge(batch)
             self.take(batch, code, then)
 
-        asks = AddPartitions if batch.version >= 2 else VerifyPartitions
+        asks = add_partitions if batch.version >= 2 else verify_partitions
         self.world.ask(
             connection,
             lambda ticket: asks(

@@ -14,11 +14,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.transactions.commands import (
-    AddPartitions,
-    EndTransaction,
-    InitProducer,
-)
 from odradek.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.record_codec import encode_key, encode_value
@@ -35,6 +30,7 @@ from tests.coordinator.transaction_partitions import (
     Partition,
     place_of,
 )
+from tests.coordinator.transaction_requests import add_partitions, end_transaction, id_in, init_producer
 from tests.kit.simulation import Connection, CoordinatorWorld, Log
 
 NONE = ErrorCode.NONE
@@ -145,7 +141,7 @@ class World(CoordinatorWorld):
                 self.at(self.latency(), then, reply)
 
         command = make_command(self.if_alive(answer))
-        self.coordinator.submit(command.transactional_id, command)
+        self.coordinator.submit(id_in(command), command)
 
     def write_markers(self, effect, then) -> None:
         results: dict = {}
@@ -370,19 +366,19 @@ class Process:
     def sleep(self, milliseconds: int):
         yield lambda then: self.world.at(milliseconds, then, None)
 
-    def ask(self, command_class, *arguments):
+    def ask(self, request_about, *arguments):
         """Until there is an answer that says something. Raises Gone."""
         name = self.slot.name
 
         def request(then) -> None:
             self.world.at(ANSWER_WITHIN_MS, then, None)
-            self.world.ask(self.connection, lambda ticket: command_class(ticket, name, *arguments), then)
+            self.world.ask(self.connection, lambda take: request_about(take, name, *arguments), then)
 
         while True:
             answer = yield request
             if answer is not None and answer.error_code in FENCED:
                 raise Gone
-            if answer is None and command_class is EndTransaction and self.world.happens(0.4):
+            if answer is None and request_about is end_transaction and self.world.happens(0.4):
                 raise Gone
             if answer is not None and answer.error_code not in AGAIN:
                 return answer
@@ -396,7 +392,7 @@ class Process:
                 yield from self.initialise(*self.identity)
 
     def initialise(self, producer_id: int, epoch: int):
-        answer = yield from self.ask(InitProducer, TIMEOUT_MS, producer_id, epoch)
+        answer = yield from self.ask(init_producer, TIMEOUT_MS, producer_id, epoch)
         assert answer.error_code is NONE, answer
         self.identity = (answer.producer_id, answer.producer_epoch)
         self.sequences = {}
@@ -408,7 +404,7 @@ class Process:
         names = random.sample(NAMES, random.randint(1, 3))
         is_well = True
         if self.version < 2:
-            answer = yield from self.ask(AddPartitions, *self.identity, names, 0)
+            answer = yield from self.ask(add_partitions, *self.identity, names, 0)
             assert answer.error_code is NONE, answer
         for number, name in enumerate(random.choices(names, k=random.randint(1, 5))):
             if random.random() < 0.02:
@@ -450,7 +446,7 @@ class Process:
 
     def end(self, sent: Sent, commit: bool):
         sent.outcome = "committing" if commit else "aborting"
-        answer = yield from self.ask(EndTransaction, *self.identity, commit, self.version)
+        answer = yield from self.ask(end_transaction, *self.identity, commit, self.version)
         if answer.error_code is NONE:
             sent.outcome = "committed" if commit else "aborted"
             if self.version >= 2:

@@ -16,11 +16,13 @@ is made, what it must know again after a reload, and how its effects read. `Stag
 where a line becomes a command. With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today
 into the files, for a person to read and judge."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Container, Iterable
 from typing import Any, ClassVar
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.effects import Append, AppendMarker, CancelTimer, Reply, SetTimer
 from tests.kit.machine import MachineRun
 
@@ -104,6 +106,19 @@ class Line:
         return [word.partition("=")[::2] for word in self.rest]
 
 
+def empty(message) -> None:
+    """Take everything out of a message, as if its next user had it."""
+    for field in dataclasses.fields(message):
+        value = getattr(message, field.name)
+        if isinstance(value, list):
+            for one in filter(dataclasses.is_dataclass, value):
+                empty(one)
+            value.clear()
+        elif dataclasses.is_dataclass(value):
+            empty(value)
+        setattr(message, field.name, None)
+
+
 class Stage(MachineRun):
     """A machine, its clock, its timers and its log, and what it does as text."""
 
@@ -144,6 +159,13 @@ class Stage(MachineRun):
         if verb in self.steps:
             return self.steps[verb](self, words)
         return self.submit(self.command(verb, words))
+
+    def submit(self, command) -> list[str]:
+        """Carry out a command. A machine keeps no request: afterwards nothing is left of that."""
+        lines = super().submit(command)
+        if isinstance(command, Asked):
+            empty(command.request)
+        return lines
 
     def prepare(self, verb: str, words: list[str]) -> list[str]:
         assert verb == "set", verb

@@ -50,7 +50,6 @@ def test_a_topic_is_known_by_its_record(found):
         (record(TOPIC, text(b"orders") + TOPIC_ID)[:-8], "cut short"),
         (record(TOPIC, bytes([100]) + b"orders"), "cut short"),
         (bytes([0x80] * 6), "too long"),
-        (record(TOPIC, text(b"\xff\xfe") + TOPIC_ID), "utf-8"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_said_and_not_passed_over(found, broken, words):

@@ -3,8 +3,8 @@
 import struct
 from collections.abc import Callable
 
-from odradek.storage.log.batches import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.wire.checksums import crc32c
+from odradek.wire.record_layout import ATTRIBUTES_POSITION, HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES
 
 _ORDER = struct.Struct(">qiibI2xi30xi").unpack_from
 """Base offset, length, leader epoch, magic, checksum, last offset delta, record count."""
@@ -52,10 +52,10 @@ class Stretch:
             if self.end >= until or (spent_bytes >= BYTES_PER_LOOK and self.end > begin):
                 return
             inside = position - start
-            if position < size_bytes and inside + HEADER_BYTES > len(window):
+            if position < size_bytes and inside + HEADER_SIZE_BYTES > len(window):
                 window, start, inside = read(position, min(window_bytes, size_bytes - position)), position, 0
                 spent_bytes += READ_COST_BYTES + len(window)
-                if len(window) < HEADER_BYTES:
+                if len(window) < HEADER_SIZE_BYTES:
                     return
             if position < size_bytes:
                 header = _ORDER(window, inside)
@@ -76,19 +76,19 @@ class Stretch:
                 or magic != 2
                 or base_offset < next_offset
                 or not 0 <= record_count <= last_offset_delta + 1
-                or length < HEADER_BYTES - LOG_OVERHEAD_BYTES
+                or length < HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES
                 or position + length + LOG_OVERHEAD_BYTES > size_bytes
                 or base_offset + last_offset_delta >= limit_offset
             ):
                 return
             next_offset, leader_epoch, crc = base_offset + last_offset_delta + 1, epoch, next_crc
             position += length + LOG_OVERHEAD_BYTES
-            window_bytes = _WINDOW_BYTES if length < _SMALL_BATCH_BYTES else HEADER_BYTES
+            window_bytes = _WINDOW_BYTES if length < _SMALL_BATCH_BYTES else HEADER_SIZE_BYTES
 
 
 def _has_crc(read: Callable[[int, int], bytes], position: int, end: int, crc: int) -> bool:
     content = read(position, end - position)
-    return len(content) == end - position and crc32c(memoryview(content)[CHECKED_FROM:]) == crc
+    return len(content) == end - position and crc32c(memoryview(content)[ATTRIBUTES_POSITION:]) == crc
 
 
 def _is_between(before: int | None, epoch: int | None, after: int | None) -> bool:

@@ -495,7 +495,7 @@ class Producing:
         self.loop = Loop()
         self.events = []
         self.after_commit = after_commit
-        api = Api(ProduceRequest, ProduceResponse, self.handle, range(10), needs=(), overlaps=overlaps)
+        api = served(ProduceRequest, ProduceResponse, self.handle, overlaps=overlaps)
         self.connections = wired({PRODUCE: api}, self.loop, lambda: self.loop.now_ms)
         self.turn = self.connections.dispatcher.turn
 
@@ -551,7 +551,7 @@ def test_whoever_is_resumed_by_the_end_of_a_turn_ends_none_inside_it():
 
 
 def test_a_connection_that_the_end_of_a_turn_closes_begins_no_more_requests():
-    stage = Producing(after_commit=lambda context: context.connection.close("refused"), overlaps={PRODUCE})
+    stage = Producing(lambda context: context.connection.close("refused"), overlaps=(ProduceRequest,))
     first, second, third = (Wire(stage.connections) for _ in range(3))
     first.send(produced(0, 10))
     second.send(produced(1, 500_000))

@@ -4,15 +4,11 @@ import pytest
 
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
-from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.commands import StateReply
 from odradek.coordinator.share_state.persister import (
     DeliveryState,
     InitialState,
     Refusal,
     SharePartitionKey,
-    StateBatch,
-    StateWrite,
 )
 from odradek.server import share_persister
 from odradek.server.share_persister import ATTEMPTS_MAX, SharePersister
@@ -24,6 +20,7 @@ from odradek.wire.messages import (
     write_share_group_state,
 )
 from tests.coordinator.fakes import FakeClock
+from tests.coordinator.share_state_requests import batches_in, change, state_batch
 
 HERE, THERE = 1, 2
 DONE = Refusal(ErrorCode.NONE)
@@ -52,7 +49,7 @@ class Shares:
     def submit_state(self, command) -> None:
         self.commands.append(command)
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
-        command.ticket(command.refused(code) if code else StateReply())
+        command.ticket(command.refused(code))
 
 
 class Peers:
@@ -122,10 +119,8 @@ class World:
         self.results: list = []
 
     def write(self, index=0, group="g", start_offset=0) -> None:
-        change = StateWrite(
-            partition=key(index, group), state_epoch=0, leader_epoch=0, start_offset=start_offset
-        )
-        self.persister.write(change, self.results.append)
+        partition = key(index, group)
+        self.persister.write(partition, change(partition, 0, 0, start_offset), self.results.append)
 
 
 @pytest.fixture
@@ -221,12 +216,10 @@ def test_after_the_end_nothing_is_tried_again(world):
 
 
 def test_who_trips_over_an_answer_disturbs_nobody(world):
-    change = StateWrite(partition=key(), state_epoch=0, leader_epoch=0, start_offset=0)
-
     def trip(result):
         raise RuntimeError("a bug")
 
-    world.persister.write(change, trip)
+    world.persister.write(key(), change(key(), 0, 0, 0), trip)
     world.write()
     assert world.results == [DONE]
     assert world.persister.pending_count == 0
@@ -310,7 +303,7 @@ def test_codes_and_states_of_a_later_broker_are_told_as_errors(world):
     assert world.results[-1].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     world.persister.read(key(), 3, world.results.append)
     respond(world.peers.asked.pop()[1], batches[:1])
-    assert list(world.results[-1].batches) == [StateBatch(0, 1, DeliveryState.ACKNOWLEDGED, 1)]
+    assert batches_in(world.results[-1]) == [(0, 1, 1, DeliveryState.ACKNOWLEDGED)]
 
 
 # The topic
@@ -355,19 +348,13 @@ def test_more_than_so_many_are_refused(world, monkeypatch):
     assert world.results[1:] == [DONE] * 4
 
 
-def test_what_is_asked_here_is_a_command(world):
-    batch = StateBatch(1, 4, DeliveryState.ARCHIVED, 3)
-    change = StateWrite(
-        partition=key(),
-        state_epoch=2,
-        leader_epoch=3,
-        start_offset=1,
-        delivery_complete_count=4,
-        batches=[batch],
-    )
-    world.persister.write(change, world.results.append)
+def test_what_is_asked_here_is_the_same_request(world):
+    written = change(key(), 2, 3, 1, 4, [state_batch(1, 4, DeliveryState.ARCHIVED, 3)])
+    world.persister.write(key(), written, world.results.append)
+    world.view = view_of(THERE)
+    world.persister.write(key(), written, world.results.append)
+    ((there, _),) = world.peers.asked
     (command,) = world.shares.commands
-    assert (command.key, command.state_epoch, command.leader_epoch) == (key(), 2, 3)
-    assert (command.start_offset, command.delivery_complete_count) == (1, 4)
-    assert command.batches == [Batch(1, 4, 3, 4)]
+    assert command.request == there
+    assert there.topics[0].partitions == [written]
     assert world.results == [DONE]

@@ -11,7 +11,6 @@ import pytest
 
 from odradek.apis.turn import FLUSHED
 from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.commands import InitializeState, SummarizeState, WriteState
 from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.coordinator.share_state.settings import ShareStateSettings
@@ -20,6 +19,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.fakes import FakeClock
+from tests.coordinator.share_state_requests import asked, initialize, result_of, summarize, write
 from tests.coordinator.test_share_state_coordinator import NODE, TOPIC_ID, view
 from tests.storage.memory_disk import MemoryDisk, PowerLost
 from tests.tiers import seeds
@@ -78,15 +78,15 @@ class History:
 
     def ask(self, kind, key, *values):
         answers = []
-        self.coordinator.submit_state(kind(answers.append, key, *values))
+        self.coordinator.submit_state(asked(kind(key, *values), answers.append))
         self.clock.run()
         (answer,) = answers
-        return answer
+        return result_of(answer)
 
     def run(self):
         self.open()
         for key in KEYS:
-            assert self.ask(InitializeState, key, 0, 0).error_code is ErrorCode.NONE
+            assert self.ask(initialize, key, 0, 0).error_code == ErrorCode.NONE
             self.answered[key] = 0
         for _ in range(STEPS):
             step = self.chance.choices(
@@ -99,7 +99,7 @@ class History:
         key = self.chance.choice(KEYS[:-1])
         start = self.answered[key] + self.chance.randrange(1, 50)
         batches = [Batch(start + 10 * number, start + 10 * number + 9, 0, 1) for number in range(3)]
-        assert self.ask(WriteState, key, 0, 0, start, 0, batches).error_code is ErrorCode.NONE
+        assert self.ask(write, key, 0, 0, start, 0, batches).error_code == ErrorCode.NONE
         self.answered[key] = start
 
     def wait(self):
@@ -121,8 +121,8 @@ class History:
         self.open()
         promised = self.answered if self.flushes else self.flushed
         for key, start in promised.items():
-            found = self.ask(SummarizeState, key)
-            assert found.error_code is ErrorCode.NONE
+            found = self.ask(summarize, key)
+            assert found.error_code == ErrorCode.NONE
             assert found.start_offset >= start, key
         if self.flushes and len(self.answered) == len(KEYS):
             # And it goes on.

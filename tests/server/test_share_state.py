@@ -18,13 +18,12 @@ from odradek.coordinator.share_state.persister import (
     InitialState,
     Refusal,
     SharePartitionKey,
-    StateBatch,
-    StateWrite,
 )
 from odradek.server.broker import BrokerServer
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.coordinator.share_state_requests import batches_in, change, state_batch
 from tests.raw_client import AsyncRawClient
 
 PATIENCE_S = 20
@@ -75,10 +74,9 @@ def persister(server):
     return coordinators(server).persister
 
 
-def write(key, start_offset, *batches, **fields):
-    return StateWrite(
-        partition=key, state_epoch=0, leader_epoch=0, start_offset=start_offset, batches=batches, **fields
-    )
+def write(key, start_offset, *batches, done=-1):
+    """The arguments of the persister."""
+    return key, change(key, 0, 0, start_offset, done, batches)
 
 
 def test_the_persister_creates_the_topic_and_asks_the_coordinator_of_its_node(tmp_path):
@@ -90,13 +88,13 @@ def test_the_persister_creates_the_topic_and_asks_the_coordinator_of_its_node(tm
             assert await asked(persister(server).initialize, states) == dict.fromkeys(keys, DONE)
             topic = server.cluster_view.topics[SHARE_STATE_TOPIC]
             assert (topic.is_internal, topic.configs["retention.ms"]) == (True, "-1")
-            batch = StateBatch(10, 19, DeliveryState.ACKNOWLEDGED, 1)
-            change = write(keys[0], 10, batch, delivery_complete_count=10)
-            assert await asked(persister(server).write, change) == DONE
+            batch = state_batch(10, 19, DeliveryState.ACKNOWLEDGED, 1)
+            written = write(keys[0], 10, batch, done=10)
+            assert await asked(persister(server).write, *written) == DONE
             state = await asked(persister(server).read, keys[0], 5)
             assert (state.error_code, state.state_epoch, state.start_offset) == (0, 0, 10)
-            assert list(state.batches) == [batch]
-            fenced = await asked(persister(server).write, change)
+            assert batches_in(state) == [(10, 19, 1, DeliveryState.ACKNOWLEDGED)]
+            fenced = await asked(persister(server).write, *written)
             assert fenced.error_code is ErrorCode.FENCED_LEADER_EPOCH
             fenced = await asked(persister(server).read, keys[0], 4)
             assert fenced.error_code is ErrorCode.FENCED_LEADER_EPOCH
@@ -132,8 +130,8 @@ def test_no_answered_write_is_lost_when_the_broker_is_killed(tmp_path, seed):
                 for start_offset in itertools.count(1):
                     if is_killed:
                         return
-                    batch = StateBatch(start_offset, start_offset + 9, DeliveryState.AVAILABLE, 1)
-                    assert await asked(persister(server).write, write(key, start_offset, batch)) == DONE
+                    batch = state_batch(start_offset, start_offset + 9, DeliveryState.AVAILABLE, 1)
+                    assert await asked(persister(server).write, *write(key, start_offset, batch)) == DONE
                     answered[key] = start_offset
 
             writers = [asyncio.ensure_future(go_on(key)) for key in keys]
@@ -153,9 +151,8 @@ def test_no_answered_write_is_lost_when_the_broker_is_killed(tmp_path, seed):
                     state = await asked(persister(server).read, key, 1)
                     assert state.error_code is ErrorCode.NONE
                     assert state.start_offset >= start_offset
-                    assert [*state.batches] == [
-                        StateBatch(state.start_offset, state.start_offset + 9, DeliveryState.AVAILABLE, 1)
-                    ]
+                    last = state.start_offset + 9
+                    assert batches_in(state) == [(state.start_offset, last, 1, DeliveryState.AVAILABLE)]
 
     asyncio.run(act())
 
@@ -172,7 +169,7 @@ def test_the_log_is_cut_before_what_is_needed_and_the_states_survive(tmp_path):
             keys = [SharePartitionKey("g", topic_id, index) for index in range(4)]
             await asked(persister(server).initialize, [InitialState(key, 0, 0) for key in keys])
             for start_offset in range(1, 20):
-                assert await asked(persister(server).write, write(keys[0], start_offset)) == DONE
+                assert await asked(persister(server).write, *write(keys[0], start_offset)) == DONE
             log = server.store.get(SHARE_STATE_TOPIC, 0)
             await until(lambda: log.log_start_offset >= 23)
             end = log.log_end_offset

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 
 from odradek.apis import share_state
 from odradek.apis.share_partitions import SharePartitions
+from odradek.coordinator.asked import Ticket
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
 from odradek.coordinator.share_partitions.share_partition import (
     Acknowledgement,
@@ -29,15 +30,17 @@ from odradek.coordinator.share_partitions.share_partition import (
     LogBatch,
 )
 from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.commands import InitializeState, ReadState, WriteState
 from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
+from odradek.coordinator.share_state.keys import partition_in
 from odradek.coordinator.share_state.machine import ShareMachine
 from odradek.coordinator.share_state.persister import DeliveryState, SharePartitionKey
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.server.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.messages import read_share_group_state, write_share_group_state
+from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
+from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
 from tests.coordinator.fakes import FakeHandle, OneReplica
+from tests.coordinator.share_state_requests import asked, initialize, result_of
 from tests.kit.simulation import Simulation
 
 TOPIC_ID = bytes(15) + b"\x07"
@@ -61,6 +64,9 @@ CONFIG = SimpleNamespace(
     share_renew_acknowledge_enable=True,
     share_auto_offset_reset="earliest",
 )
+
+CONTEXT = SimpleNamespace(client_id="node", connection=SimpleNamespace(peer_host="node"), api_version=0)
+"""Of requests between nodes."""
 
 
 class Weather:
@@ -268,8 +274,7 @@ class Node:
         )
         judged = Judged(world, self.coordinator)
         self.handlers = {
-            read_share_group_state.ReadShareGroupStateRequest: share_state.ReadShareGroupState(judged),
-            write_share_group_state.WriteShareGroupStateRequest: share_state.WriteShareGroupState(judged),
+            api.request: share_state.ShareStates(judged, api) for api in (share_state.READ, share_state.WRITE)
         }
         peers = Peers(self)
         self.persister = SharePersister(
@@ -307,7 +312,7 @@ class Node:
             self.shares.view_changed()
 
     def serve(self, request):
-        return self.handlers[type(request)](request, None)
+        return self.handlers[type(request)](request, CONTEXT)
 
     # What members ask
 
@@ -359,21 +364,26 @@ class Judged:
         self.world, self.coordinator = world, coordinator
 
     def submit_state(self, command) -> None:
-        world, ticket = self.world, command.ticket
+        world, ticket, request = self.world, command.ticket, command.request
         fence = world.fence
 
-        def told(reply) -> None:
-            name = type(command).__name__
-            if reply.error_code:
-                world.counts[f"{name}: {reply.error_code.name}"] += 1
-            elif isinstance(command, ReadState):
-                world.fence = max(world.fence, command.leader_epoch)
-            elif isinstance(command, WriteState) and command.leader_epoch < fence:
-                world.complain(f"leader {command.leader_epoch} writes after leader {fence} has read")
-            ticket(reply)
+        def told(response) -> None:
+            result = result_of(response)
+            if result.error_code:
+                world.counts[f"{type(request).__name__}: {ErrorCode(result.error_code).name}"] += 1
+            elif isinstance(request, ReadShareGroupStateRequest):
+                world.fence = max(world.fence, leader_epoch_in(request))
+            elif isinstance(request, WriteShareGroupStateRequest) and leader_epoch_in(request) < fence:
+                world.complain(f"leader {leader_epoch_in(request)} writes after leader {fence} has read")
+            ticket(response)
 
-        command.ticket = told
+        command.ticket = Ticket(told, ticket.refused)
         self.coordinator.submit_state(command)
+
+
+def leader_epoch_in(request) -> int:
+    _, one = partition_in(request)
+    return one.leader_epoch
 
 
 class World(Simulation):
@@ -396,7 +406,7 @@ class World(Simulation):
         self.fence = -1
         """The newest leader that has read the state."""
         machine = ShareMachine(ShareStateSettings(), lambda topic_id: 1)
-        for effect in machine.handle(InitializeState(None, KEY, 0, 0), 0):
+        for effect in machine.handle(asked(initialize(KEY, 0, 0), print), 0):
             self.log.records += getattr(effect, "records", [])
         self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
 

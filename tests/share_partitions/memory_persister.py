@@ -5,9 +5,9 @@ from odradek.coordinator.share_state.persister import (
     DeliveryState,
     Refusal,
     ShareState,
-    StateBatch,
 )
 from odradek.wire.errors import ErrorCode
+from tests.coordinator.share_state_requests import state_batch
 
 
 class MemoryPersister:
@@ -37,27 +37,34 @@ class MemoryPersister:
     def read(self, partition, leader_epoch, then):
         self._later(lambda: then(self._state(partition)))
 
-    def write(self, write, then):
-        self.writes.append(write)
-        self._later(lambda: then(self._written(write)))
+    def write(self, partition, change, then):
+        self.writes.append(change)
+        self._later(lambda: then(self._written(partition, change)))
 
     def _state(self, key):
         if self.failure:
             return ShareState(error_code=self.failure)
         epoch, start, offsets = self.states.setdefault(key, [0, UNINITIALIZED_OFFSET, {}])
         batches = []
-        for offset, (state, count) in sorted(offsets.items()):
-            if batches and batches[-1][1:] == (offset - 1, state, count):
-                batches[-1] = batches[-1]._replace(last_offset=offset)
+        for offset, value in sorted(offsets.items()):
+            last = batches[-1] if batches else None
+            if (
+                last
+                and last.last_offset == offset - 1
+                and (last.delivery_state, last.delivery_count) == value
+            ):
+                last.last_offset = offset
             elif offset >= start:
-                batches.append(StateBatch(offset, offset, DeliveryState(state), count))
-        return ShareState(state_epoch=epoch, start_offset=start, batches=batches)
+                state, count = value
+                batches.append(state_batch(offset, offset, DeliveryState(state), count))
+        return ShareState(state_epoch=epoch, start_offset=start, state_batches=batches)
 
-    def _written(self, write):
+    def _written(self, partition, change):
         if self.failure:
             return Refusal(self.failure, "as the test wants it")
-        state = self.states[write.partition]
-        state[1] = write.start_offset
-        for first, last, delivery_state, count in write.batches:
-            state[2] |= dict.fromkeys(range(first, last + 1), (delivery_state, count))
+        state = self.states[partition]
+        state[1] = change.start_offset
+        for one in change.state_batches:
+            offsets = range(one.first_offset, one.last_offset + 1)
+            state[2] |= dict.fromkeys(offsets, (one.delivery_state, one.delivery_count))
         return Refusal(ErrorCode.NONE)

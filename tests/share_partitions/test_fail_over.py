@@ -9,9 +9,11 @@ import pytest
 from odradek.apis.share_partitions import SharePartitions
 from odradek.coordinator.share_state import machine, state
 from odradek.coordinator.share_state.batches import combined
-from odradek.coordinator.share_state.commands import ReadState, WriteState
+from odradek.coordinator.share_state.keys import partition_in
 from odradek.coordinator.share_state.machine import ShareMachine
 from odradek.server import broker_peers, share_persister
+from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
+from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
 from tests.share_partitions.fail_over_world import World
 from tests.tiers import NIGHTLY
 
@@ -61,8 +63,8 @@ def test_what_was_acknowledged_stays_so(seeds, world_of):
         "prunings",
         "refused: NOT_LEADER_OR_FOLLOWER",
         "requests after their time",
-        "WriteState: FENCED_LEADER_EPOCH",
-        "WriteState: NOT_COORDINATOR",
+        "WriteShareGroupStateRequest: FENCED_LEADER_EPOCH",
+        "WriteShareGroupStateRequest: NOT_COORDINATOR",
     ):
         assert happened[what], what
     assert happened["acknowledgements"] > 100 * len(seeds)
@@ -72,7 +74,7 @@ def test_what_was_acknowledged_stays_so(seeds, world_of):
 
 
 def fences_no_leader(patch):
-    patch(machine, "_fenced_leader", lambda kept, leader_epoch: None)
+    patch(machine, "_check_leader_epoch", lambda kept, leader_epoch: None)
 
 
 def notes_no_leader(patch):
@@ -80,8 +82,9 @@ def notes_no_leader(patch):
     handle = ShareMachine.handle
 
     def handles(self, command, now_ms):
-        if isinstance(command, ReadState):
-            command = replace(command, leader_epoch=-1)
+        if isinstance(command.request, ReadShareGroupStateRequest):
+            _, asked = partition_in(command.request)
+            asked.leader_epoch = -1
         return handle(self, command, now_ms)
 
     patch(ShareMachine, "handle", handles)
@@ -92,9 +95,11 @@ def lets_late_writes_move_the_start_back(patch):
     handle = ShareMachine.handle
 
     def handles(self, command, now_ms):
-        kept = self.states.get(command.key)
-        if isinstance(command, WriteState) and 0 <= command.start_offset < kept.state.start_offset:
-            kept.state = replace(kept.state, start_offset=command.start_offset)
+        key, asked = partition_in(command.request)
+        kept = self.states.get(key)
+        is_write = isinstance(command.request, WriteShareGroupStateRequest)
+        if is_write and 0 <= asked.start_offset < kept.state.start_offset:
+            kept.state = replace(kept.state, start_offset=asked.start_offset)
         return handle(self, command, now_ms)
 
     patch(ShareMachine, "handle", handles)
@@ -141,7 +146,7 @@ def forgets_what_it_has_read(patch):
     read = share_persister.SharePersister.read
 
     def reads(self, partition, leader_epoch, then):
-        read(self, partition, leader_epoch, lambda state: then(replace(state, batches=())))
+        read(self, partition, leader_epoch, lambda state: then(replace(state, state_batches=[])))
 
     patch(share_persister.SharePersister, "read", reads)
 

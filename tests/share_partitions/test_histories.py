@@ -16,8 +16,9 @@ from odradek.coordinator.share_partitions.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState, StateBatch
+from odradek.coordinator.share_state.persister import DeliveryState, ShareState
 from odradek.wire.errors import KafkaError
+from tests.coordinator.share_state_requests import state_batch
 
 LIMITS = ShareLimits(lock_ms=10, deliveries_max=4, locks_max=40)
 MEMBERS = ("a", "b", "c")
@@ -110,10 +111,10 @@ class World:
 
     def store(self, batches, start):
         self.stored_start = max(self.stored_start, start)
-        for first, last, state, count in batches:
-            for offset in range(first, last + 1):
-                self.stored[offset] = state, count
-                if state is not DeliveryState.AVAILABLE:
+        for batch in batches:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                self.stored[offset] = batch.delivery_state, batch.delivery_count
+                if batch.delivery_state is not DeliveryState.AVAILABLE:
                     self.done.add(offset)
 
     def wait(self, ms):
@@ -128,12 +129,12 @@ class World:
         while self.pending:
             self.finish()
         batches = [
-            StateBatch(offset, offset, *self.stored[offset])
+            state_batch(offset, offset, *self.stored[offset])
             for offset in sorted(self.stored)
             if offset >= self.stored_start
         ]
         self.held.clear()
-        self.partition = SharePartition(ShareState(batches=batches), self.stored_start)
+        self.partition = SharePartition(ShareState(state_batches=batches), self.stored_start)
 
     def drain(self):
         while self.pending:

@@ -10,8 +10,9 @@ from odradek.coordinator.share_partitions.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState, StateBatch
+from odradek.coordinator.share_state.persister import DeliveryState, ShareState
 from odradek.wire.errors import ErrorCode, KafkaError
+from tests.coordinator.share_state_requests import state_batch
 
 LIMITS = ShareLimits(lock_ms=30_000, deliveries_max=5, locks_max=2_000)
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
@@ -26,7 +27,7 @@ class Story:
     """A share partition with a log of batches of ten records, and a clock."""
 
     def __init__(self, *batches, start=0, limits=LIMITS, log_end=1_000):
-        self.partition = SharePartition(ShareState(batches=batches), start)
+        self.partition = SharePartition(ShareState(state_batches=batches), start)
         self.limits, self.now_ms = limits, 0
         self.log = [LogBatch(base, base + 9) for base in range(0, log_end, 10)]
 
@@ -55,7 +56,7 @@ def test_records_that_were_accepted_move_the_start():
     assert story.acquire() == [(0, 9, 1)]
     assert story.acquire() == [(10, 19, 1)]
     change = story.acknowledge(10, 19, ACCEPT)
-    assert change.batches == [StateBatch(10, 19, ACKNOWLEDGED, 1)]
+    assert change.batches == [state_batch(10, 19, ACKNOWLEDGED, 1)]
     assert (story.partition.start, story.partition.fresh) == (0, 20)
     assert story.partition.done_count == 10
     story.acknowledge(0, 9, REJECT)
@@ -93,9 +94,9 @@ def test_single_records_of_a_batch_have_their_own_types():
     story.acquire()
     change = story.acknowledge(0, 9, *[ACCEPT] * 3, RELEASE, *[GAP] * 6)
     assert change.batches == [
-        StateBatch(0, 2, ACKNOWLEDGED, 1),
-        StateBatch(3, 3, AVAILABLE, 1),
-        StateBatch(4, 9, ARCHIVED, 1),
+        state_batch(0, 2, ACKNOWLEDGED, 1),
+        state_batch(3, 3, AVAILABLE, 1),
+        state_batch(4, 9, ARCHIVED, 1),
     ]
     assert story.partition.start == 3
     assert story.acquire() == [(3, 3, 2), (10, 19, 1)]
@@ -109,7 +110,7 @@ def test_a_lock_runs_out_and_can_be_renewed():
     story.now_ms = 20_000
     assert story.acknowledge(10, 19, RENEW).batches == []
     story.now_ms = 30_000
-    assert story.partition.expire(LIMITS, story.now_ms) == [StateBatch(0, 9, AVAILABLE, 1)]
+    assert story.partition.expire(LIMITS, story.now_ms) == [state_batch(0, 9, AVAILABLE, 1)]
     assert story.refused(0, 9, ACCEPT) == ErrorCode.INVALID_RECORD_STATE
     assert story.acquire("n") == [(0, 9, 2)]
     assert story.partition.next_deadline_ms == 50_000
@@ -127,7 +128,7 @@ def test_after_its_last_delivery_a_record_is_archived():
     story.acquire()
     story.acknowledge(0, 9, RELEASE)
     assert story.acquire() == [(0, 9, 2)]
-    assert story.acknowledge(0, 9, RELEASE).batches == [StateBatch(0, 9, ARCHIVED, 2)]
+    assert story.acknowledge(0, 9, RELEASE).batches == [state_batch(0, 9, ARCHIVED, 2)]
     assert story.partition.start == 10
 
 
@@ -201,7 +202,7 @@ def test_a_member_gives_everything_back():
     story.acquire("n")
     story.acknowledge(10, 12, ACCEPT)
     change = story.partition.release("m", LIMITS)
-    assert change.batches == [StateBatch(0, 9, AVAILABLE, 1), StateBatch(13, 29, AVAILABLE, 1)]
+    assert change.batches == [state_batch(0, 9, AVAILABLE, 1), state_batch(13, 29, AVAILABLE, 1)]
     story.partition.stored(change)
     assert story.acquire("n", records_max=100, batch_size=10)[:2] == [(0, 9, 2), (13, 29, 2)]
 
@@ -223,11 +224,11 @@ def test_the_log_loses_records():
     story.acknowledge(0, 9, RELEASE)
     story.partition.move_start(15)
     assert (story.partition.start, story.partition.fresh) == (15, 30)
-    assert story.acknowledge(10, 19, ACCEPT).batches == [StateBatch(15, 19, ACKNOWLEDGED, 1)]
+    assert story.acknowledge(10, 19, ACCEPT).batches == [state_batch(15, 19, ACKNOWLEDGED, 1)]
     assert story.partition.start == 15, "somebody has the records from 10 on until the lock runs out"
     assert story.partition.expire(LIMITS, 30_000) == [
-        StateBatch(10, 14, ARCHIVED, 1),
-        StateBatch(20, 29, AVAILABLE, 1),
+        state_batch(10, 14, ARCHIVED, 1),
+        state_batch(20, 29, AVAILABLE, 1),
     ]
     assert story.partition.start == 20
     story.partition.move_start(500)
@@ -257,7 +258,7 @@ def test_aborted_records_are_done():
 
 
 def test_the_next_leader_goes_on_with_what_was_stored():
-    story = Story(StateBatch(10, 19, ACKNOWLEDGED, 1), StateBatch(20, 24, AVAILABLE, 2), start=5)
+    story = Story(state_batch(10, 19, ACKNOWLEDGED, 1), state_batch(20, 24, AVAILABLE, 2), start=5)
     assert (story.partition.start, story.partition.fresh, story.partition.done_count) == (5, 25, 10)
     assert story.acquire(records_max=3, batch_size=3) == [(5, 9, 1)]
     assert story.acquire(records_max=100) == [(20, 24, 3), (25, 119, 1)]
@@ -266,7 +267,7 @@ def test_the_next_leader_goes_on_with_what_was_stored():
 
 
 def test_a_hole_without_records_is_passed_over():
-    story = Story(StateBatch(40, 49, ACKNOWLEDGED, 1), start=0)
+    story = Story(state_batch(40, 49, ACKNOWLEDGED, 1), start=0)
     story.log = story.log[3:]
     assert story.acquire() == [(30, 39, 1)]
     story.acknowledge(30, 39, ACCEPT)
@@ -275,4 +276,4 @@ def test_a_hole_without_records_is_passed_over():
 
 def test_a_state_that_contradicts_itself_is_refused():
     with pytest.raises(ValueError, match="5 to 9 behind 8"):
-        Story(StateBatch(0, 7, AVAILABLE, 1), StateBatch(5, 9, AVAILABLE, 1))
+        Story(state_batch(0, 7, AVAILABLE, 1), state_batch(5, 9, AVAILABLE, 1))

@@ -3,6 +3,7 @@ readers.
 """
 
 import errno
+import itertools
 
 import pytest
 import stores
@@ -193,6 +194,39 @@ def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     assert rounds == 5
     clean(store)
     assert records_of(partition) == [(20 + number, b"key%d" % number, b"1") for number in range(20)]
+
+
+def finish_with(work, at_pause):
+    """As `finish`; `at_pause(number)` is called while the work waits."""
+    result = None
+    for number in itertools.count():
+        try:
+            step = work.send(result)
+        except StopIteration as end:
+            return end.value
+        at_pause(number)
+        result = None if step is None else step()
+
+
+@pytest.mark.parametrize("pause", range(4))
+def test_a_topic_that_is_deleted_in_a_pause_of_the_look_for_logs_disturbs_no_other(store, pause):
+    partitions = [store.create(f"t{number}", 0, bytes(16), COMPACTED) for number in range(4)]
+    for partition in partitions:
+        append(partition, (b"key", b"old"))
+        append(partition, (b"key", b"new"))
+        seal(partition)
+    left = partitions[0] if pause else partitions[1]
+    deleted = []
+
+    def delete(number):
+        if number == pause:
+            deleted.extend(one for one in partitions if one is not left)
+            for partition in deleted:
+                store.delete(partition.topic, 0)
+
+    begun = finish_with(store.cleaner.next_round(NOW_MS, CleanerSettings()), delete)
+    assert deleted
+    assert begun is None or begun.partition is left
 
 
 def test_long_keys_are_told_apart(store, partition):

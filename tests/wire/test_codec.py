@@ -194,6 +194,18 @@ def test_null_records_are_written_where_they_are_given():
     assert decode_message(FetchResponse, 4, encode_message(fetched(None), 4)) == fetched(None)
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("0002 c328", "\ufffd("),
+        ("0007 6d fc 6c 6c 65 72 ff", "m\ufffdller\ufffd"),
+        ("0005 ed a0 80 2d ed", "\ufffd-\ufffd"),
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_read_with_replacements(data, text):
+    assert decode_message(SaslHandshakeRequest, 0, bytes.fromhex(data)).mechanism == text
+
+
 # What decoders refuse.
 
 
@@ -203,7 +215,6 @@ def test_null_records_are_written_where_they_are_given():
         (MetadataRequest, 0, "ffffffff", "topics must not be null"),
         (SaslHandshakeRequest, 0, "ffff", "mechanism must not be null"),
         (SaslHandshakeRequest, 0, "0005 6162", "mechanism ends after the message"),
-        (SaslHandshakeRequest, 0, "0002 c328", "utf-8"),
         (SaslHandshakeRequest, 0, "0001 61 62", "1 bytes follow"),
         (MetadataRequest, 0, "7fffffff", "more items than fit"),
         (MetadataRequest, 9, "ffffffff0f 00", "more items than fit"),

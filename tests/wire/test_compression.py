@@ -4,6 +4,7 @@ import gzip
 import random
 import struct
 import tracemalloc
+import zlib
 
 import cramjam
 import lz4.frame
@@ -241,3 +242,65 @@ def test_garbage_is_refused_or_read_and_nothing_else(compression, noise, data):
 def test_a_codec_without_a_meaning_is_refused():
     for number in (5, 6, 7):
         assert refusal(number, b"") == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+PLAIN = b"some records"
+
+
+def gzip_member(data=PLAIN, *, flags=0, fields=b""):
+    """With these fields of a header behind its first ten bytes."""
+    member = bytearray(compress(Compression.GZIP, data))
+    member[3] = flags
+    return bytes(member[:10]) + fields + bytes(member[10:])
+
+
+def header_checksum(member):
+    return (zlib.crc32(member[:10]) & 0xFFFF).to_bytes(2, "little")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [bytes(1), bytes(500), b"other bytes", b"\x1f\x8b", b"\x1f\x8b\x07" + bytes(20), gzip_member()[:9]],
+)
+def test_bytes_behind_gzip_data_that_begin_no_member_are_passed_over(rest):
+    assert decompress(Compression.GZIP, gzip_member() + rest) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("flags", "fields"),
+    [
+        (0, b""),
+        (4, b"\x03\0abc"),
+        (8, b"name\0"),
+        (16, b"comment\0"),
+        (2, header_checksum(gzip_member(flags=2))),
+        (4 | 8 | 16, b"\x01\0aname\0comment\0"),
+    ],
+)
+def test_a_member_behind_gzip_data_is_read_whatever_its_header_has(flags, fields):
+    assert decompress(Compression.GZIP, gzip_member() + gzip_member(flags=flags, fields=fields)) == 2 * PLAIN
+
+
+@pytest.mark.parametrize(("flags", "fields"), [(8, b""), (16, b"no end"), (2, b"\0\0"), (4, b"\xff\xff")])
+def test_a_header_behind_gzip_data_that_is_not_whole_is_passed_over(flags, fields):
+    rest = gzip_member(flags=flags)[:10] + fields
+    assert decompress(Compression.GZIP, gzip_member() + rest) == PLAIN
+
+
+def test_a_damaged_member_behind_gzip_data_is_damage():
+    with pytest.raises(KafkaError, match="gzip data is damaged"):
+        decompress(Compression.GZIP, gzip_member() + gzip_member()[:-1])
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0", b"\0\0\0"])
+def test_streams_of_snappy_behind_each_other_are_one_and_less_than_a_size_is_passed_over(rest):
+    stream = compress(Compression.SNAPPY, PLAIN)
+    assert (
+        decompress(Compression.SNAPPY, stream + compress(Compression.SNAPPY, b"") + stream + rest)
+        == 2 * PLAIN
+    )
+
+
+def test_a_block_of_snappy_without_bytes_is_damage():
+    with pytest.raises(KafkaError, match="snappy data is damaged"):
+        decompress(Compression.SNAPPY, compress(Compression.SNAPPY, PLAIN) + bytes(4))

@@ -75,7 +75,6 @@ def test_an_unknown_api_reads_with_the_plain_header():
         "",
         "0003 0009 00000007 00",
         "0003 0009 00000007 0005 6162",
-        "0003 0009 00000007 0001 ff 00",
         "0003 0009 00000007 0000",
         "0003 0009 00000007 0000 01 00 05 aa",
         "0003 0009 00000007 0000 ffffffffffff",
@@ -84,6 +83,11 @@ def test_an_unknown_api_reads_with_the_plain_header():
 def test_what_is_no_header_is_malformed(header):
     with pytest.raises(MalformedMessage):
         read_request_header(bytes.fromhex(header), 0)
+
+
+def test_a_client_id_that_is_not_utf_8_is_read_with_replacements():
+    header, _ = read_request_header(bytes.fromhex("0003 0009 00000007 0001 ff 00"), 0)
+    assert header.client_id == "\ufffd"
 
 
 def test_a_response_has_tags_after_the_correlation_id_if_it_is_flexible():

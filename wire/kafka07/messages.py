@@ -24,18 +24,6 @@ from odradek.wire.errors import KafkaError
 from odradek.wire.kafka07 import Unreadable
 from odradek.wire.record_layout import Buffer
 
-__all__ = [
-    "HEAD_BYTES",
-    "Message",
-    "TooLarge",
-    "check_set",
-    "encode_message",
-    "encode_set",
-    "has_compressed",
-    "iter_messages",
-    "payloads",
-]
-
 SIZE_BYTES = 4
 HEAD_BYTES = 10
 """Before the payload of a message of magic 1, with its size."""

@@ -23,24 +23,6 @@ from typing import NamedTuple
 
 from odradek.wire.kafka07 import Unreadable
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "RANDOM_PARTITION",
-    "Error",
-    "Fetch",
-    "MultiFetch",
-    "MultiProduce",
-    "Offsets",
-    "Produce",
-    "Request",
-    "RequestType",
-    "encode_request",
-    "read_request",
-    "response_head",
-    "response_of_offsets",
-]
-
 LATEST = -1
 EARLIEST = -2
 RANDOM_PARTITION = -1

@@ -23,21 +23,11 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
+from odradek.wire._records import BatchHeader
 from odradek.wire.compression import Compression
 from odradek.wire.kafka07.messages import HEAD_BYTES, encode_message
 from odradek.wire.record_layout import Buffer
-from odradek.wire.records import BatchHeader, records_section, scan_records
-
-__all__ = [
-    "Form",
-    "Value",
-    "encode",
-    "encode_batch",
-    "filler",
-    "served_bytes",
-    "served_bytes_of_batch",
-    "values_of",
-]
+from odradek.wire.records import records_section, scan_records
 
 _GZIP_HEAD = b"\x1f\x8b\x08%c\0\0\0\0\0\xff"
 _WITH_COMMENT = 16

@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
+from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import MalformedMessage
-from odradek.wire.records import BatchHeader, iter_records, read_batch_header
+from odradek.wire.records import iter_records
 from odradek.wire.schema import (
     ALL,
     BOOL,

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.config_error import ConfigError
 from odradek.config.kerberos import GSSAPI
 from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens
 from odradek.coordinator.security.scram_users import ScramUsers

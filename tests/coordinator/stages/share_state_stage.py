@@ -13,13 +13,17 @@ the log must hold the same state."""
 
 from dataclasses import replace
 
-from odradek.coordinator.share_state import commands, record_codec
+from odradek.coordinator.asked import Asked
+from odradek.coordinator.share_state import record_codec
 from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.machine import DeleteBefore, ShareMachine
+from odradek.coordinator.share_state.machine import DeleteBefore, RemoveTopics, ShareMachine
 from odradek.coordinator.share_state.persister import DeliveryState, SharePartitionKey
 from odradek.coordinator.share_state.record_codec import SNAPSHOT
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.read_share_group_state import ReadShareGroupStateResponse
+from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryResponse
+from tests.coordinator import share_state_requests as requests
 from tests.coordinator.stages.group_stage import topic_id, topic_name
 from tests.kit.transcript import Line, Stage, seconds
 
@@ -83,25 +87,30 @@ class ShareStateStage(Stage):
             return (
                 f"snapshot {key_text(partition)} epoch={state.snapshot_epoch} state={state.state_epoch} "
                 f"leader={state.leader_epoch} start={state.start_offset} "
-                f"done={state.delivery_complete_count} {times}{batches_text(state)}"
+                f"done={state.delivery_complete_count} {times}{batches_text(state.batches)}"
             )
         update = record_codec.decode_update(value)
         return (
             f"update {key_text(partition)} epoch={update.snapshot_epoch} leader={update.leader_epoch} "
-            f"start={update.start_offset} done={update.delivery_complete_count}{batches_text(update)}"
+            f"start={update.start_offset} done={update.delivery_complete_count}{batches_text(update.batches)}"
         )
 
-    def answer_text(self, answer: commands.DoneReply) -> str:
+    def answer_text(self, answer) -> str:
+        if isinstance(answer, ErrorCode):
+            return answer.name
+        result = requests.result_of(answer)
+        if result.error_code:
+            return f"{result.error_code.name}: {result.error_message}"
         match answer:
-            case commands.StateReply(error_code=ErrorCode.NONE):
-                return f"NONE state={answer.state_epoch} start={answer.start_offset}{batches_text(answer)}"
-            case commands.SummaryReply(error_code=ErrorCode.NONE):
+            case ReadShareGroupStateResponse():
+                batches = batches_text(result.state_batches)
+                return f"NONE state={result.state_epoch} start={result.start_offset}{batches}"
+            case ReadShareGroupStateSummaryResponse():
                 return (
-                    f"NONE state={answer.state_epoch} leader={answer.leader_epoch} "
-                    f"start={answer.start_offset} done={answer.delivery_complete_count}"
+                    f"NONE state={result.state_epoch} leader={result.leader_epoch} "
+                    f"start={result.start_offset} done={result.delivery_complete_count}"
                 )
-        code = answer.error_code
-        return f"{code.name}: {answer.error_message}" if code else "NONE"
+        return "NONE"
 
 
 def durable_state(machine: ShareMachine) -> dict:
@@ -139,9 +148,13 @@ def batches_of(words: list[str]) -> list[Batch]:
     return batches
 
 
-def write(line: Line) -> commands.WriteState:
-    return commands.WriteState(
-        line.ticket,
+def asking(request):
+    """Makes the command of a line: `request` makes its message."""
+    return lambda line: Asked(request(line), requests.CLIENT, line.ticket)
+
+
+def write(line: Line):
+    return requests.write(
         key_of(line),
         line.number("state", 0),
         line.number("leader", 0),
@@ -152,14 +165,14 @@ def write(line: Line) -> commands.WriteState:
 
 
 ShareStateStage.commands = {
-    "initialize": lambda line: commands.InitializeState(
-        line.ticket, key_of(line), line.number("state", 0), line.number("start")
+    "initialize": asking(
+        lambda line: requests.initialize(key_of(line), line.number("state", 0), line.number("start"))
     ),
-    "read": lambda line: commands.ReadState(line.ticket, key_of(line), line.number("leader")),
-    "write": write,
-    "delete": lambda line: commands.DeleteState(line.ticket, key_of(line)),
-    "summarize": lambda line: commands.SummarizeState(line.ticket, key_of(line)),
-    "remove": lambda line: commands.RemoveTopics(line.ticket, [topic_id(name) for name in line.rest]),
+    "read": asking(lambda line: requests.read(key_of(line), line.number("leader"))),
+    "write": asking(write),
+    "delete": asking(lambda line: requests.delete(key_of(line))),
+    "summarize": asking(lambda line: requests.summarize(key_of(line))),
+    "remove": lambda line: RemoveTopics([topic_id(name) for name in line.rest], line.ticket),
 }
 
 
@@ -170,11 +183,11 @@ def key_text(key: SharePartitionKey) -> str:
     return f"{key.group_id[:40]}/{topic_name(key.topic_id)}-{key.partition}"
 
 
-def batches_text(holder) -> str:
-    if len(holder.batches) > 9:
-        return f" {len(holder.batches)} batches"
+def batches_text(batches) -> str:
+    if len(batches) > 9:
+        return f" {len(batches)} batches"
     return "".join(
         f" {batch.first_offset}-{batch.last_offset}:{DeliveryState(batch.delivery_state).name.lower()}"
         f"*{batch.delivery_count}"
-        for batch in holder.batches
+        for batch in batches
     )

@@ -13,12 +13,19 @@ are not shown."""
 
 import itertools
 
-from odradek.coordinator.effects import WriteMarkers
-from odradek.coordinator.transactions import commands, record_codec
+from odradek.coordinator.asked import Asked
+from odradek.coordinator.effects import Reply, WriteMarkers
+from odradek.coordinator.transactions import record_codec
+from odradek.coordinator.transactions.endings import MarkersWritten
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.coordinator.transactions.state import STATES_BY_LABEL, Transaction
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.describe_transactions import DescribeTransactionsResponse
+from odradek.wire.messages.end_txn import EndTxnResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tests.coordinator import transaction_requests as requests
 from tests.kit.transcript import Line, Stage, partition_of, seconds
 
 LEADER_EPOCH = 7
@@ -32,6 +39,8 @@ class TransactionStage(Stage):
     def __init__(self) -> None:
         self.producer_ids = itertools.count(1_000)
         self.gives_ids = True
+        self.verified: dict[str, list[tuple[str, int]]] = {}
+        """Partitions in the order of the line that has them verified, by its ticket."""
         super().__init__()
 
     def new_machine(self) -> TransactionMachine:
@@ -51,7 +60,19 @@ class TransactionStage(Stage):
     def text_of(self, effect) -> list[str]:
         if isinstance(effect, WriteMarkers):
             return [f"write {markers_text(effect)}"]
+        if isinstance(effect, Reply) and effect.ticket in self.verified:
+            return [f"reply {effect.ticket} {self.verification_text(effect)}"]
         return super().text_of(effect)
+
+    def command(self, verb: str, words: list[str]):
+        if verb == "verify":
+            line = Line(verb, words, {})
+            self.verified[line.ticket] = partitions_of(line)
+        return super().command(verb, words)
+
+    def verification_text(self, effect: Reply) -> str:
+        codes = requests.codes_in(effect.value)
+        return " ".join(codes.get(one, effect.value.error_code).name for one in self.verified[effect.ticket])
 
     def given(self, words: list[str]) -> list[str]:
         line = Line("given", words, {})
@@ -101,7 +122,7 @@ def id_of(line: Line) -> str:
 
 
 def identity(line: Line) -> tuple:
-    return line.ticket, id_of(line), line.number("producer", 1_000), line.number("epoch", 0)
+    return id_of(line), line.number("producer", 1_000), line.number("epoch", 0)
 
 
 def partitions_of(line: Line) -> list[tuple[str, int]]:
@@ -114,37 +135,49 @@ def partitions_of(line: Line) -> list[tuple[str, int]]:
     return partitions
 
 
-def end(line: Line) -> commands.EndTransaction:
-    return commands.EndTransaction(*identity(line), line.verb == "commit", line.number("version", 0))
+def asking(make, *fields_of):
+    """Makes the command of a line."""
+
+    def command(line: Line) -> Asked:
+        asked = make(print, *(value for of in fields_of for value in of(line)))
+        return Asked(asked.request, asked.client, line.ticket)
+
+    return command
+
+
+def added(line: Line) -> tuple:
+    return partitions_of(line), line.number("version", 0)
+
+
+def ended(line: Line) -> tuple:
+    return line.verb == "commit", line.number("version", 0)
+
+
+def listing(line: Line) -> Asked:
+    request = ListTransactionsRequest(
+        state_filters=line.names("states"),
+        producer_id_filters=[*map(int, line.names("producers"))],
+        duration_filter=line.time_ms("longer"),
+    )
+    return Asked(request, requests.client(2), line.ticket)
 
 
 TransactionStage.commands = {
-    "init": lambda line: commands.InitProducer(
-        line.ticket,
-        id_of(line),
-        line.time_ms("timeout", 60_000),
-        line.number("producer"),
-        line.number("epoch"),
+    "init": asking(
+        requests.init_producer,
+        lambda line: (id_of(line), line.time_ms("timeout", 60_000)),
+        lambda line: (line.number("producer"), line.number("epoch")),
     ),
-    "add": lambda line: commands.AddPartitions(
-        *identity(line), partitions_of(line), line.number("version", 0)
-    ),
-    "verify": lambda line: commands.VerifyPartitions(
-        *identity(line), partitions_of(line), line.number("version", 0)
-    ),
-    "commit": end,
-    "abort": end,
+    "add": asking(requests.add_partitions, identity, added),
+    "verify": asking(requests.verify_partitions, identity, added),
+    "commit": asking(requests.end_transaction, identity, ended),
+    "abort": asking(requests.end_transaction, identity, ended),
     # `t-0=NONE`: what became of each partition's marker.
-    "markers": lambda line: commands.MarkersWritten(
-        *identity(line), {partition_of(name): ErrorCode[code] for name, code in line.pairs}
+    "markers": lambda line: MarkersWritten(
+        *identity(line), {partition_of(name): ErrorCode[code] for name, code in line.pairs}, line.ticket
     ),
-    "describe": lambda line: commands.DescribeTransaction(line.ticket, id_of(line)),
-    "list": lambda line: commands.ListTransactions(
-        line.ticket,
-        frozenset(line.names("states")),
-        frozenset(map(int, line.names("producers"))),
-        line.time_ms("longer"),
-    ),
+    "describe": asking(requests.describe, lambda line: (id_of(line),)),
+    "list": listing,
 }
 
 
@@ -189,19 +222,24 @@ def markers_text(effect: WriteMarkers) -> str:
 
 def answer_text(answer) -> str:
     match answer:
-        case commands.VerifyPartitionsReply(errors):
-            return " ".join(code.name for code in errors)
-        case commands.InitProducerReply(code, producer_id, epoch) | commands.EndTransactionReply(
-            code, producer_id, epoch
-        ) if producer_id != -1:
-            return f"{code.name} producer={producer_id} epoch={epoch}"
-        case commands.TransactionDescription(ErrorCode.NONE):
+        case ErrorCode():
+            return answer.name
+        case InitProducerIdResponse() | EndTxnResponse() if answer.producer_id != -1:
+            return f"{answer.error_code.name} producer={answer.producer_id} epoch={answer.producer_epoch}"
+        case DescribeTransactionsResponse(transaction_states=[state]):
+            if state.error_code:
+                return state.error_code.name
+            partitions = [(topic.topic, index) for topic in state.topics for index in topic.partitions]
             return (
-                f"NONE {answer.state} producer={answer.producer_id} epoch={answer.producer_epoch}"
-                f" timeout={seconds(answer.timeout_ms)} start={moment(answer.start_ms)}"
-                f" [{names(answer.partitions)}]"
+                f"NONE {state.transaction_state} producer={state.producer_id} epoch={state.producer_epoch}"
+                f" timeout={seconds(state.transaction_timeout_ms)}"
+                f" start={moment(state.transaction_start_time_ms)} [{names(partitions)}]"
             )
-        case commands.ListTransactionsReply(code, unknown, transactions):
-            listed = [f"{each.transactional_id}:{each.producer_id}:{each.state}" for each in transactions]
-            return " ".join([code.name, *listed, *(f"unknown={name}" for name in unknown)])
+        case ListTransactionsResponse():
+            listed = [
+                f"{one.transactional_id}:{one.producer_id}:{one.transaction_state}"
+                for one in answer.transaction_states
+            ]
+            unknown = [f"unknown={name}" for name in answer.unknown_state_filters]
+            return " ".join([answer.error_code.name, *listed, *unknown])
     return answer.error_code.name

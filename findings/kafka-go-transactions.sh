@@ -1,12 +1,13 @@
-#!/bin/bash
+#!/bin/sh
 # kafka-go 0.4.51 (github.com/segmentio/kafka-go) and Apache Kafka 4.3.1.
 # A Reader with IsolationLevel ReadCommitted gives out the records of aborted transactions, like all others. The level
 # reaches the broker, which sends the records up to the last stable offset and a list of what was aborted in them.
-# kafka-go decodes this list and drops it.
-# One would guess that "read committed" leaves out what was not committed, as in Java's consumer, librdkafka, sarama,
-# franz-go, kafkajs, kafka-python and aiokafka. The broker cannot do it: a batch is sent as it is stored.
+# kafka-go decodes this list and drops it. The markers that end a transaction come out as messages, too: their value is
+# six zero bytes.
+# One would guess that "read committed" leaves out what was not committed, as in Java's consumer, librdkafka, kafkajs,
+# kafka-python and aiokafka. The broker cannot do it: a batch is sent as it is stored.
 # For users of a broker: consumers in Go work on orders that were rolled back, with the safe level set and no error.
-# Source: read.go of kafka-go (abortedTransactions); https://pkg.go.dev/github.com/segmentio/kafka-go#IsolationLevel
+# Source: read.go of kafka-go (abortedTransactions); the documentation of IsolationLevel
 set -eu
 work=$(mktemp -d)
 broker=
@@ -51,7 +52,7 @@ func main() {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fmt.Printf("kafka-go: %d %s\n", message.Offset, message.Value)
+		fmt.Printf("kafka-go: %d %q key %q\n", message.Offset, message.Value, message.Key)
 		if string(message.Value) == "last" {
 			return
 		}
@@ -78,10 +79,11 @@ mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime
 export CLASSPATH="$work/libs/*"
 tool() { java -XX:TieredStopAtLevel=1 -Dlog4j2.level=ERROR "$@"; }
 
-read -r port controller < <(python3 -c '
-import socket
+set -- $(python3 -c '
+import base64, socket, uuid
 sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[one.getsockname()[1] for one in sockets])')
+print(*[one.getsockname()[1] for one in sockets], base64.urlsafe_b64encode(b"id" + uuid.uuid4().bytes[2:]).decode()[:22])')
+port=$1 controller=$2 id=$3
 servers=127.0.0.1:$port
 cat > "$work/server.properties" <<END
 process.roles=broker,controller
@@ -99,14 +101,25 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 END
-tool kafka.tools.StorageTool format --standalone -t "$(tool kafka.tools.StorageTool random-uuid)" \
-    -c "$work/server.properties" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+tool kafka.tools.StorageTool format --standalone -t "$id" -c "$work/server.properties" \
+    > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 java -Xmx512m -Dlog4j2.level=ERROR kafka.Kafka "$work/server.properties" > "$work/broker.log" 2>&1 &
 broker=$!
-for _ in $(seq 240); do
-    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$work/log"; then break; fi
-    sleep 0.5
-done
+python3 - "$port" <<'END'
+import socket
+import sys
+import time
+
+deadline = time.monotonic() + 240
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.2)
+END
 
 cat > "$work/transactions.py" <<'END'
 import sys
@@ -139,10 +152,13 @@ END
 cat > "$work/expected" <<'END'
 librdkafka: 2 committed
 librdkafka: 6 last
-kafka-go: 0 aborted
-kafka-go: 2 committed
-kafka-go: 4 aborted, too
-kafka-go: 6 last
+kafka-go: 0 "aborted" key ""
+kafka-go: 1 "\x00\x00\x00\x00\x00\x00" key "\x00\x00\x00\x00"
+kafka-go: 2 "committed" key ""
+kafka-go: 3 "\x00\x00\x00\x00\x00\x00" key "\x00\x00\x00\x01"
+kafka-go: 4 "aborted, too" key ""
+kafka-go: 5 "\x00\x00\x00\x00\x00\x00" key "\x00\x00\x00\x00"
+kafka-go: 6 "last" key ""
 END
 
 cat "$work/seen"

@@ -1,0 +1,81 @@
+"""Compressed records in other forms than one stream: bytes behind the end, several members or frames, empty
+ones. Kafka's consumers and cleaner read what its broker takes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.test_records import NOTHING_CONVERTED, batch, fetch, produce
+from compat_tests.differential.topics import new_topic
+from odradek.wire.checksums import crc32c
+from odradek.wire.compression import Compression, compress
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.produce import ProduceRequest
+
+HEADER_BYTES, LENGTH_POSITION, CRC_POSITION, ATTRIBUTES_POSITION = 61, 8, 17, 21
+LENGTH_FROM = 12
+CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
+XERIAL_HEADER_BYTES = 16
+SKIPPABLE_FRAME = struct.pack("<II", 0x184D2A50, 4) + b"skip"
+"""Of lz4 and zstd alike."""
+
+
+def forms(codec: Compression, records: bytes) -> Iterator[tuple[str, bytes]]:
+    """The name of each form, and the section of a batch in it."""
+    whole, middle = compress(codec, records), len(records) // 2
+    first, second = compress(codec, records[:middle]), compress(codec, records[middle:])
+    empty = compress(codec, b"")
+    yield "as it is", whole
+    yield "zeros behind it", whole + bytes(8)
+    yield "one zero behind it", whole + bytes(1)
+    yield "many zeros behind it", whole + bytes(1_000)
+    yield "other bytes behind it", whole + b"\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c"
+    yield "two of them", first + second
+    yield "an empty one behind it", whole + empty
+    yield "an empty one before it", empty + whole
+    yield "twice", whole + whole
+    yield "the end is missing", whole[:-1]
+    yield "a frame to skip behind it", whole + SKIPPABLE_FRAME
+    yield "a frame to skip before it", SKIPPABLE_FRAME + whole
+    if codec is Compression.SNAPPY:
+        yield "blocks of two", first + second[XERIAL_HEADER_BYTES:]
+        yield "an empty block behind it", whole + struct.pack(">i", 1) + b"\0"
+        yield "a block of no bytes behind it", whole + struct.pack(">i", 0)
+
+
+def with_section(plain: bytes, codec: Compression, section: bytes) -> bytes:
+    made = bytearray(plain[:HEADER_BYTES] + section)
+    struct.pack_into(">h", made, ATTRIBUTES_POSITION, codec)
+    struct.pack_into(">i", made, LENGTH_POSITION, len(made) - LENGTH_FROM)
+    struct.pack_into(">I", made, CRC_POSITION, crc32c(bytes(made[ATTRIBUTES_POSITION:])))
+    return bytes(made)
+
+
+def whether_taken(side: Side, answer: Any) -> None:
+    """For data that are damaged Kafka has UNKNOWN_SERVER_ERROR, and ours CORRUPT_MESSAGE."""
+    for partition in answer.responses[0].partition_responses:
+        if partition.error_code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE):
+            partition.error_code, partition.log_start_offset = ErrorCode.CORRUPT_MESSAGE, -1
+        partition.error_message = None
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+@pytest.mark.parametrize("topic_codec", ["producer", "uncompressed"])
+def test_each_form_is_taken_and_read_alike(pair: Pair, codec: Compression, topic_codec: str) -> None:
+    """Kafka decompresses what it checks; where the topic has another codec, it writes what it has read."""
+    topic = new_topic(pair, "forms", compression_type=topic_codec)
+    plain = batch(5)
+    version = max(pair.versions(ProduceRequest))
+    with pair.collecting():
+        for name, section in forms(codec, plain[HEADER_BYTES:]):
+            records = with_section(plain, codec, section)
+            pair.ask(
+                lambda side, records=records: produce(side, topic, records), version, name, see=whether_taken
+            )
+        pair.ask(lambda side: fetch(side, topic), NOTHING_CONVERTED, "all of it")

@@ -123,7 +123,7 @@ class _RepeatedPartition(NamedTuple):
 class _RepeatedCommits:
     """Commits of one member in one topic, with different partitions and offsets."""
 
-    __slots__ = ("_answered", "_client", "_frame", "_partition_count", "_request", "_submit")
+    __slots__ = ("_answered", "_client", "_frame", "_granted", "_partition_count", "_request", "_submit")
 
     def __init__(
         self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, context: RequestContext
@@ -134,17 +134,21 @@ class _RepeatedCommits:
         self._client = client_of(context)
         self._partition_count = len(topic.partitions)
         self._answered: list[int] = []
-        """The partitions of the newest response without an error; `_frame` is its frame."""
+        """The partitions of `_granted`."""
+        self._granted: OffsetCommitResponse | None = None
+        """The newest response without an error; `_frame` is its frame."""
         self._frame = b""
 
     def submit(self, items: list[Any], ticket: Callable[[Any], None]) -> bool:
         """False if a partition does not exist."""
         partition_count, request = self._partition_count, self._request
-        for item in items:
-            if not 0 <= item.partition_index < partition_count:
+        partitions = [item.partition_index for item in items]
+        for index in partitions:
+            if not 0 <= index < partition_count:
                 return False
         request.topics[0].partitions = items
-        self._submit(Asked(request, self._client, Ticket(ticket, partial(self._refuse, items))))
+        granted = self._granted if partitions == self._answered else None
+        self._submit(Asked(request, self._client, Ticket(ticket, partial(self._refuse, items)), granted))
         return True
 
     def _refuse(self, items: list[Any], code: ErrorCode) -> OffsetCommitResponse:
@@ -152,13 +156,13 @@ class _RepeatedCommits:
         return cast(OffsetCommitResponse, API.refuse(self._request, self._client.version, code))
 
     def respond(self, items: list[Any], response: OffsetCommitResponse) -> bytes | OffsetCommitResponse:
-        (topic,) = response.topics
-        if any(one.error_code for one in topic.partitions):
-            return response
-        partitions = [item.partition_index for item in items]
-        if partitions != self._answered:
-            frame = b"".join(response_parts(response, self._client.version, 0))
-            self._answered, self._frame = partitions, frame
+        if response is not self._granted:
+            answered = response.topics[0].partitions
+            if any(one.error_code for one in answered):
+                return response
+            self._answered = [one.partition_index for one in answered]
+            self._granted = response
+            self._frame = b"".join(response_parts(response, self._client.version, 0))
         return self._frame
 
 

@@ -51,6 +51,9 @@ class Asked(Generic[Request, Response]):
     request: Request
     client: Client
     ticket: Ticket[Response]
+    granted: Response | None = None
+    """The response if nothing is refused, where whoever asks has it from an earlier request. It is not
+    changed."""
 
     def refused(self, code: ErrorCode) -> Response:
         return self.ticket.refused(code)

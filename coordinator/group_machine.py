@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
-from odradek.coordinator.asked import Asked, Ticket, kind_of
+from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.group_types import GROUP_TYPES
@@ -104,7 +104,9 @@ class GroupMachine:
             self._quick_handlers |= protocol.quick_commands
 
     def handle(self, command: Any, now_ms: int) -> list[Effect]:
-        kind = kind_of(command)
+        kind = command.__class__  # as `kind_of`, whose call every heartbeat and commit would pay for
+        if kind is Asked:
+            kind = command.request.__class__
         check = self._types.checks.get(kind)
         if check is not None:
             refusal = check(command, self._settings)
@@ -117,7 +119,10 @@ class GroupMachine:
     def ask(self, command: Any, now_ms: int) -> Any:
         """The response to a quick command that has no effect but its response, not to be changed. None, and
         nothing done, where it may have another effect."""
-        return self._quick_handlers[kind_of(command)](command, now_ms)
+        kind = command.__class__
+        if kind is Asked:
+            kind = command.request.__class__
+        return self._quick_handlers[kind](command, now_ms)
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
         """A timer is due, at its time or later."""

@@ -283,10 +283,7 @@ class Membership:
     def beat(self, asked: AskedHeartbeat, now_ms: int) -> HeartbeatResponse | None:
         """The response to a heartbeat that moves a deadline and nothing else, as most do; not to be changed.
         None, and nothing done, for others: they go to `heartbeat`."""
-        code = self._beat(asked.request, now_ms)
-        return None if code is None else _HEARTBEAT_RESPONSES[code]
-
-    def _beat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode | None:
+        request = asked.request
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup) or request.generation_id != group.generation:
             return None
@@ -298,13 +295,11 @@ class Membership:
         if member.timer_at_ms is None or deadline_ms < member.timer_at_ms:
             return None
         member.deadline_ms = deadline_ms
-        return group.rules.heartbeat
+        return _HEARTBEAT_RESPONSES[group.rules.heartbeat]
 
     def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        request = asked.request
-        code = self._beat(request, now_ms)
-        if code is None:
-            code = self._check_heartbeat(request, now_ms, out)
+        known = self.beat(asked, now_ms)
+        code = self._check_heartbeat(asked.request, now_ms, out) if known is None else known.error_code
         out.append(Reply(asked.ticket, HeartbeatResponse(error_code=code)))
 
     def _check_heartbeat(self, request: HeartbeatRequest, now_ms: int, out: list[Effect]) -> ErrorCode:

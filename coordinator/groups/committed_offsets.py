@@ -53,7 +53,6 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -186,6 +185,9 @@ class CommittedOffsets:
         if records:
             self.put(group_id, commits)
             out.append(Append(records))
+        if asked.granted is not None and not any(errors):
+            out.append(Reply(ticket, asked.granted))
+            return
         codes = iter(errors)
         topics = [
             OffsetCommitResponseTopic(
@@ -255,14 +257,15 @@ class CommittedOffsets:
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
         size_bytes = BATCH_OVERHEAD_BYTES
+        in_transaction = request.__class__ is TxnOffsetCommitRequest
+        topic: Any
         for topic in request.topics:
-            name, in_transaction = topic.name, isinstance(topic, TxnOffsetCommitRequestTopic)
-            if isinstance(topic, TxnOffsetCommitRequestTopic):
+            name = topic.name
+            if in_transaction:
                 topic_id = self._id_of(name)
             else:
                 # A record with an own expiry has no room for it; clients that send one do not know it.
                 topic_id = topic.topic_id if expire_ms == -1 else ZERO_UUID
-            partition: Any
             for partition in topic.partitions:
                 metadata = partition.committed_metadata or ""
                 if metadata and not _fits_metadata(metadata, metadata_limit):

@@ -157,6 +157,15 @@ def test_no_protocol_is_an_empty_name_before_version_7_and_null_from_then_on(gro
     assert refused.protocol_name == nothing
 
 
+def test_a_group_knows_the_time_outs_of_its_members(group_node):
+    for version, rebalance_timeout_ms in ((9, 7_000), (0, 10_000)):
+        group_id = f"v{version}"
+        joined(group_node, version, group_id=group_id, rebalance_timeout_ms=7_000)
+        machine = group_node.groups.partitions[group_node.groups.partition_of(group_id)].machine
+        (member,) = machine.groups[group_id].members.values()
+        assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, rebalance_timeout_ms)
+
+
 def test_two_members_meet_and_the_follower_waits_for_the_leader(group_node):
     node = group_node
     leader = joined(node)

@@ -12,12 +12,14 @@ from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from odradek.wire.messages.sync_group import SyncGroupRequest
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -433,3 +435,28 @@ def test_markers_are_refused_without_harm_to_the_group(commits):
 def test_a_marker_of_nobody_is_no_marker(commits, nobody):
     assert commits.end(commit=True, **nobody) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert commits.log.log_end_offset == 0
+
+
+def test_the_group_judges_the_member_that_commits_and_its_error_is_that_of_each_partition(commits):
+    """KIP-447."""
+    node, instance = commits.node, {"group_id": "g", "group_instance_id": "i"}
+    member = node.ask(
+        JoinGroupRequest(
+            session_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            **instance,
+        )
+    )
+    naming = {"protocol_type": "consumer", "protocol_name": "range"}
+    node.ask(SyncGroupRequest(generation_id=1, member_id=member.member_id, **instance, **naming))
+    as_member = {"generation_id": 1, "member_id": member.member_id, "group_instance_id": "i"}
+    for change, code in (
+        ({}, ErrorCode.NONE),
+        ({"member_id": "other"}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"group_instance_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
+    ):
+        errors = commits.commit(5, ("t", 0, 5), ("t", 1, 6), **as_member | change)
+        assert errors == [("t", 0, code), ("t", 1, code)]

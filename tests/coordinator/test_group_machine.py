@@ -1,12 +1,17 @@
 """What does not fit a transcript: texts that no record can hold, and the fates of a group by hand."""
 
+import gc
+from types import FunctionType, ModuleType
+
 import pytest
 
+from odradek.coordinator.asked import Asked
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import RECORDS_PER_APPEND, GroupMachine
 from odradek.coordinator.groups.classic_group import RULES, GroupState
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
+from odradek.wire.schema import Message
 from tests.coordinator import group_requests as requests
 
 TOO_LONG = "ü" * 20_000
@@ -103,3 +108,37 @@ def test_a_retention_without_end_is_taken_as_the_longest_there_is(machine):
     assert requests.errors_in(reply.value) == [ErrorCode.NONE]
     assert isinstance(append, Append)
     assert machine.offsets.get("g", "t", 0).expire_timestamp_ms == 2**63 - 1
+
+
+UNSEEN = (type, FunctionType, ModuleType, requests.Named)
+
+
+def reachable(root):
+    """All objects that an object holds, directly or not, except by tickets; no classes and functions."""
+    found, left = {}, [root]
+    while left:
+        one = left.pop()
+        if id(one) not in found and not isinstance(one, UNSEEN):
+            found[id(one)] = one
+            left += gc.get_referents(one)
+    return found.values()
+
+
+def test_a_machine_keeps_no_request(machine):
+    """Messages are mutable: whoever has sent one may change it."""
+    for command in (
+        join(version=3),
+        asked(requests.sync("g", 1, "-1", {"-1": b"all"})),
+        asked(requests.beat("g", 1, "-1")),
+        commit([("t", 0, 1)], group_id="other"),
+        asked(requests.commit_in_transaction("other", 7, [("t", 1, 1)])),
+        asked(requests.fetch("other")),
+        asked(requests.delete_offsets("other", [("t", 0)])),
+        asked(requests.describe("g")),
+        asked(requests.delete("other")),
+        asked(requests.leave("g", "-1")),
+    ):
+        machine.handle(command, 0)
+        kept = [one for one in reachable(machine) if isinstance(one, Message | Asked)]
+        assert not [one for one in kept if not type(one).__name__.endswith("Response")]
+        machine.expire(("join", "g"), 3_000)

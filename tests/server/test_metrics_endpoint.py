@@ -144,14 +144,14 @@ def test_what_is_refused_is_counted_by_topic_unless_kafka_expects_it(port, clust
     produce(cluster, "refusing", 0, [b"v"], timestamp=now_ms)
     assert (failed("produce"), failed("fetch")) == (1, 0)
     with RawClient(broker.port) as client:
-        # Version 9 knows no zstd.
+        # Version 3 knows no zstd.
         for offset, code in (
             (99, ErrorCode.OFFSET_OUT_OF_RANGE),
             (0, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ):
             wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
             request = FetchRequest(topics=[FetchTopic(topic="refusing", partitions=[wanted])])
-            version = 9 if code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else 10
+            version = 3 if code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else 10
             (answer,) = client.ask(request, version).responses[0].partitions
             assert answer.error_code == code
     assert (failed("produce"), failed("fetch")) == (1, 1)

@@ -90,26 +90,26 @@ class OldestGroups(Protocol):
 
 
 class Gathering:
-    """Several replies of coordinators that become one response, in the order of the commands."""
+    """Responses of several coordinators that become one, in the order in which they were asked."""
 
-    __slots__ = ("_answers", "_make_response", "_missing", "waiting")
+    __slots__ = ("_make_response", "_missing", "_responses", "waiting")
 
     def __init__(self, count: int, make_response: Callable[[list[Any]], Any]) -> None:
         self.waiting = Waiting()
-        self._answers: list[Any] = [None] * count
+        self._responses: list[Any] = [None] * count
         self._missing = count
         self._make_response = make_response
         if count == 0:
             self.waiting.complete(make_response([]))
 
     def ticket(self, index: int) -> Callable[[Any], None]:
-        """The function to call with the reply to command number `index`."""
+        """The function to call with the response to request number `index`."""
 
-        def take(answer: Any) -> None:
-            self._answers[index] = answer
+        def take(response: Any) -> None:
+            self._responses[index] = response
             self._missing -= 1
             if self._missing == 0:
-                self.waiting.complete(self._make_response(self._answers))
+                self.waiting.complete(self._make_response(self._responses))
 
         return take
 
@@ -141,6 +141,7 @@ def ask_for_each(
 
 
 def client_of(context: RequestContext) -> Client:
+    """The sender of the request."""
     return Client(context.client_id or "", client_host(context.connection), context.api_version)
 
 

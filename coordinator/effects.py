@@ -62,7 +62,7 @@ LoggedRecord = LogRecord | TransactionalRecord | MarkerRecord
 
 
 class Answer(Protocol):
-    """The value of a Reply. It can make a refusal of the same type."""
+    """The value of a Reply to a command without a `Ticket`. It can make a refusal of the same type."""
 
     def refused(self, code: ErrorCode) -> Self:
         """The reply with an error instead, when the log failed with `code`."""
@@ -98,8 +98,9 @@ class Reply(Effect):
 
     waits_for_log: ClassVar[bool] = True
     ticket: Any
+    """A `Ticket` (`coordinator/asked.py`), or a function that takes the value."""
     value: Any
-    """An `Answer`."""
+    """The response to a request; an `Answer` where the ticket is no `Ticket`."""
 
 
 @dataclass(slots=True)

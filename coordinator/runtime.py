@@ -693,9 +693,8 @@ def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
     refused = []
     for effect in effects:
         if isinstance(effect, Reply):
-            ticket = effect.ticket
-            of_client = isinstance(ticket, Ticket)
-            refused.append(Reply(ticket, (ticket if of_client else effect.value).refused(code)))
+            refuser = effect.ticket if isinstance(effect.ticket, Ticket) else effect.value
+            refused.append(Reply(effect.ticket, refuser.refused(code)))
         elif isinstance(effect, Asking):
             refused.append(Reply(effect.command.ticket, effect.command.refused(code)))
     return refused

@@ -19,7 +19,7 @@ end() {
 trap end EXIT
 trap 'exit 1' INT TERM
 cat > "$work/pom.xml" <<'END'
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>finding</groupId><artifactId>finding</artifactId><version>1</version>
   <dependencies>

@@ -63,7 +63,7 @@ END
     || { cat "$work/log" >&2; exit 1; }
 
 cat > "$work/pom.xml" <<'END'
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>finding</groupId><artifactId>finding</artifactId><version>1</version>
   <dependencies>

@@ -22,7 +22,7 @@ python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet confluent-kafka==2.16.1
 
 cat > "$work/pom.xml" <<'END'
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>finding</groupId><artifactId>finding</artifactId><version>1</version>
   <dependencies>

@@ -89,8 +89,8 @@ cdef enum:
     # Ready answers of one turn are written together; beyond this size they are written at once, to see
     # whether the client reads.
     WRITE_AT_ONCE_BYTES = 262144
-    # A turn ends with the request that brings it to so many bytes. The kernel takes one write of several
-    # megabytes at a third of the rate of many: they come from memory, not from a cache, and go to huge pages.
+    # A turn ends with the request that brings it to so many bytes. On ext4 a write of several megabytes cost
+    # up to three times as much for each byte: they come from memory, not from a cache, and go to huge pages.
     TURN_BYTES_MAX = 524288
     PREFIX_BYTES_MAX = 1024
     KEY_HEAD_BYTES = 4
@@ -195,9 +195,9 @@ cdef class Turn:
             (<list> waiting).append((done, until))
 
     cdef _count(self, int64_t size_bytes):
-        """A request of so many bytes has been served: it ends the turn that becomes too long.
+        """Count a served request of so many bytes, and end the turn if that makes it too long.
 
-        Not inside the end of another turn, which serves connections that were held: many of them would nest.
+        The end of a turn serves connections that were held. It ends no turn inside itself: many would nest.
         """
         if self.staged:
             self._staged_bytes += size_bytes

@@ -21,7 +21,7 @@ class _Row(NamedTuple):
     last: int
     """The last version."""
     first: int = 0
-    """The first version: an early access that has gone had those before it."""
+    """The first version. Those before it were an early access, and are gone."""
     flexible: int | None = None
     """The first flexible version, which the header's form depends on."""
     forwardable: bool = False

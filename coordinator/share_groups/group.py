@@ -38,6 +38,8 @@ from odradek.wire.messages.group_records import (
 )
 
 __all__ = [
+    "JOIN_EPOCH",
+    "LEAVE_EPOCH",
     "NO_METADATA",
     "NO_STATES",
     "MemberAssignment",
@@ -51,6 +53,8 @@ __all__ = [
 ]
 
 NONE = ErrorCode.NONE
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
 FIRST_EPOCH = 1
 """Of a new group, and of its first target assignment, which is empty."""
 STABLE = 0

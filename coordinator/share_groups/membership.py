@@ -7,8 +7,8 @@ target assignment, where any of that has changed; the member's own assignment, w
 since nobody has to give a partition up before another may have it; and partitions without a state, for which
 the share coordinator is asked (`partition_states.py`). All changes are written as one batch.
 
-Every heartbeat is answered at once. Who waits for the share coordinator has a ticket in the `Asking` and in
-the command that brings its answer, so there is none here.
+The response to a heartbeat is there at once. Who waits for the share coordinator has a ticket in the `Asking`
+and in the command that brings its answer, so there is none here.
 """
 
 from __future__ import annotations
@@ -27,27 +27,16 @@ from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.sessions import MemberTimers
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.share_groups import partition_states
-from odradek.coordinator.share_groups.assignor import Partitions, Reader, assign_partitions
+from odradek.coordinator.share_groups.assignor import SIMPLE, Partitions, Reader, assign_partitions
 from odradek.coordinator.share_groups.commands import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    AlterShareOffsets,
-    AlterShareOffsetsReply,
-    DeleteShareOffsets,
-    DeleteShareOffsetsReply,
     DeleteStates,
-    DescribedShareMember,
-    DescribeShareGroup,
-    FindSharePartitions,
     InitializeStates,
-    ShareGroupDescription,
-    ShareHeartbeat,
-    ShareHeartbeatReply,
-    SharePartitions,
     StatesDeleted,
     StatesInitialized,
 )
 from odradek.coordinator.share_groups.group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
     NO_METADATA,
     MemberAssignment,
     PartitionStates,
@@ -59,6 +48,10 @@ from odradek.coordinator.share_groups.group import (
 )
 from odradek.coordinator.share_state.persister import Refusal, SharePartitionKey
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import alter_share_group_offsets as alter
+from odradek.wire.messages import delete_share_group_offsets as delete
+from odradek.wire.messages import describe_share_group_offsets as offsets
+from odradek.wire.messages import share_group_describe as describe
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -74,10 +67,21 @@ from odradek.wire.messages.group_records import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from odradek.wire.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 __all__ = ["SESSION", "TIMERS", "ShareMembership"]
 
 NONE = ErrorCode.NONE
+AskedHeartbeat = Asked[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
+AskedDescribe = Asked[describe.ShareGroupDescribeRequest, describe.ShareGroupDescribeResponse]
+AskedOffsets = Asked[offsets.DescribeShareGroupOffsetsRequest, offsets.DescribeShareGroupOffsetsResponse]
+AskedAlter = Asked[alter.AlterShareGroupOffsetsRequest, alter.AlterShareGroupOffsetsResponse]
+AskedDelete = Asked[delete.DeleteShareGroupOffsetsRequest, delete.DeleteShareGroupOffsetsResponse]
 SESSION = "share-session"
 TIMERS = (SESSION,)
 """What timers are for: the first part of their keys, before the group and the member."""
@@ -120,40 +124,45 @@ class ShareMembership:
 
     # Heartbeat
 
-    def heartbeat(self, command: ShareHeartbeat, now_ms: int, out: list[Effect]) -> None:
+    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
         """GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
         UNKNOWN_SERVER_ERROR."""
         try:
-            if command.member_epoch == LEAVE_EPOCH:
-                reply = self._leave(command, now_ms, out)
+            if asked.request.member_epoch == LEAVE_EPOCH:
+                response = self._leave(asked.request, now_ms, out)
             else:
-                reply = self._stay(command, now_ms, out)
+                response = self._stay(asked, now_ms, out)
         except KafkaError as error:
-            reply = ShareHeartbeatReply(error.code, error.own_message)
-        out.append(Reply(command.ticket, reply))
+            response = ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_message)
+        out.append(Reply(asked.ticket, response))
 
-    def _leave(self, command: ShareHeartbeat, now_ms: int, out: list[Effect]) -> ShareHeartbeatReply:
-        group = self._existing(command.group_id)
-        self._remove(group, _member_of(group, command.member_id), now_ms, out)
-        return ShareHeartbeatReply(NONE, None, command.member_id, command.member_epoch)
+    def _leave(
+        self, request: ShareGroupHeartbeatRequest, now_ms: int, out: list[Effect]
+    ) -> ShareGroupHeartbeatResponse:
+        group = self._existing(request.group_id)
+        self._remove(group, _member_of(group, request.member_id), now_ms, out)
+        return ShareGroupHeartbeatResponse(
+            error_code=NONE, member_id=request.member_id, member_epoch=LEAVE_EPOCH
+        )
 
-    def _stay(self, command: ShareHeartbeat, now_ms: int, out: list[Effect]) -> ShareHeartbeatReply:
-        joins = command.member_epoch == JOIN_EPOCH
-        group = self._existing_or_new(command.group_id) if joins else self._of_members(command.group_id)
-        self._check_size(group, command.member_id)
-        member = group.members.get(command.member_id)
+    def _stay(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> ShareGroupHeartbeatResponse:
+        request, member_id = asked.request, asked.request.member_id
+        joins = request.member_epoch == JOIN_EPOCH
+        group = self._existing_or_new(request.group_id) if joins else self._of_members(request.group_id)
+        self._check_size(group, member_id)
+        member = group.members.get(member_id)
         if not joins:
-            member = _member_of(group, command.member_id)
-            _check_epoch(member, command.member_epoch)
+            member = _member_of(group, member_id)
+            _check_epoch(member, request.member_epoch)
         before = MemberAssignment() if member is None else member.current
         view = self._topics()
 
-        step = self._next_of(group, member, command, view)
+        step = self._next_of(group, member, asked, view)
         target_epoch, target = self._target(step, view, now_ms)
         has_new_epoch = step.group_epoch != group.group_epoch
         current = _reconciled(before, target_epoch, target, step.metadata, has_new_epoch, view)
         if current != before:
-            key = ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=command.member_id)
+            key = ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member_id)
             step.records.append((key, current_value(current)))
         missing = self._set_up(step, view, now_ms)
         if not self._store(group.group_id, step.records, now_ms, out):
@@ -162,23 +171,22 @@ class ShareMembership:
         stored = self._groups[group.group_id]
         assert isinstance(stored, ShareGroup)
         stored.is_to_look = stored.is_to_look and not step.has_looked
-        self._extend_session(stored, stored.members[command.member_id], now_ms, out)
+        self._extend_session(stored, stored.members[member_id], now_ms, out)
         if missing:
             stored.asked_at_ms |= dict.fromkeys(missing, now_ms)
             states = partition_states.initial_states(stored, step.group_epoch, missing)
-            out.append(InitializeStates(StatesInitialized(stored.group_id, asked_at_ms=now_ms), states))
+            out.append(InitializeStates(StatesInitialized(stored.group_id, now_ms), states))
         else:
             stored.are_states_complete = not (stored.states.initializing or stored.deletion_asked_at_ms)
         is_told = (
-            joins or command.subscribed_topic_names is not None or current.partitions != before.partitions
+            joins or request.subscribed_topic_names is not None or current.partitions != before.partitions
         )
-        return ShareHeartbeatReply(
-            NONE,
-            None,
-            command.member_id,
-            current.member_epoch,
-            self._settings.of_group(group.group_id).share_heartbeat_interval_ms,
-            current.partitions if is_told else None,
+        return ShareGroupHeartbeatResponse(
+            error_code=NONE,
+            member_id=member_id,
+            member_epoch=current.member_epoch,
+            heartbeat_interval_ms=self._settings.of_group(group.group_id).share_heartbeat_interval_ms,
+            assignment=_assignment(current.partitions) if is_told else None,
         )
 
     def _check_size(self, group: ShareGroup, member_id: str) -> None:
@@ -189,16 +197,16 @@ class ShareMembership:
             )
 
     def _next_of(
-        self, group: ShareGroup, member: ShareMember | None, command: ShareHeartbeat, view: ClusterView
+        self, group: ShareGroup, member: ShareMember | None, asked: AskedHeartbeat, view: ClusterView
     ) -> _Step:
         """The member and the topics as they now are, and what follows for the group's epoch."""
-        group_id = group.group_id
+        group_id, member_id = group.group_id, asked.request.member_id
         known = NO_METADATA if member is None else member.metadata
-        metadata = _updated(known, command)
+        metadata = _updated(known, asked)
         records: list[GroupRecord] = []
         if member is None or metadata != known:
-            _check_texts(command)
-            key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=command.member_id)
+            _check_texts(asked)
+            key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
             records.append((key, metadata))
         names_before, names = known.subscribed_topic_names, metadata.subscribed_topic_names
         has_reason = names != names_before or (
@@ -213,7 +221,7 @@ class ShareMembership:
             if has_reason or topics_hash != group.metadata_hash:
                 group_epoch += 1
                 records.append(_epoch_record(group_id, group_epoch, topics_hash))
-        return _Step(group, command.member_id, metadata, records, topics, group_epoch, has_looked)
+        return _Step(group, member_id, metadata, records, topics, group_epoch, has_looked)
 
     # Target assignment
 
@@ -316,48 +324,64 @@ class ShareMembership:
 
     # Administration
 
-    def describe(self, command: DescribeShareGroup, now_ms: int, out: list[Effect]) -> None:
-        """GROUP_ID_NOT_FOUND."""
+    def describe(self, asked: AskedDescribe, now_ms: int, out: list[Effect]) -> None:
+        """One group: GROUP_ID_NOT_FOUND."""
+        (group_id,) = asked.request.group_ids
         try:
-            description = _described(self._existing(command.group_id), self._topics())
+            described = _described(self._existing(group_id), self._topics())
         except KafkaError as error:
-            description = ShareGroupDescription(error.code, command.group_id, error.own_message)
-        out.append(Reply(command.ticket, description))
+            described = describe.DescribedGroup(
+                error_code=error.code, error_message=error.own_message, group_id=group_id
+            )
+        out.append(Reply(asked.ticket, describe.ShareGroupDescribeResponse(groups=[described])))
 
-    def find_partitions(self, command: FindSharePartitions, now_ms: int, out: list[Effect]) -> None:
-        """As in Kafka, a group that does not exist, or is of another type, has none."""
-        group = self._groups.get(command.group_id)
-        found = {}
-        if isinstance(group, ShareGroup):
-            found = {topic_id: one.partitions for topic_id, one in group.states.initialized.items()}
-        out.append(Reply(command.ticket, SharePartitions(NONE, found)))
+    def describe_offsets(self, asked: AskedOffsets, now_ms: int, out: list[Effect]) -> None:
+        """The partitions of one group that have a state, without what the share coordinator knows of them. As
+        in Kafka, a group that does not exist, or is of another type, has none."""
+        group_id = asked.request.groups[0].group_id
+        group = self._groups.get(group_id)
+        states = group.states.initialized if isinstance(group, ShareGroup) else {}
+        topics = [
+            offsets.DescribeShareGroupOffsetsResponseTopic(
+                topic_name=one.name,
+                topic_id=topic_id,
+                partitions=[
+                    offsets.DescribeShareGroupOffsetsResponsePartition(partition_index=index)
+                    for index in sorted(one.partitions)
+                ],
+            )
+            for topic_id, one in states.items()
+        ]
+        found = offsets.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
+        out.append(Reply(asked.ticket, offsets.DescribeShareGroupOffsetsResponse(groups=[found])))
 
-    def alter_offsets(self, command: AlterShareOffsets, now_ms: int, out: list[Effect]) -> None:
+    def alter_offsets(self, asked: AskedAlter, now_ms: int, out: list[Effect]) -> None:
         """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; of a partition UNKNOWN_TOPIC_OR_PARTITION, and what the share
         coordinator says."""
+        group_id, ticket = asked.request.group_id, asked.ticket
         try:
-            group = self._existing_or_new(command.group_id)
+            group = self._existing_or_new(group_id)
             if group.members:
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-            topics, asked, to_set_up = partition_states.altered(group, command, self._topics())
-            reply = AlterShareOffsetsReply(NONE, None, topics)
-            if not asked:
-                out.append(Reply(command.ticket, reply))
+            response, states, to_set_up = partition_states.altered(group, asked.request, self._topics())
+            if not states:
+                out.append(Reply(ticket, response))
                 return
-            states = partition_states.to_initialize(group.states, to_set_up)
-            self._write_states(group, states, now_ms, out)
+            known = partition_states.to_initialize(group.states, to_set_up)
+            self._write_states(group, known, now_ms, out)
         except KafkaError as error:
-            out.append(Reply(command.ticket, AlterShareOffsetsReply(error.code, error.message)))
+            refusal = alter.AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+            out.append(Reply(ticket, refusal))
             return
-        stored = self._groups[command.group_id]
+        stored = self._groups[group_id]
         assert isinstance(stored, ShareGroup)
         stored.asked_at_ms |= dict.fromkeys(to_set_up, now_ms)
-        followed = StatesInitialized(command.group_id, reply, command.ticket, now_ms)
-        out.append(InitializeStates(followed, asked))
+        out.append(InitializeStates(StatesInitialized(group_id, now_ms, response, ticket=ticket), states))
 
     def states_initialized(self, command: StatesInitialized, now_ms: int, out: list[Effect]) -> None:
         """The share coordinator has answered. The next heartbeat asks again for what was refused; what an
         administrator wanted stays to be set up, as in Kafka."""
+        response = command.response
         group = self._groups.get(command.group_id)
         if isinstance(group, ShareGroup):
             current = {
@@ -365,37 +389,39 @@ class ShareMembership:
                 for key, refusal in command.results.items()
                 if group.asked_at_ms.get(key.topic_id) == command.asked_at_ms
             }
-            states = partition_states.initialized(group.states, current, gives_up=command.answer is None)
+            states = partition_states.initialized(group.states, current, gives_up=response is None)
             if states != group.states:
                 record = partition_states.record_of(group.group_id, states)
                 self._store(group.group_id, [record], now_ms, out)
-        if command.answer is None:
-            out.append(Reply(command.ticket, NONE))
-            return
-        topics = partition_states.with_results(command.group_id, command.answer.topics, command.results)
-        out.append(Reply(command.ticket, replace(command.answer, topics=topics)))
+        if response is not None:
+            partition_states.add_results(command.group_id, response, command.results)
+        out.append(Reply(command.ticket, NONE if response is None else response))
 
-    def delete_offsets(self, command: DeleteShareOffsets, now_ms: int, out: list[Effect]) -> None:
+    def delete_offsets(self, asked: AskedDelete, now_ms: int, out: list[Effect]) -> None:
         """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; of a topic UNKNOWN_TOPIC_OR_PARTITION, and what the share
         coordinator says."""
+        request, ticket = asked.request, asked.ticket
         try:
-            group = self._existing(command.group_id)
+            group = self._existing(request.group_id)
             if group.members:
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
             if group.recorded_states is None:
                 # As in Kafka, no topic is named then.
-                out.append(Reply(command.ticket, DeleteShareOffsetsReply(NONE)))
+                out.append(Reply(ticket, delete.DeleteShareGroupOffsetsResponse()))
                 return
-            states, keys, refused = partition_states.delete_topics(group, command.topics, self._topics())
+            states, keys, refused = partition_states.delete_topics(group, request, self._topics())
             self._write_states(group, states, now_ms, out)
         except KafkaError as error:
-            out.append(Reply(command.ticket, DeleteShareOffsetsReply(error.code, error.message)))
+            refusal = delete.DeleteShareGroupOffsetsResponse(
+                error_code=error.code, error_message=error.message
+            )
+            out.append(Reply(ticket, refusal))
             return
         if keys:
-            deletion = StatesDeleted(group.group_id, command.ticket, now_ms, refused)
+            deletion = StatesDeleted(group.group_id, now_ms, refused, ticket=ticket)
             self._ask_to_delete(group, deletion, keys, out)
         else:
-            out.append(Reply(command.ticket, DeleteShareOffsetsReply(NONE, None, refused)))
+            out.append(Reply(ticket, delete.DeleteShareGroupOffsetsResponse(responses=refused)))
 
     def delete_groups(
         self, asked: Asked[DeleteGroupsRequest, DeleteGroupsResponse], now_ms: int, out: list[Effect]
@@ -415,7 +441,7 @@ class ShareMembership:
         except KafkaError as error:
             out.append(Reply(asked.ticket, _refused_deletion(group_id, error.code)))
             return
-        self._ask_to_delete(group, StatesDeleted(group_id, asked.ticket, now_ms, None), keys, out)
+        self._ask_to_delete(group, StatesDeleted(group_id, now_ms, ticket=asked.ticket), keys, out)
 
     def states_deleted(self, command: StatesDeleted, now_ms: int, out: list[Effect]) -> None:
         """The share coordinator has answered."""
@@ -436,11 +462,11 @@ class ShareMembership:
         states, topics = partition_states.deleted(before, command.results, self._topics())
         if isinstance(group, ShareGroup) and states != before:
             self._store(group.group_id, [partition_states.record_of(group.group_id, states)], now_ms, out)
-        done = [topic for topic in topics if topic.refusal.error_code is NONE]
-        failed = [topic for topic in topics if topic.refusal.error_code is not NONE]
+        done = [topic for topic in topics if topic.error_code == NONE]
+        failed = [topic for topic in topics if topic.error_code != NONE]
         # In Kafka's order.
-        reply = DeleteShareOffsetsReply(NONE, None, [*done, *command.refused_topics, *failed])
-        out.append(Reply(ticket, reply))
+        response = delete.DeleteShareGroupOffsetsResponse(responses=[*done, *command.refused_topics, *failed])
+        out.append(Reply(ticket, response))
 
     # Inside
 
@@ -516,27 +542,27 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
     raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def _check_texts(command: ShareHeartbeat) -> None:
+def _check_texts(asked: AskedHeartbeat) -> None:
     """Refuse what does not fit into a record; requests can hold more."""
-    texts = [command.group_id, command.member_id, command.rack_id, command.client_id]
-    if not fits_record(*texts, *(command.subscribed_topic_names or ())):
+    request = asked.request
+    texts = [request.group_id, request.member_id, request.rack_id, asked.client.client_id]
+    if not fits_record(*texts, *(request.subscribed_topic_names or ())):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A name is longer than a record can hold.")
 
 
 # What becomes of things
 
 
-def _updated(
-    metadata: ShareGroupMemberMetadataValue, command: ShareHeartbeat
-) -> ShareGroupMemberMetadataValue:
+def _updated(metadata: ShareGroupMemberMetadataValue, asked: AskedHeartbeat) -> ShareGroupMemberMetadataValue:
     """The member, changed by its heartbeat; fields that are left out stay."""
+    request, client = asked.request, asked.client
     changes: dict[str, Any] = {}
-    if command.client_id != metadata.client_id or command.client_host != metadata.client_host:
-        changes.update(client_id=command.client_id, client_host=command.client_host)
-    if command.rack_id is not None and command.rack_id != metadata.rack_id:
-        changes["rack_id"] = command.rack_id
-    if command.subscribed_topic_names is not None:
-        names = sorted(set(command.subscribed_topic_names))
+    if client.client_id != metadata.client_id or client.host != metadata.client_host:
+        changes.update(client_id=client.client_id, client_host=client.host)
+    if request.rack_id is not None and request.rack_id != metadata.rack_id:
+        changes["rack_id"] = request.rack_id
+    if request.subscribed_topic_names is not None:
+        names = sorted(set(request.subscribed_topic_names))
         if names != metadata.subscribed_topic_names:
             changes["subscribed_topic_names"] = names
     return replace(metadata, **changes) if changes else metadata
@@ -579,30 +605,43 @@ def _first_refusal(refusals: Collection[Refusal]) -> ErrorCode:
     return next((code for code, _ in refusals if code is not NONE), NONE)
 
 
-def _described(group: ShareGroup, view: ClusterView) -> ShareGroupDescription:
-    return ShareGroupDescription(
-        NONE,
-        group.group_id,
-        None,
-        group.state_name,
-        group.group_epoch,
-        group.assignment_epoch,
+def _assignment(partitions: Partitions) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(partitions.items())
+        ]
+    )
+
+
+def _described(group: ShareGroup, view: ClusterView) -> describe.DescribedGroup:
+    return describe.DescribedGroup(
+        error_code=NONE,
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=SIMPLE,
         members=[_described_member(member, view) for member in group.members.values()],
     )
 
 
-def _described_member(member: ShareMember, view: ClusterView) -> DescribedShareMember:
+def _described_member(member: ShareMember, view: ClusterView) -> describe.Member:
     metadata, names = member.metadata, view.topic_names
-    return DescribedShareMember(
-        member.member_id,
-        member.current.member_epoch,
-        metadata.rack_id,
-        metadata.client_id,
-        metadata.client_host,
-        metadata.subscribed_topic_names,
-        [
-            (topic_id, names[topic_id], sorted(partitions))
-            for topic_id, partitions in sorted(member.current.partitions.items())
-            if topic_id in names
-        ],
+    return describe.Member(
+        member_id=member.member_id,
+        rack_id=metadata.rack_id,
+        member_epoch=member.current.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=list(metadata.subscribed_topic_names),
+        assignment=describe.Assignment(
+            topic_partitions=[
+                describe.TopicPartitions(
+                    topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(partitions)
+                )
+                for topic_id, partitions in sorted(member.current.partitions.items())
+                if topic_id in names
+            ]
+        ),
     )

@@ -13,15 +13,10 @@ and a heartbeat also forgets topics that were deleted while nobody looked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.groups.group import GroupRecord
-from odradek.coordinator.share_groups.commands import (
-    AlteredTopic,
-    AlterShareOffsets,
-    DeletedTopic,
-)
 from odradek.coordinator.share_groups.group import (
     PartitionStates,
     ShareGroup,
@@ -35,11 +30,14 @@ from odradek.coordinator.share_state.persister import (
     Results,
     SharePartitionKey,
 )
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.messages import alter_share_group_offsets as alter
+from odradek.wire.messages import delete_share_group_offsets as delete
 from odradek.wire.messages.group_records import ShareGroupStatePartitionMetadataKey
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
+    "add_results",
     "altered",
     "delete_all",
     "delete_topics",
@@ -49,13 +47,13 @@ __all__ = [
     "missing",
     "record_of",
     "to_initialize",
-    "with_results",
     "without_deleted",
 ]
 
 NONE = ErrorCode.NONE
 NO_SUCH_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 DONE = Refusal(NONE)
+MISSING = Refusal(NO_SUCH_PARTITION)
 TopicsWithStates = Mapping[bytes, TopicStates]
 
 
@@ -136,43 +134,46 @@ def initial_states(group: ShareGroup, epoch: int, topics: TopicsWithStates) -> l
 
 
 def altered(
-    group: ShareGroup, command: AlterShareOffsets, view: ClusterView
-) -> tuple[list[AlteredTopic], list[InitialState], dict[bytes, TopicStates]]:
-    """What the answer says if the share coordinator refuses nothing; what to ask it for, twice."""
-    answers: list[AlteredTopic] = []
-    asked: list[InitialState] = []
+    group: ShareGroup, request: alter.AlterShareGroupOffsetsRequest, view: ClusterView
+) -> tuple[alter.AlterShareGroupOffsetsResponse, list[InitialState], dict[bytes, TopicStates]]:
+    """The response if the share coordinator refuses nothing; what to ask it for, twice."""
+    wanted: dict[str, list[alter.AlterShareGroupOffsetsRequestPartition]] = {}
+    for one in request.topics:
+        wanted.setdefault(one.topic_name, []).extend(one.partitions)
+    results: list[alter.AlterShareGroupOffsetsResponseTopic] = []
+    states: list[InitialState] = []
     topics: dict[bytes, TopicStates] = {}
-    for name, offsets in command.offsets:
+    for name, partitions in wanted.items():
         topic = view.topics.get(name)
         count = 0 if topic is None else len(topic.partitions)
         topic_id = ZERO_UUID if topic is None else topic.topic_id
-        refusals = {index: DONE if 0 <= index < count else _refusal(NO_SUCH_PARTITION) for index in offsets}
-        answers.append(AlteredTopic(name, topic_id, refusals))
-        existing = [index for index in offsets if 0 <= index < count]
-        if existing:
-            topics[topic_id] = TopicStates(name, frozenset(existing))
-            asked += [
-                InitialState(
-                    SharePartitionKey(group.group_id, topic_id, index), group.group_epoch, offsets[index]
-                )
-                for index in existing
-            ]
-    return answers, asked, topics
-
-
-def with_results(group_id: str, topics: Iterable[AlteredTopic], results: Results) -> list[AlteredTopic]:
-    """What the share coordinator has refused, besides what was refused before."""
-    return [
-        topic._replace(
-            partitions={
-                index: results.get(SharePartitionKey(group_id, topic.topic_id, index), refusal)
-                if refusal.error_code is NONE
-                else refusal
-                for index, refusal in topic.partitions.items()
-            }
+        offsets = {
+            one.partition_index: one.start_offset for one in partitions if 0 <= one.partition_index < count
+        }
+        indexes = [one.partition_index for one in partitions]
+        results.append(
+            alter.AlterShareGroupOffsetsResponseTopic(
+                topic_name=name,
+                topic_id=topic_id,
+                partitions=[_alteration(index, DONE if index in offsets else MISSING) for index in indexes],
+            )
         )
-        for topic in topics
-    ]
+        if offsets:
+            topics[topic_id] = TopicStates(name, frozenset(offsets))
+            states += [
+                InitialState(SharePartitionKey(group.group_id, topic_id, index), group.group_epoch, offset)
+                for index, offset in offsets.items()
+            ]
+    return alter.AlterShareGroupOffsetsResponse(responses=results), states, topics
+
+
+def add_results(group_id: str, response: alter.AlterShareGroupOffsetsResponse, results: Results) -> None:
+    """Say in the response what the share coordinator has refused, besides what was refused before."""
+    for topic in response.responses:
+        for one in topic.partitions:
+            refusal = results.get(SharePartitionKey(group_id, topic.topic_id, one.partition_index))
+            if refusal is not None and one.error_code == NONE:
+                one.error_code, one.error_message = refusal.error_code, _message_of(refusal)
 
 
 # Deleting
@@ -191,17 +192,17 @@ def delete_all(group: ShareGroup, view: ClusterView) -> tuple[PartitionStates, l
 
 
 def delete_topics(
-    group: ShareGroup, names: Iterable[str], view: ClusterView
-) -> tuple[PartitionStates, list[SharePartitionKey], list[DeletedTopic]]:
-    """The states of these topics are to go; the topics of which there are none."""
+    group: ShareGroup, request: delete.DeleteShareGroupOffsetsRequest, view: ClusterView
+) -> tuple[PartitionStates, list[SharePartitionKey], list[delete.DeleteShareGroupOffsetsResponseTopic]]:
+    """The states of these topics are to go; the topics of which there are none. No topic is named twice."""
     states = group.states
     kept, deleting = dict(states.initialized), dict(states.deleting)
     topics: dict[bytes, TopicStates] = {}
-    refused: list[DeletedTopic] = []
-    for name in names:
+    refused: list[delete.DeleteShareGroupOffsetsResponseTopic] = []
+    for name in [one.topic_name for one in request.topics]:
         topic = view.topics.get(name)
         if topic is None:
-            refused.append(DeletedTopic(name, ZERO_UUID, _refusal(NO_SUCH_PARTITION)))
+            refused.append(_deletion(name, ZERO_UUID, MISSING))
         elif topic.topic_id in kept:
             topics[topic.topic_id] = kept.pop(topic.topic_id)
             deleting[topic.topic_id] = name
@@ -209,7 +210,7 @@ def delete_topics(
             topics[topic.topic_id] = _all_of(topic.topic_id, view)
         else:
             refusal = Refusal(NO_SUCH_PARTITION, "There is no offset information to delete.")
-            refused.append(DeletedTopic(name, ZERO_UUID, refusal))
+            refused.append(_deletion(name, ZERO_UUID, refusal))
     return (
         states._replace(initialized=kept, deleting=deleting),
         _keys(group.group_id, topics),
@@ -219,14 +220,14 @@ def delete_topics(
 
 def deleted(
     states: PartitionStates, results: Results, view: ClusterView
-) -> tuple[PartitionStates, list[DeletedTopic]]:
+) -> tuple[PartitionStates, list[delete.DeleteShareGroupOffsetsResponseTopic]]:
     """The share coordinator has answered: a topic is through if it has refused none of its partitions."""
     refusals: dict[bytes, Refusal] = {}
     for key, refusal in results.items():
         if refusals.get(key.topic_id, DONE).error_code is NONE:
             refusals[key.topic_id] = refusal
     topics = [
-        DeletedTopic(view.topic_names.get(topic_id, states.deleting.get(topic_id, "")), topic_id, refusal)
+        _deletion(view.topic_names.get(topic_id, states.deleting.get(topic_id, "")), topic_id, refusal)
         for topic_id, refusal in sorted(refusals.items(), key=lambda one: (one[1].error_code != NONE, one[0]))
     ]
     gone = {topic_id for topic_id, refusal in refusals.items() if refusal.error_code is NONE}
@@ -272,5 +273,22 @@ def _keys(group_id: str, topics: TopicsWithStates) -> list[SharePartitionKey]:
     ]
 
 
-def _refusal(code: ErrorCode) -> Refusal:
-    return Refusal(code, KafkaError(code).message)
+def _alteration(index: int, refusal: Refusal) -> alter.AlterShareGroupOffsetsResponsePartition:
+    return alter.AlterShareGroupOffsetsResponsePartition(
+        partition_index=index, error_code=refusal.error_code, error_message=_message_of(refusal)
+    )
+
+
+def _deletion(name: str, topic_id: bytes, refusal: Refusal) -> delete.DeleteShareGroupOffsetsResponseTopic:
+    return delete.DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name,
+        topic_id=topic_id,
+        error_code=refusal.error_code,
+        error_message=_message_of(refusal),
+    )
+
+
+def _message_of(refusal: Refusal) -> str | None:
+    if refusal.error_code is NONE:
+        return None
+    return refusal.error_message or error_message(refusal.error_code)

@@ -5,18 +5,19 @@ import pytest
 
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_groups.commands import (
-    AlterShareOffsets,
-    DeleteShareOffsets,
-    FindSharePartitions,
-    ShareHeartbeat,
-)
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.delete_groups import DeleteGroupsRequest
-from tests.coordinator import group_requests as requests
+from tests.coordinator import group_requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.share_requests import (
+    alter,
+    assigned_in,
+    beat,
+    describe_offsets,
+    forget,
+    partitions_in,
+)
 
 NONE = ErrorCode.NONE
 TOPIC_ID = bytes(16)
@@ -44,30 +45,29 @@ class Node:
         object.__setattr__(view, "topic_names", {topic.topic_id: name for name, topic in view.topics.items()})
         self.coordinator.view_changed(view)
 
-    def submit(self, command_class, *arguments) -> list:
+    def submit(self, request) -> list:
         answers: list = []
-        if command_class is DeleteGroupsRequest:
-            command = requests.asked(requests.delete("g"), lambda response: answers.extend(response.results))
-        else:
-            command = command_class(answers.append, "g", *arguments)
-        self.coordinator.submit("g", command)
+        self.coordinator.submit("g", group_requests.asked(request, answers.append))
         return answers
 
-    def ask(self, command_class, *arguments):
-        answers = self.submit(command_class, *arguments)
+    def ask(self, request):
+        answers = self.submit(request)
         self.clock.run(1)
         (answer,) = answers
         return answer
 
     def beat(self, epoch: int = 0):
-        return self.ask(ShareHeartbeat, "m", epoch, None, ["t"])
+        return self.ask(beat("g", "m", epoch, ["t"]))
+
+    def leave(self) -> None:
+        self.ask(beat("g", "m", -1))
 
     def alter(self) -> list:
-        return self.submit(AlterShareOffsets, [("t", {0: 5})])
+        return self.submit(alter("g", [("t", 0, 5)]))
 
     @property
     def partitions(self):
-        return self.ask(FindSharePartitions).partitions
+        return partitions_in(self.ask(describe_offsets("g")))
 
 
 @pytest.fixture
@@ -77,46 +77,47 @@ def node():
 
 def test_the_share_coordinator_is_asked_when_the_log_has_what_it_says(node):
     node.log.is_prompt = False
-    answers = node.submit(ShareHeartbeat, "m", 0, None, ["t"])
+    answers = node.submit(beat("g", "m", 0, ["t"]))
     node.clock.run(1)
     assert (answers, node.persister.states) == ([], {})
     node.log.complete()
     node.clock.run(1)
     (answer,) = answers
-    assert answer.error_code is NONE
+    assert answer.error_code == NONE
     assert node.persister.states == {SharePartitionKey("g", TOPIC_ID, index): (2, -1) for index in (0, 1)}
     node.log.is_prompt = True
     node.log.complete()
-    assert node.partitions == {TOPIC_ID: {0, 1}}
-    assert node.beat(2).assignment == {TOPIC_ID: {0, 1}}
+    assert node.partitions == {TOPIC_ID: [0, 1]}
+    assert assigned_in(node.beat(2)) == {TOPIC_ID: [0, 1]}
 
 
 def test_a_heartbeat_does_not_wait_for_the_share_coordinator(node):
     node.persister.is_prompt = False
-    assert node.beat().error_code is NONE
-    assert node.beat(2).assignment == {}
+    assert node.beat().error_code == NONE
+    assert assigned_in(node.beat(2)) == {}
     node.persister.answer()
     node.clock.run(1)
-    assert node.beat(2).assignment == {TOPIC_ID: {0, 1}}
+    assert assigned_in(node.beat(2)) == {TOPIC_ID: [0, 1]}
 
 
-@pytest.mark.parametrize("command", [AlterShareOffsets, DeleteShareOffsets, DeleteGroupsRequest])
-def test_who_waits_is_told_when_the_log_fails_before_the_question(node, command):
+@pytest.mark.parametrize(
+    "request_of_a_client", [alter("g", [("t", 0, 5)]), forget("g", ["t"]), group_requests.delete("g")]
+)
+def test_who_waits_is_told_when_the_log_fails_before_the_question(node, request_of_a_client):
     node.beat()
     node.beat(2)
-    node.ask(ShareHeartbeat, "m", -1)
+    node.leave()
     states = dict(node.persister.states)
     node.log.is_prompt = False
-    arguments = {AlterShareOffsets: [[("t", {0: 5})]], DeleteShareOffsets: [["t"]]}
-    answers = node.submit(command, *arguments.get(command, []))
+    answers = node.submit(request_of_a_client)
     assert answers == []
     node.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     (answer,) = answers
-    assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer == group_requests.asked(request_of_a_client).refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert node.persister.states == states
     node.log.is_prompt = True
     node.clock.run(10_000)
-    assert node.partitions == {TOPIC_ID: {0, 1}}
+    assert node.partitions == {TOPIC_ID: [0, 1]}
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -132,7 +133,7 @@ def test_who_waits_is_told_when_the_group_moves_before_the_answer(node, comes_ba
     node.persister.answer()
     node.clock.run(1)
     (answer,) = answers
-    assert answer.error_code is (NONE if comes_back else ErrorCode.NOT_COORDINATOR)
+    assert answer.error_code == (NONE if comes_back else ErrorCode.NOT_COORDINATOR)
 
 
 def test_an_alteration_is_answered_when_it_counts(node):
@@ -146,18 +147,18 @@ def test_an_alteration_is_answered_when_it_counts(node):
     node.log.is_prompt = True
     node.log.complete()
     (answer,) = answers
-    assert answer.error_code is NONE
-    assert node.partitions == {TOPIC_ID: {0}}
+    assert answer.error_code == NONE
+    assert node.partitions == {TOPIC_ID: [0]}
 
 
 def test_without_a_share_coordinator_nothing_gets_a_state():
     persister = FakePersister()
     persister.refusals = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 10
     node = Node(persister)
-    assert node.beat().error_code is NONE
-    assert node.beat(2).assignment == {}
+    assert node.beat().error_code == NONE
+    assert assigned_in(node.beat(2)) == {}
     assert node.partitions == {}
-    node.ask(ShareHeartbeat, "m", -1)
+    node.leave()
     answers = node.alter()
     node.clock.run(1)
-    assert answers[0].topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answers[0].responses[0].partitions[0].error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -11,17 +11,11 @@ from odradek.coordinator.effects import Reply
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups.commands import TopicsChanged
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_groups.commands import (
-    AlterShareOffsets,
-    DeleteShareOffsets,
-    DeleteStates,
-    InitializeStates,
-    ShareHeartbeat,
-)
+from odradek.coordinator.share_groups.commands import DeleteStates, InitializeStates
 from odradek.coordinator.share_groups.group import ShareGroup
 from odradek.coordinator.share_state.persister import Refusal
 from odradek.wire.errors import ErrorCode
-from tests.coordinator import group_requests as requests
+from tests.coordinator import group_requests, share_requests
 from tests.coordinator.stages.share_stage import durable_state, keys_of, view_of
 from tests.kit.machine import MachineRun
 from tests.kit.simulation import failures
@@ -71,6 +65,9 @@ class World(MachineRun):
 
     # The driver
 
+    def ask(self, request):
+        return self.submit(group_requests.asked(request, "client"))
+
     def submit(self, command):
         self.replies = []
         super().submit(command)
@@ -106,8 +103,7 @@ class World(MachineRun):
     def beat(self, member_id: str) -> None:
         member = self.members[member_id]
         topics = sorted(member.topics) if member.epoch == 0 or member.says_all else None
-        command = ShareHeartbeat("beat", "g", member_id, member.epoch, None, topics, "c", "/h")
-        reply = self.submit(command)
+        reply = self.ask(share_requests.beat("g", member_id, member.epoch, topics))
         if self.random.random() < 0.1:
             # The answer was lost: a client says all of itself then.
             member.says_all = True
@@ -122,12 +118,13 @@ class World(MachineRun):
             return
         member.epoch, member.says_all = reply.member_epoch, False
         if reply.assignment is not None:
-            member.partitions = dict(reply.assignment)
+            assigned = share_requests.assigned_in(reply)
+            member.partitions = {topic_id: frozenset(indexes) for topic_id, indexes in assigned.items()}
 
     def leave(self, member_id: str) -> None:
         member = self.members.pop(member_id)
         if member.epoch > 0:
-            self.submit(ShareHeartbeat("leave", "g", member_id, -1))
+            self.ask(share_requests.beat("g", member_id, -1))
 
     def answer(self, index: int) -> None:
         effect = self.asked.pop(index)
@@ -164,11 +161,11 @@ class World(MachineRun):
     def administer(self) -> None:
         kind = self.random.random()
         if kind < 0.4:
-            self.submit(AlterShareOffsets("alter", "g", [("a", {0: 5})]))
+            self.ask(share_requests.alter("g", [("a", 0, 5)]))
         elif kind < 0.7:
-            self.submit(DeleteShareOffsets("forget", "g", ["a"]))
+            self.ask(share_requests.forget("g", ["a"]))
         else:
-            self.submit(requests.asked(requests.delete("g"), "delete"))
+            self.ask(group_requests.delete("g"))
 
     def step(self) -> None:
         self.now_ms += self.random.randint(0, 2_000)

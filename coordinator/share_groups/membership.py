@@ -165,7 +165,7 @@ class ShareMembership:
             key = ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member_id)
             step.records.append((key, current_value(current)))
         missing = self._set_up(step, view, now_ms)
-        if not self._store(group.group_id, step.records, now_ms, out):
+        if step.records and not self._store(group.group_id, step.records, now_ms, out):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has become too large.")
 
         stored = self._groups[group.group_id]
@@ -204,7 +204,7 @@ class ShareMembership:
         known = NO_METADATA if member is None else member.metadata
         metadata = _updated(known, asked)
         records: list[GroupRecord] = []
-        if member is None or metadata != known:
+        if member is None or metadata is not known:
             _check_texts(asked)
             key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
             records.append((key, metadata))
@@ -554,7 +554,7 @@ def _check_texts(asked: AskedHeartbeat) -> None:
 
 
 def _updated(metadata: ShareGroupMemberMetadataValue, asked: AskedHeartbeat) -> ShareGroupMemberMetadataValue:
-    """The member, changed by its heartbeat; fields that are left out stay."""
+    """The member, changed by its heartbeat; fields that are left out stay. The same one if nothing changes."""
     request, client = asked.request, asked.client
     changes: dict[str, Any] = {}
     if client.client_id != metadata.client_id or client.host != metadata.client_host:

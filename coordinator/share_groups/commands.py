@@ -11,8 +11,6 @@ from odradek.coordinator.share_state.persister import InitialState, Results, Sha
 from odradek.wire.messages import alter_share_group_offsets as alter
 from odradek.wire.messages import delete_share_group_offsets as delete
 
-__all__ = ["DeleteStates", "InitializeStates", "StatesDeleted", "StatesInitialized"]
-
 
 @dataclass(slots=True)
 class StatesInitialized(Command):

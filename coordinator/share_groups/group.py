@@ -37,21 +37,6 @@ from odradek.wire.messages.group_records import (
     TopicPartitionsInfo,
 )
 
-__all__ = [
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "NO_METADATA",
-    "NO_STATES",
-    "MemberAssignment",
-    "PartitionStates",
-    "ShareGroup",
-    "ShareMember",
-    "TopicStates",
-    "current_value",
-    "states_value",
-    "target_value",
-]
-
 NONE = ErrorCode.NONE
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

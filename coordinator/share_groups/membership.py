@@ -74,8 +74,6 @@ from odradek.wire.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 
-__all__ = ["SESSION", "TIMERS", "ShareMembership"]
-
 NONE = ErrorCode.NONE
 AskedHeartbeat = Asked[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
 AskedDescribe = Asked[describe.ShareGroupDescribeRequest, describe.ShareGroupDescribeResponse]
@@ -554,7 +552,7 @@ def _check_texts(asked: AskedHeartbeat) -> None:
 
 
 def _updated(metadata: ShareGroupMemberMetadataValue, asked: AskedHeartbeat) -> ShareGroupMemberMetadataValue:
-    """The member, changed by its heartbeat; fields that are left out stay. The same one if nothing changes."""
+    """The member, changed by its heartbeat; what is left out stays. The same object if nothing changes."""
     request, client = asked.request, asked.client
     changes: dict[str, Any] = {}
     if client.client_id != metadata.client_id or client.host != metadata.client_host:

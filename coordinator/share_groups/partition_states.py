@@ -36,20 +36,6 @@ from odradek.wire.messages import delete_share_group_offsets as delete
 from odradek.wire.messages.group_records import ShareGroupStatePartitionMetadataKey
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = [
-    "add_results",
-    "altered",
-    "delete_all",
-    "delete_topics",
-    "deleted",
-    "initial_states",
-    "initialized",
-    "missing",
-    "record_of",
-    "to_initialize",
-    "without_deleted",
-]
-
 NONE = ErrorCode.NONE
 NO_SUCH_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 DONE = Refusal(NONE)

@@ -19,8 +19,6 @@ from odradek.wire.messages import share_group_describe as describe
 from odradek.wire.messages import share_group_heartbeat as heartbeat
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
-__all__ = ["SHARE_GROUPS"]
-
 
 def _start(parts: MachineParts) -> Protocol:
     membership = ShareMembership(parts.groups, parts.settings, parts.topics, parts.store, parts.delete_group)

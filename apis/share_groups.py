@@ -25,7 +25,7 @@ from odradek.apis.declaration import Api
 from odradek.apis.refusals import Item, Refusal, each_of
 from odradek.apis.share_acknowledging import MEMBER_ID_LENGTH_MAX
 from odradek.coordinator.cluster.view import NO_LEADER
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     NO_DELIVERY_COUNT,
     UNINITIALIZED_OFFSET,
     SharePartitionKey,

@@ -8,7 +8,7 @@ import pytest
 from odradek.apis.share_sessions import EPOCH_MAX, ShareSessions
 from odradek.apis.table import Apis
 from odradek.coordinator.cluster.features import SHARE_VERSION
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     SharePartitionKey,
 )

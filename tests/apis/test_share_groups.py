@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis import operations
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.alter_share_group_offsets import (

@@ -3,7 +3,7 @@
 from odradek.apis import share_state
 from odradek.apis.coordinators import asked_by
 from odradek.coordinator.asked import Asked, Client
-from odradek.coordinator.share_state.batches import Batch
+from odradek.coordinator.shares.state.batches import Batch
 from odradek.wire.messages import (
     delete_share_group_state,
     initialize_share_group_state,

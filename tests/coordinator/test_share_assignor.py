@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.coordinator.share_groups.assignor import Reader, assign_partitions
+from odradek.coordinator.shares.groups.assignor import Reader, assign_partitions
 from tests.tiers import examples
 
 A, B = b"a".rjust(16, b"\0"), b"b".rjust(16, b"\0")

@@ -5,7 +5,7 @@ import pytest
 
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.errors import ErrorCode
 from tests.coordinator import group_requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of

@@ -11,9 +11,9 @@ from odradek.coordinator.effects import Reply
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups.commands import TopicsChanged
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_groups.commands import DeleteStates, InitializeStates
-from odradek.coordinator.share_groups.group import ShareGroup
-from odradek.coordinator.share_state.persister import Refusal
+from odradek.coordinator.shares.groups.commands import DeleteStates, InitializeStates
+from odradek.coordinator.shares.groups.group import ShareGroup
+from odradek.coordinator.shares.state.persister import Refusal
 from odradek.wire.errors import ErrorCode
 from tests.coordinator import group_requests, share_requests
 from tests.coordinator.stages.share_stage import durable_state, keys_of, view_of

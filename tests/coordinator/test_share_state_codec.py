@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.persister import SharePartitionKey
-from odradek.coordinator.share_state.record_codec import (
+from odradek.coordinator.shares.state.batches import Batch
+from odradek.coordinator.shares.state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.record_codec import (
     SNAPSHOT,
     UPDATE,
     decode_key,
@@ -17,7 +17,7 @@ from odradek.coordinator.share_state.record_codec import (
     encode_update,
     fits_key,
 )
-from odradek.coordinator.share_state.state import State, Update
+from odradek.coordinator.shares.state.state import State, Update
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.messages import share_state_records
 from odradek.wire.messages.share_state_records import (

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     InitialState,
     Refusal,

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     InitialState,
     Refusal,

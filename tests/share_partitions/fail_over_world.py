@@ -24,18 +24,18 @@ from odradek.apis.share_partitions import SharePartitions
 from odradek.coordinator.asked import Ticket
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
-from odradek.coordinator.share_partitions.share_partition import (
+from odradek.coordinator.shares.partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Demand,
     LogBatch,
 )
-from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.coordinator import ShareCoordinator
-from odradek.coordinator.share_state.keys import partition_in
-from odradek.coordinator.share_state.machine import ShareMachine
-from odradek.coordinator.share_state.persister import DeliveryState, SharePartitionKey
-from odradek.coordinator.share_state.settings import ShareStateSettings
+from odradek.coordinator.shares.state.batches import Batch
+from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+from odradek.coordinator.shares.state.keys import partition_in
+from odradek.coordinator.shares.state.machine import ShareMachine
+from odradek.coordinator.shares.state.persister import DeliveryState, SharePartitionKey
+from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.server.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest

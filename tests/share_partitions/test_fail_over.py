@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis.share_partitions import SharePartitions
-from odradek.coordinator.share_state import machine, state
-from odradek.coordinator.share_state.batches import combined
-from odradek.coordinator.share_state.keys import partition_in
-from odradek.coordinator.share_state.machine import ShareMachine
+from odradek.coordinator.shares.state import machine, state
+from odradek.coordinator.shares.state.batches import combined
+from odradek.coordinator.shares.state.keys import partition_in
+from odradek.coordinator.shares.state.machine import ShareMachine
 from odradek.server import broker_peers, share_persister
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest

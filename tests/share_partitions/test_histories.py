@@ -8,7 +8,7 @@ of the log was acknowledged, or delivered as often as it may be.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator.share_partitions.share_partition import (
+from odradek.coordinator.shares.partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Demand,
@@ -16,7 +16,7 @@ from odradek.coordinator.share_partitions.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_state.persister import DeliveryState
+from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from tests.coordinator.share_state_requests import state_batch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.share_partitions.share_partition import (
+from odradek.coordinator.shares.partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Demand,
@@ -10,7 +10,7 @@ from odradek.coordinator.share_partitions.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_state.persister import DeliveryState
+from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from tests.coordinator.share_state_requests import state_batch

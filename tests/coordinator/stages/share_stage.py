@@ -15,9 +15,9 @@ oldest question to the share coordinator that is still open, in which it does al
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.share_groups.commands import DeleteStates, InitializeStates
-from odradek.coordinator.share_groups.group import ShareGroup
-from odradek.coordinator.share_state.persister import Refusal
+from odradek.coordinator.shares.groups.commands import DeleteStates, InitializeStates
+from odradek.coordinator.shares.groups.group import ShareGroup
+from odradek.coordinator.shares.state.persister import Refusal
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records as records
 from odradek.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse

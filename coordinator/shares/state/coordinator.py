@@ -20,9 +20,9 @@ from odradek.coordinator.effects import Effect
 from odradek.coordinator.late_replies import CallLater
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import EffectHandler, RunningPartition, Runtime
-from odradek.coordinator.share_state.keys import partition_in
-from odradek.coordinator.share_state.machine import DeleteBefore, RemoveTopics, ShareMachine
-from odradek.coordinator.share_state.settings import ShareStateSettings
+from odradek.coordinator.shares.state.keys import partition_in
+from odradek.coordinator.shares.state.machine import DeleteBefore, RemoveTopics, ShareMachine
+from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 

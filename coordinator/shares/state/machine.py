@@ -31,17 +31,17 @@ from typing import Any, ClassVar, NamedTuple
 
 from odradek.coordinator.asked import NOBODY, Asked, Ticket
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.share_state import record_codec
-from odradek.coordinator.share_state.batches import Batch, are_sound, combined
-from odradek.coordinator.share_state.keys import partition_in
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state import record_codec
+from odradek.coordinator.shares.state.batches import Batch, are_sound, combined
+from odradek.coordinator.shares.state.keys import partition_in
+from odradek.coordinator.shares.state.persister import (
     NO_DELIVERY_COUNT,
     UNINITIALIZED_OFFSET,
     SharePartitionKey,
 )
-from odradek.coordinator.share_state.record_codec import SNAPSHOT, UPDATE
-from odradek.coordinator.share_state.settings import ShareStateSettings
-from odradek.coordinator.share_state.state import Kept, State, Update
+from odradek.coordinator.shares.state.record_codec import SNAPSHOT, UPDATE
+from odradek.coordinator.shares.state.settings import ShareStateSettings
+from odradek.coordinator.shares.state.state import Kept, State, Update
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import (
     delete_share_group_state,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.groups.group import SHARE, CommitRequest, TypeOfGroup
 from odradek.coordinator.groups.sessions import Session
-from odradek.coordinator.share_groups.assignor import NO_PARTITIONS, Partitions
+from odradek.coordinator.shares.groups.assignor import NO_PARTITIONS, Partitions
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import (
     DeletingTopicInfo,

@@ -7,9 +7,9 @@ from typing import Any
 from odradek.coordinator.asked import Asked
 from odradek.coordinator.groups.group import SHARE
 from odradek.coordinator.groups.group_type import Check, GroupType, MachineParts, Protocol
-from odradek.coordinator.share_groups.commands import StatesDeleted, StatesInitialized
-from odradek.coordinator.share_groups.group import JOIN_EPOCH, LEAVE_EPOCH, ShareGroup
-from odradek.coordinator.share_groups.membership import TIMERS, AskedHeartbeat, ShareMembership
+from odradek.coordinator.shares.groups.commands import StatesDeleted, StatesInitialized
+from odradek.coordinator.shares.groups.group import JOIN_EPOCH, LEAVE_EPOCH, ShareGroup
+from odradek.coordinator.shares.groups.membership import TIMERS, AskedHeartbeat, ShareMembership
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import alter_share_group_offsets as alter
 from odradek.wire.messages import delete_share_group_offsets as delete

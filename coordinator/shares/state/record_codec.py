@@ -12,9 +12,9 @@ import struct
 from collections.abc import Sequence
 from itertools import chain
 
-from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.persister import SharePartitionKey
-from odradek.coordinator.share_state.state import State, Update
+from odradek.coordinator.shares.state.batches import Batch
+from odradek.coordinator.shares.state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.state import State, Update
 from odradek.wire.messages import share_state_records
 from odradek.wire.messages.share_state_records import (
     ShareSnapshotKey,

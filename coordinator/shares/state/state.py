@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek.coordinator.share_state.batches import Batch, combined
-from odradek.coordinator.share_state.persister import NO_DELIVERY_COUNT, UNINITIALIZED_OFFSET
+from odradek.coordinator.shares.state.batches import Batch, combined
+from odradek.coordinator.shares.state.persister import NO_DELIVERY_COUNT, UNINITIALIZED_OFFSET
 
 NO_EPOCH = -(2**31)
 """An epoch before all others."""

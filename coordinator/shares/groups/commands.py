@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from odradek.coordinator.effects import Asking
 from odradek.coordinator.groups.commands import Command
-from odradek.coordinator.share_state.persister import InitialState, Results, SharePartitionKey
+from odradek.coordinator.shares.state.persister import InitialState, Results, SharePartitionKey
 from odradek.wire.messages import alter_share_group_offsets as alter
 from odradek.wire.messages import delete_share_group_offsets as delete
 

@@ -17,13 +17,13 @@ from collections.abc import Collection, Mapping
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.groups.group import GroupRecord
-from odradek.coordinator.share_groups.group import (
+from odradek.coordinator.shares.groups.group import (
     PartitionStates,
     ShareGroup,
     TopicStates,
     states_value,
 )
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     UNINITIALIZED_OFFSET,
     InitialState,
     Refusal,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.schema import uuid_from_text
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")

@@ -26,15 +26,15 @@ from odradek.coordinator.groups.group_type import DeleteGroup
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.sessions import MemberTimers
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_groups import partition_states
-from odradek.coordinator.share_groups.assignor import SIMPLE, Partitions, Reader, assign_partitions
-from odradek.coordinator.share_groups.commands import (
+from odradek.coordinator.shares.groups import partition_states
+from odradek.coordinator.shares.groups.assignor import SIMPLE, Partitions, Reader, assign_partitions
+from odradek.coordinator.shares.groups.commands import (
     DeleteStates,
     InitializeStates,
     StatesDeleted,
     StatesInitialized,
 )
-from odradek.coordinator.share_groups.group import (
+from odradek.coordinator.shares.groups.group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     NO_METADATA,
@@ -46,7 +46,7 @@ from odradek.coordinator.share_groups.group import (
     current_value,
     target_value,
 )
-from odradek.coordinator.share_state.persister import Refusal, SharePartitionKey
+from odradek.coordinator.shares.state.persister import Refusal, SharePartitionKey
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_share_group_offsets as alter
 from odradek.wire.messages import delete_share_group_offsets as delete

@@ -19,8 +19,8 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from odradek.coordinator.share_partitions.window import DONE, NOBODY, Batch, Change, Hole, Run, Window
-from odradek.coordinator.share_state.persister import DeliveryState
+from odradek.coordinator.shares.partitions.window import DONE, NOBODY, Batch, Change, Hole, Run, Window
+from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from odradek.wire.messages.write_share_group_state import StateBatch

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
-from odradek.coordinator.share_state.persister import DeliveryState
+from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.messages.write_share_group_state import StateBatch
 
 NOBODY = ""

@@ -29,7 +29,7 @@ from odradek.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.wire.schema import ZERO_UUID
 from tests.apis.granting import Granting
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 
 READ, DESCRIBE = Operation.READ, Operation.DESCRIBE
 TOPIC = ResourceType.TOPIC

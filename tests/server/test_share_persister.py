@@ -20,7 +20,7 @@ from odradek.wire.messages import (
     write_share_group_state,
 )
 from tests.coordinator.fakes import FakeClock
-from tests.coordinator.share_state_requests import batches_in, change, state_batch
+from tests.coordinator.shares.share_state_requests import batches_in, change, state_batch
 
 HERE, THERE = 1, 2
 DONE = Refusal(ErrorCode.NONE)

@@ -20,8 +20,8 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.fakes import FakeClock
-from tests.coordinator.share_state_requests import asked, initialize, result_of, summarize, write
-from tests.coordinator.test_share_state_coordinator import NODE, TOPIC_ID, view
+from tests.coordinator.shares.share_state_requests import asked, initialize, result_of, summarize, write
+from tests.coordinator.shares.test_share_state_coordinator import NODE, TOPIC_ID, view
 from tests.storage.memory_disk import MemoryDisk, PowerLost
 from tests.tiers import seeds
 

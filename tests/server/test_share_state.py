@@ -23,7 +23,7 @@ from odradek.server.broker import BrokerServer
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.coordinator.share_state_requests import batches_in, change, state_batch
+from tests.coordinator.shares.share_state_requests import batches_in, change, state_batch
 from tests.raw_client import AsyncRawClient
 
 PATIENCE_S = 20

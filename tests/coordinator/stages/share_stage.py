@@ -25,7 +25,7 @@ from odradek.wire.messages.delete_share_group_offsets import DeleteShareGroupOff
 from odradek.wire.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
 from odradek.wire.messages.share_group_describe import ShareGroupDescribeResponse
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
-from tests.coordinator import share_requests as requests
+from tests.coordinator.shares import share_requests as requests
 from tests.coordinator.stages.group_stage import (
     GroupStage,
     answer_text,

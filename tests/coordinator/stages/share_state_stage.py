@@ -23,7 +23,7 @@ from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateResponse
 from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryResponse
-from tests.coordinator import share_state_requests as requests
+from tests.coordinator.shares import share_state_requests as requests
 from tests.coordinator.stages.group_stage import topic_id, topic_name
 from tests.kit.transcript import Line, Stage, seconds
 

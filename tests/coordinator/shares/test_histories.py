@@ -19,7 +19,7 @@ from odradek.coordinator.shares.partitions.share_partition import (
 from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
-from tests.coordinator.share_state_requests import state_batch
+from tests.coordinator.shares.share_state_requests import state_batch
 
 LIMITS = ShareLimits(lock_ms=10, deliveries_max=4, locks_max=40)
 MEMBERS = ("a", "b", "c")

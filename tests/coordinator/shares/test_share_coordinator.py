@@ -9,8 +9,8 @@ from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.errors import ErrorCode
 from tests.coordinator import group_requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
-from tests.coordinator.share_persister import FakePersister
-from tests.coordinator.share_requests import (
+from tests.coordinator.shares.share_persister import FakePersister
+from tests.coordinator.shares.share_requests import (
     alter,
     assigned_in,
     beat,

@@ -15,7 +15,7 @@ from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog
-from tests.coordinator.share_state_requests import (
+from tests.coordinator.shares.share_state_requests import (
     asked,
     batches_in,
     delete,

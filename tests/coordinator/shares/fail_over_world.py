@@ -41,7 +41,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
 from tests.coordinator.fakes import FakeHandle, OneReplica
-from tests.coordinator.share_state_requests import asked, initialize, result_of
+from tests.coordinator.shares.share_state_requests import asked, initialize, result_of
 from tests.kit.simulation import Simulation
 
 TOPIC_ID = bytes(15) + b"\x07"

@@ -15,7 +15,8 @@ from odradek.coordinator.shares.groups.commands import DeleteStates, InitializeS
 from odradek.coordinator.shares.groups.group import ShareGroup
 from odradek.coordinator.shares.state.persister import Refusal
 from odradek.wire.errors import ErrorCode
-from tests.coordinator import group_requests, share_requests
+from tests.coordinator import group_requests
+from tests.coordinator.shares import share_requests
 from tests.coordinator.stages.share_stage import durable_state, keys_of, view_of
 from tests.kit.machine import MachineRun
 from tests.kit.simulation import failures

@@ -3,7 +3,7 @@
 from odradek.coordinator.shares.state.persister import UNINITIALIZED_OFFSET, DeliveryState, Refusal
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
-from tests.coordinator.share_state_requests import state_batch
+from tests.coordinator.shares.share_state_requests import state_batch
 
 
 class MemoryPersister:

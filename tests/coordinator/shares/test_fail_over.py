@@ -14,7 +14,7 @@ from odradek.coordinator.shares.state.machine import ShareMachine
 from odradek.server import broker_peers, share_persister
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
-from tests.share_partitions.fail_over_world import World
+from tests.coordinator.shares.fail_over_world import World
 from tests.tiers import NIGHTLY
 
 SEEDS = 4_000 if NIGHTLY else 120

@@ -14,6 +14,7 @@ from odradek.apis import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_groups,
     sync_group,
     txn_offset_commit,
 )
@@ -62,7 +63,7 @@ MODULES = (
     sync_group,
     txn_offset_commit,
 )
-APIS = {module.API.request: module.API for module in MODULES}
+APIS = {api.request: api for api in (*(module.API for module in MODULES), *share_groups.APIS)}
 
 
 class Named(str):

@@ -161,25 +161,28 @@ class ConsumerMembership:
         if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
             return None
         session.deadline_ms = deadline_ms
-        return ConsumerGroupHeartbeatResponse(
-            error_code=NONE,
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
-        )
+        response, interval_ms = session.quick_response, config.consumer_heartbeat_interval_ms
+        if (
+            response is None
+            or response.member_epoch != request.member_epoch
+            or response.heartbeat_interval_ms != interval_ms
+        ):
+            response = session.quick_response = _accepted(request, interval_ms)
+        return response
 
     def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        response = self.beat(asked, now_ms)
-        if response is None:
-            try:
-                if asked.request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
-                    response = self._leave(asked.request, now_ms, out)
-                else:
-                    response = self._stay(asked.request, asked.client, now_ms, out)
-            except KafkaError as refusal:
-                response = ConsumerGroupHeartbeatResponse(
-                    error_code=refusal.code, error_message=refusal.own_message
-                )
+        request, known = asked.request, self.beat(asked, now_ms)
+        try:
+            if known is not None:
+                response = _accepted(request, known.heartbeat_interval_ms)
+            elif request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
+                response = self._leave(request, now_ms, out)
+            else:
+                response = self._stay(request, asked.client, now_ms, out)
+        except KafkaError as refusal:
+            response = ConsumerGroupHeartbeatResponse(
+                error_code=refusal.code, error_message=refusal.own_message
+            )
         out.append(Reply(asked.ticket, response))
 
     def _stay(
@@ -381,9 +384,7 @@ class ConsumerMembership:
             )
         else:
             self.remove(group, [member], now_ms, out)
-        return ConsumerGroupHeartbeatResponse(
-            error_code=NONE, member_id=member_id, member_epoch=request.member_epoch
-        )
+        return _accepted(request, 0)
 
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
@@ -516,6 +517,18 @@ class ConsumerMembership:
         group = self._groups[group_id]
         assert isinstance(group, ConsumerGroup)
         return group
+
+
+def _accepted(
+    request: ConsumerGroupHeartbeatRequest, heartbeat_interval_ms: int
+) -> ConsumerGroupHeartbeatResponse:
+    """The member has what it had, or nothing any more."""
+    return ConsumerGroupHeartbeatResponse(
+        error_code=NONE,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+    )
 
 
 def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, asked: AskedHeartbeat) -> bool:

@@ -214,7 +214,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         if kind_of(command) is HeartbeatRequest and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # While the group is being loaded no member can rejoin: the heartbeat succeeds, as in Kafka.
             code = ErrorCode.NONE
-        return command.refused(code)
+        return command.ticket.refused(code)
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
         return GroupMachine(

@@ -85,12 +85,9 @@ class Machine(Protocol):
 
 
 class Command(Protocol):
-    """A question to a machine."""
+    """A question to a machine: what a client has asked (`Asked`), or a command that no client sends."""
 
-    ticket: Any
-
-    def refused(self, code: ErrorCode) -> Any:
-        """The answer that says only `code`."""
+    ticket: Ticket[Any]
 
 
 M = TypeVar("M", bound=Machine)
@@ -238,7 +235,7 @@ class Runtime(Generic[M]):
 
     def _refusal(self, command: Command, code: ErrorCode) -> Any:
         """The answer to a command for which there is no machine."""
-        return command.refused(code)
+        return command.ticket.refused(code)
 
     # For the server
 
@@ -330,7 +327,7 @@ class Runtime(Generic[M]):
             )
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             if command.ticket not in self._fail(partition, code):
-                command.ticket(command.refused(code))
+                command.ticket(command.ticket.refused(code))
         else:
             self._run(partition, effects)
 
@@ -347,7 +344,7 @@ class Runtime(Generic[M]):
             try:
                 check(partition.log)
             except KafkaError as error:
-                command.ticket(command.refused(coordinator_error(error.code)))
+                command.ticket(command.ticket.refused(coordinator_error(error.code)))
                 return
         self._submit_to(partition, command)
 
@@ -360,7 +357,7 @@ class Runtime(Generic[M]):
                 return None
             for effect in partition.machine.handle(command, now_ms):
                 assert isinstance(effect, Reply)
-                answers.append(effect.value)
+                answers.append(effect.response)
         return answers
 
     # Effects
@@ -382,7 +379,7 @@ class Runtime(Generic[M]):
         handlers = self._effects
         for effect in due:
             if effect.__class__ is Reply:  # most are, so these alone need no entry and no call
-                effect.ticket(effect.value)
+                effect.ticket(effect.response)
             else:
                 handlers[effect.__class__](partition, effect)
 
@@ -683,8 +680,7 @@ def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
     refused = []
     for effect in effects:
         if isinstance(effect, Reply):
-            refuser = effect.ticket if isinstance(effect.ticket, Ticket) else effect.value
-            refused.append(Reply(effect.ticket, refuser.refused(code)))
+            refused.append(Reply(effect.ticket, effect.ticket.refused(code)))
         elif isinstance(effect, Asking):
-            refused.append(Reply(effect.command.ticket, effect.command.refused(code)))
+            refused.append(Reply(effect.command.ticket, effect.command.ticket.refused(code)))
     return refused

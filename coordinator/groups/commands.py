@@ -9,16 +9,12 @@ from typing import Any
 
 from odradek.coordinator.asked import NOBODY, Ticket
 from odradek.wire.end_marker import EndMarker
-from odradek.wire.errors import ErrorCode
 
 
 @dataclass(slots=True, kw_only=True)
 class Command:
     ticket: Ticket[Any] = NOBODY
     """It takes an error code, or the response to the request from which the command follows."""
-
-    def refused(self, code: ErrorCode) -> Any:
-        return self.ticket.refused(code)
 
 
 @dataclass(slots=True)

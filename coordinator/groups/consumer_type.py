@@ -6,10 +6,6 @@ from __future__ import annotations
 
 from odradek.coordinator.groups.classic_membership import Membership
 from odradek.coordinator.groups.commands import TopicsMatched
-from odradek.coordinator.groups.consumer_commands import (
-    ConsumerHeartbeat,
-    DescribeConsumerGroup,
-)
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.consumer_membership import TIMERS, ConsumerMembership
 from odradek.coordinator.groups.group import CLASSIC, CONSUMER
@@ -17,6 +13,8 @@ from odradek.coordinator.groups.group_type import GroupType, MachineParts, Proto
 from odradek.coordinator.groups.migration import Migration
 from odradek.coordinator.groups.request_checks import CONSUMER_CHECKS
 from odradek.wire.messages import group_records
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.leave_group import LeaveGroupRequest
@@ -34,15 +32,15 @@ def _start(parts: MachineParts) -> Protocol:
         membership=consumers,
         new_group=lambda group_id: ConsumerGroup(group_id, topics),
         commands={
-            ConsumerHeartbeat: consumers.heartbeat,
-            DescribeConsumerGroup: consumers.describe,
+            ConsumerGroupHeartbeatRequest: consumers.heartbeat,
+            ConsumerGroupDescribeRequest: consumers.describe,
             TopicsMatched: consumers.topics_matched,
             JoinGroupRequest: migration.join,
             SyncGroupRequest: migration.sync,
             HeartbeatRequest: migration.heartbeat,
             LeaveGroupRequest: migration.leave,
         },
-        quick_commands={ConsumerHeartbeat: consumers.beat},
+        quick_commands={ConsumerGroupHeartbeatRequest: consumers.beat},
     )
 
 

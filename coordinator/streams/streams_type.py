@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from odradek.coordinator.groups.group import STREAMS
 from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
-from odradek.coordinator.streams.commands import DescribeStreamsGroup, StreamsHeartbeat
+from odradek.coordinator.groups.request_checks import check_described
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.streams.membership import TIMERS, StreamsMembership
 from odradek.wire.messages import group_records
+from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 def _start(parts: MachineParts) -> Protocol:
@@ -15,8 +17,17 @@ def _start(parts: MachineParts) -> Protocol:
     return Protocol(
         membership=membership,
         new_group=StreamsGroup,
-        commands={StreamsHeartbeat: membership.heartbeat, DescribeStreamsGroup: membership.describe},
+        commands={
+            StreamsGroupHeartbeatRequest: membership.heartbeat,
+            StreamsGroupDescribeRequest: membership.describe,
+        },
     )
 
 
-STREAMS_GROUPS = GroupType(name=STREAMS, records=group_records.STREAMS, timers=TIMERS, start=_start)
+STREAMS_GROUPS = GroupType(
+    name=STREAMS,
+    records=group_records.STREAMS,
+    timers=TIMERS,
+    start=_start,
+    checks={StreamsGroupDescribeRequest: check_described},
+)

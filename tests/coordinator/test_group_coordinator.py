@@ -12,7 +12,6 @@ from odradek.coordinator.effects import MarkerRecord
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import classic_membership as membership
-from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, DescribeConsumerGroup
 from odradek.coordinator.groups.record_codec import (
     CommittedOffset,
     encode_group_record,
@@ -70,12 +69,6 @@ class Node:
 
     def lead(self, *leaders: int, leader_epoch: int = 0) -> None:
         self.coordinator.view_changed(view_with_offsets_topic(list(leaders), leader_epoch))
-
-    def submit(self, command_class, *arguments, group_id: str = "g", **options) -> list:
-        """Submit a command; a list that will hold its answers."""
-        answers: list = []
-        self.coordinator.submit(group_id, command_class(answers.append, group_id, *arguments, **options))
-        return answers
 
     def ask(self, request, version: int = 9, submit=None) -> list:
         """Submit a request; a list that will hold its response."""
@@ -349,15 +342,15 @@ def test_what_is_wrong_with_a_request_in_itself_is_told_before_the_coordinator_i
     ):
         (refused,) = node.ask(request)
         assert refused.error_code is ErrorCode.INVALID_GROUP_ID, request
-    (refused,) = node.submit(DescribeConsumerGroup, group_id="")
-    assert refused.error_code is ErrorCode.INVALID_GROUP_ID
+    ((refused,),) = (answer.groups for answer in node.ask(requests.describe_consumers("")))
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_GROUP_ID, None)
     (refused,) = node.ask(requests.join("g", "c-1", PROTOCOLS, 1, 30_000))
     assert (refused.error_code, refused.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "c-1")
     (refused,) = node.join("c-1", version=9)
     assert (refused.error_code, refused.member_id) == (code, "")
-    (refused,) = node.submit(ConsumerHeartbeat, "m", -3)
+    (refused,) = node.ask(requests.consumer_beat("g", "m", -3), 1)
     assert refused.error_code is ErrorCode.INVALID_REQUEST
-    (refused,) = node.submit(ConsumerHeartbeat, "m", 3)
+    (refused,) = node.ask(requests.consumer_beat("g", "m", 3), 1)
     assert (refused.error_code, refused.error_message) == (code, None)
 
 

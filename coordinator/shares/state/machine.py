@@ -112,9 +112,6 @@ class RemoveTopics:
     topic_ids: Collection[bytes]
     ticket: Ticket[ErrorCode] = NOBODY
 
-    def refused(self, code: ErrorCode) -> ErrorCode:
-        return self.ticket.refused(code)
-
 
 class _Question(NamedTuple):
     """A kind of request: `answer(key, partition of the request, now_ms, out)` gives the result."""

@@ -80,7 +80,7 @@ class World(MachineRun):
                 case InitializeStates() | DeleteStates():
                     self.asked.append(effect)
                 case Reply():
-                    self.replies.append(effect.value)
+                    self.replies.append(effect.response)
                 case _:
                     self.take(effect)
 

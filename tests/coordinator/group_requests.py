@@ -72,10 +72,8 @@ MODULES = (
 )
 REFUSE = {
     **{module.API.request: module.API.refuse for module in MODULES},
-    ConsumerGroupHeartbeatRequest: consumer_groups.refused_heartbeat,
-    ConsumerGroupDescribeRequest: consumer_groups.refused_description,
+    **{api.request: api.refuse for module in (consumer_groups, streams_groups) for api in module.APIS},
     StreamsGroupHeartbeatRequest: lambda request, version, code: refused_heartbeat(code),
-    StreamsGroupDescribeRequest: streams_groups.refused_description,
 }
 
 

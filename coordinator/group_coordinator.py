@@ -25,13 +25,13 @@ from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
 from odradek.coordinator.late_replies import CallLater
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import EffectHandler, RunningPartition, Runtime
-from odradek.coordinator.share_groups.commands import (
+from odradek.coordinator.shares.groups.commands import (
     DeleteStates,
     InitializeStates,
     StatesDeleted,
     StatesInitialized,
 )
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     Persister,
     Results,
 )

@@ -15,6 +15,7 @@ from odradek.apis import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_groups,
     streams_groups,
     sync_group,
     txn_offset_commit,
@@ -72,7 +73,11 @@ MODULES = (
 )
 REFUSE = {
     **{module.API.request: module.API.refuse for module in MODULES},
-    **{api.request: api.refuse for module in (consumer_groups, streams_groups) for api in module.APIS},
+    **{
+        api.request: api.refuse
+        for module in (consumer_groups, share_groups, streams_groups)
+        for api in module.APIS
+    },
     StreamsGroupHeartbeatRequest: lambda request, version, code: refused_heartbeat(code),
 }
 

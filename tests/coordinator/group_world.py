@@ -43,7 +43,7 @@ from odradek.wire.messages.consumer_protocol import (
     encode,
 )
 from tests.coordinator import group_requests as requests
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 from tests.kit.simulation import Connection, CoordinatorWorld
 
 NONE = ErrorCode.NONE

@@ -32,7 +32,7 @@ from odradek.wire.messages.group_records import GroupMetadataKey
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 from tests.coordinator.stages.group_stage import subscription
 
 NONE = ErrorCode.NONE

@@ -1,4 +1,5 @@
-"""Descriptions of groups that have an API of their own for it: those of the consumer and streams protocols.
+"""Descriptions of groups that have an API of their own for it: those of the consumer, share and streams
+protocols.
 
 Each group is described by its own coordinator. Where such groups are switched off all are refused with
 UNSUPPORTED_VERSION, before permissions. A group with a topic that the client may not describe is not

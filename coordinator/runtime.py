@@ -25,7 +25,6 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from odradek.coordinator.asked import Ticket
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
@@ -683,8 +682,7 @@ def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
     refused = []
     for effect in effects:
         if isinstance(effect, Reply):
-            refuser = effect.ticket if isinstance(effect.ticket, Ticket) else effect.value
-            refused.append(Reply(effect.ticket, refuser.refused(code)))
+            refused.append(Reply(effect.ticket, effect.ticket.refused(code)))
         elif isinstance(effect, Asking):
             refused.append(Reply(effect.command.ticket, effect.command.refused(code)))
     return refused

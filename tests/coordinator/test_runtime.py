@@ -1,11 +1,11 @@
 """The runtime with a machine that does as it is told: what any machine may rely on, groups or not."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from odradek.coordinator.asked import Ticket
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
@@ -32,22 +32,14 @@ PATIENCE_MS = 5_000
 
 
 @dataclass
-class Answer:
-    text: str
-
-    def refused(self, code: ErrorCode) -> "Answer":
-        return Answer(code.name)
-
-
-@dataclass
 class Do:
     """Tell the machine what to decide."""
 
-    ticket: Callable[[Answer], None]
+    ticket: Ticket[str]
     effects: list[Any]
 
-    def refused(self, code: ErrorCode) -> Answer:
-        return Answer(code.name)
+    def refused(self, code: ErrorCode) -> str:
+        return self.ticket.refused(code)
 
 
 class ObedientMachine:
@@ -104,6 +96,7 @@ class Node:
             open_log=lambda index: self.log, clock_ms=self.clock.clock_ms, call_later=self.clock.call_later
         )
         self.answers: list[str] = []
+        self.ticket = Ticket(self.answers.append, lambda code: code.name)
 
     def lead(self, leader_epoch: int = 0) -> None:
         self.runtime.view_changed(view_of(TOPIC, [1], leader_epoch, {}))
@@ -113,13 +106,10 @@ class Node:
         return self.runtime.partitions[0].machine
 
     def do(self, *effects) -> None:
-        self.runtime.submit("k", Do(self.hear, list(effects)))
-
-    def hear(self, answer: Answer) -> None:
-        self.answers.append(answer.text)
+        self.runtime.submit("k", Do(self.ticket, list(effects)))
 
     def reply(self, text: str) -> Reply:
-        return Reply(self.hear, Answer(text))
+        return Reply(self.ticket, text)
 
 
 @pytest.fixture

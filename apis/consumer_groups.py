@@ -11,16 +11,17 @@ Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis import operations
 from odradek.apis.access import ALLOW_ALL, CODES, each, on_groups, on_topics, only
-from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import ask_for_each, asked_by, client_of, nobody
+from odradek.apis.api import Waiting
+from odradek.apis.coordinators import asked_by, client_of, nobody
 from odradek.apis.declaration import Api
+from odradek.apis.group_descriptions import describe_api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
+from odradek.apis.refusals import Refusal
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import (
@@ -79,93 +80,30 @@ def _asked(
     if context.authorizer is not ALLOW_ALL:
         left_out = partial(context.left_out, Operation.DESCRIBE, ResourceType.TOPIC)
         client = client._replace(left_out=left_out)
-    return asked_by(client, refused_heartbeat, request, take)
+    return asked_by(client, HEARTBEAT.refuse, request, take)
 
 
-def refused_heartbeat(request: object, version: int, code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    """Without a message, as Kafka's coordinator refuses."""
-    return ConsumerGroupHeartbeatResponse(error_code=code)
+def _topics_of(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for partitions in assignment.topic_partitions:
+                yield partitions.topic_name
 
 
-class ConsumerGroupDescribe:
-    """The handler: each group is described by its own coordinator."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-
-    def __call__(
-        self, request: ConsumerGroupDescribeRequest, context: RequestContext
-    ) -> ConsumerGroupDescribeResponse | Waiting:
-        if not self._groups.serves_consumer_groups:
-            return refused_description(request, context.api_version, ErrorCode.UNSUPPORTED_VERSION)
-        wants_operations = request.include_authorized_operations
-        # As in Kafka, refused groups come first.
-        refused, allowed = split(
-            context,
-            request.group_ids,
-            lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one),
-        )
-
-        def described(responses: list[ConsumerGroupDescribeResponse]) -> ConsumerGroupDescribeResponse:
-            groups = [_refused_group(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]
-            for response in responses:
-                (group,) = response.groups
-                if wants_operations and group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = operations.on_group(context, group.group_id)
-                groups.append(_visible(group, context))
-            return ConsumerGroupDescribeResponse(groups=groups)
-
-        return ask_for_each(
-            [ConsumerGroupDescribeRequest(group_ids=[group_id]) for group_id in allowed],
-            refused_description,
-            context,
-            lambda asked: self._groups.submit(asked.request.group_ids[0], asked),
-            described,
-        )
-
-
-def refused_description(request: Any, version: int, code: ErrorCode) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[_refused_group(one, code) for one in request.group_ids])
-
-
-def _refused_group(group_id: str, code: ErrorCode) -> DescribedGroup:
-    return DescribedGroup(error_code=code, group_id=group_id)
-
-
-def _visible(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
-    """The group, or its refusal if it has topics that the client may not describe."""
-    topics = {
-        partitions.topic_name
-        for member in group.members
-        for assignment in (member.assignment, member.target_assignment)
-        for partitions in assignment.topic_partitions
-    }
-    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
-        return group
-    return DescribedGroup(
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        error_message="The group has topics that the client may not describe.",
-        group_id=group.group_id,
-    )
-
-
-APIS = (
-    Api(
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
-        make=lambda parts: ConsumerGroupHeartbeat(parts.node.groups),
-        needs=(
-            on_groups(Operation.READ, only("group_id")),
-            on_topics(Operation.DESCRIBE, each("subscribed_topic_names")),
-        ),
+HEARTBEAT = Api(
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    make=lambda parts: ConsumerGroupHeartbeat(parts.node.groups),
+    needs=(
+        on_groups(Operation.READ, only("group_id")),
+        on_topics(Operation.DESCRIBE, each("subscribed_topic_names")),
     ),
-    Api(
-        ConsumerGroupDescribeRequest,
-        ConsumerGroupDescribeResponse,
-        make=lambda parts: ConsumerGroupDescribe(parts.node.groups),
-        needs=(
-            on_groups(Operation.DESCRIBE, each("group_ids")),
-            on_topics(Operation.DESCRIBE, None),
-        ),
-    ),
+    refusal=Refusal(has_message=False),
 )
+DESCRIBE = describe_api(
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    lambda groups: groups.serves_consumer_groups,
+    _topics_of,
+)
+APIS = (HEARTBEAT, DESCRIBE)

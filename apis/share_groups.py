@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.apis import operations
 from odradek.apis.access import each, on_groups, on_topics, only
 from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import Gathering, ask_for_each, asked_by, client_of
+from odradek.apis.coordinators import Gathering, asked_by, client_of
 from odradek.apis.declaration import Api
-from odradek.apis.refusals import Item, Refusal, each_of
+from odradek.apis.group_descriptions import describe_api
+from odradek.apis.refusals import Refusal, each_of
 from odradek.apis.share_acknowledging import MEMBER_ID_LENGTH_MAX
 from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.coordinator.shares.state.persister import (
@@ -92,63 +92,6 @@ def _refuse_heartbeat(
         if context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
             return _UNAUTHORIZED
     return None
-
-
-class ShareGroupDescribe:
-    """The handler: each group is described by its own coordinator."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-
-    def __call__(
-        self, request: describe.ShareGroupDescribeRequest, context: RequestContext
-    ) -> describe.ShareGroupDescribeResponse | Waiting:
-        if not self._groups.serves_share_groups:
-            code = ErrorCode.UNSUPPORTED_VERSION
-            return describe.ShareGroupDescribeResponse(
-                groups=[_refused_description(group_id, code) for group_id in request.group_ids]
-            )
-        wants_operations = request.include_authorized_operations
-        refused, allowed = split(
-            context,
-            request.group_ids,
-            lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one),
-        )
-        first = [_refused_description(one, ErrorCode.GROUP_AUTHORIZATION_FAILED) for one in refused]
-
-        def described(
-            responses: list[describe.ShareGroupDescribeResponse],
-        ) -> describe.ShareGroupDescribeResponse:
-            groups = [_visible(group, context) for response in responses for group in response.groups]
-            for group in groups:
-                if wants_operations and group.error_code == NONE:
-                    group.authorized_operations = operations.on_group(context, group.group_id)
-            # As in Kafka, refused groups come first.
-            return describe.ShareGroupDescribeResponse(groups=[*first, *groups])
-
-        return ask_for_each(
-            [describe.ShareGroupDescribeRequest(group_ids=[group_id]) for group_id in allowed],
-            DESCRIBE.refuse,
-            context,
-            lambda asked: self._groups.submit(asked.request.group_ids[0], asked),
-            described,
-        )
-
-
-def _refused_description(group_id: str, code: ErrorCode) -> describe.DescribedGroup:
-    return describe.DescribedGroup(error_code=code, group_id=group_id)
-
-
-def _visible(group: describe.DescribedGroup, context: RequestContext) -> describe.DescribedGroup:
-    """The group, or its refusal if its members have topics that the client may not describe."""
-    topics = {one.topic_name for member in group.members for one in member.assignment.topic_partitions}
-    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
-        return group
-    return describe.DescribedGroup(
-        error_code=_UNAUTHORIZED,
-        error_message="The group has topics that the client may not describe.",
-        group_id=group.group_id,
-    )
 
 
 # Offsets
@@ -443,8 +386,8 @@ def _described_topics(request: offsets.DescribeShareGroupOffsetsRequest) -> Iter
     return [topic.topic_name for group in request.groups for topic in group.topics or ()]
 
 
-def _each_group(request: describe.ShareGroupDescribeRequest) -> list[Item]:
-    return [({"group_id": group_id}, None) for group_id in request.group_ids]
+def _topics_of(group: describe.DescribedGroup) -> Iterable[str]:
+    return [one.topic_name for member in group.members for one in member.assignment.topic_partitions]
 
 
 HEARTBEAT = Api(
@@ -457,12 +400,11 @@ HEARTBEAT = Api(
     ),
     refusal=Refusal(has_message=False),
 )
-DESCRIBE = Api(
+DESCRIBE = describe_api(
     describe.ShareGroupDescribeRequest,
     describe.ShareGroupDescribeResponse,
-    make=lambda parts: ShareGroupDescribe(parts.node.groups),
-    needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
-    refusal=Refusal(results=("groups", _each_group), has_message=False),
+    lambda groups: groups.serves_share_groups,
+    _topics_of,
 )
 OFFSETS = Api(
     offsets.DescribeShareGroupOffsetsRequest,

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odradek.apis import operations
-from odradek.apis.access import each, on_groups, on_topics, only
-from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import ask_for_each, client_of
+from odradek.apis.access import on_groups, on_topics, only
+from odradek.apis.api import Waiting
+from odradek.apis.coordinators import client_of
 from odradek.apis.declaration import Api
+from odradek.apis.group_descriptions import describe_api
+from odradek.apis.refusals import Refusal
 from odradek.apis.topic_creation import topic_creation
 from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
@@ -286,84 +287,27 @@ def _invalid(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
-class StreamsGroupDescribe:
-    """The handler: each group is described by its own coordinator."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-
-    def __call__(
-        self, request: StreamsGroupDescribeRequest, context: RequestContext
-    ) -> StreamsGroupDescribeResponse | Waiting:
-        if not self._groups.serves_streams_groups:
-            return refused_description(request, context.api_version, ErrorCode.UNSUPPORTED_VERSION)
-        wants_operations = request.include_authorized_operations
-        # As in Kafka, refused groups come first.
-        refused, allowed = split(
-            context,
-            request.group_ids,
-            lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one),
-        )
-
-        def described(responses: list[StreamsGroupDescribeResponse]) -> StreamsGroupDescribeResponse:
-            groups = [_refused_group(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]
-            for response in responses:
-                (group,) = response.groups
-                if wants_operations and group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = operations.on_group(context, group.group_id)
-                groups.append(_visible(group, context))
-            return StreamsGroupDescribeResponse(groups=groups)
-
-        return ask_for_each(
-            [StreamsGroupDescribeRequest(group_ids=[group_id]) for group_id in allowed],
-            refused_description,
-            context,
-            lambda asked: self._groups.submit(asked.request.group_ids[0], asked),
-            described,
-        )
-
-
-def refused_description(request: Any, version: int, code: ErrorCode) -> StreamsGroupDescribeResponse:
-    return StreamsGroupDescribeResponse(groups=[_refused_group(one, code) for one in request.group_ids])
-
-
-def _refused_group(group_id: str, code: ErrorCode) -> describe.DescribedGroup:
-    return describe.DescribedGroup(error_code=code, group_id=group_id)
-
-
-def _visible(group: describe.DescribedGroup, context: RequestContext) -> describe.DescribedGroup:
-    """The group, or its refusal if it has topics that the client may not describe."""
-    topics = () if group.topology is None else _topics_of(group.topology)
-    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
-        return group
-    return describe.DescribedGroup(
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        error_message="The group has topics that the client may not describe.",
-        group_id=group.group_id,
-    )
-
-
 def _make_heartbeat(parts: ApiParts) -> StreamsGroupHeartbeat:
     node = parts.node
     topics = parts.shared(topic_creation)
     return StreamsGroupHeartbeat(node.groups, topics, node.changes, node.timers, node.now_ms)
 
 
-APIS = (
-    Api(
-        StreamsGroupHeartbeatRequest,
-        StreamsGroupHeartbeatResponse,
-        make=_make_heartbeat,
-        needs=(
-            on_groups(Operation.READ, only("group_id")),
-            on_topics(Operation.DESCRIBE, None),
-            on_topics(Operation.CREATE, None),
-        ),
+HEARTBEAT = Api(
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    make=_make_heartbeat,
+    needs=(
+        on_groups(Operation.READ, only("group_id")),
+        on_topics(Operation.DESCRIBE, None),
+        on_topics(Operation.CREATE, None),
     ),
-    Api(
-        StreamsGroupDescribeRequest,
-        StreamsGroupDescribeResponse,
-        make=lambda parts: StreamsGroupDescribe(parts.node.groups),
-        needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
-    ),
+    refusal=Refusal(has_message=False),
 )
+DESCRIBE = describe_api(
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    lambda groups: groups.serves_streams_groups,
+    lambda group: () if group.topology is None else _topics_of(group.topology),
+)
+APIS = (HEARTBEAT, DESCRIBE)

@@ -33,13 +33,14 @@ MEMBER_ID_REQUIRED_SINCE = 1
 """ConsumerGroupHeartbeat version from which members choose their id."""
 
 
-def _check_name(asked: Asked[Any, Any], _: Any) -> Any:
+def check_name(asked: Asked[Any, Any], _: Any) -> Any:
+    """Check of a request about one group."""
     return None if asked.request.group_id else asked.refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def check_described(asked: Asked[Any, Any], _: Any) -> Any:
     """Check of a request that describes one group."""
-    return None if asked.request.group_ids[0] else asked.refused(ErrorCode.INVALID_GROUP_ID)
+    return None if all(asked.request.group_ids) else asked.refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def _check_join(
@@ -109,10 +110,10 @@ def _invalid(message: str) -> KafkaError:
 
 CLASSIC_CHECKS: dict[type, Check] = {
     JoinGroupRequest: _check_join,
-    SyncGroupRequest: _check_name,
-    HeartbeatRequest: _check_name,
-    LeaveGroupRequest: _check_name,
-    OffsetDeleteRequest: _check_name,
+    SyncGroupRequest: check_name,
+    HeartbeatRequest: check_name,
+    LeaveGroupRequest: check_name,
+    OffsetDeleteRequest: check_name,
 }
 CONSUMER_CHECKS: dict[type, Check] = {
     ConsumerGroupDescribeRequest: check_described,

@@ -72,11 +72,13 @@ MODULES = (
     txn_offset_commit,
 )
 REFUSE = {
-    **{api.request: api.refuse for api in (*(module.API for module in MODULES), *share_groups.APIS)},
-    ConsumerGroupHeartbeatRequest: consumer_groups.refused_heartbeat,
-    ConsumerGroupDescribeRequest: consumer_groups.refused_description,
+    **{module.API.request: module.API.refuse for module in MODULES},
+    **{
+        api.request: api.refuse
+        for module in (consumer_groups, share_groups, streams_groups)
+        for api in module.APIS
+    },
     StreamsGroupHeartbeatRequest: lambda request, version, code: refused_heartbeat(code),
-    StreamsGroupDescribeRequest: streams_groups.refused_description,
 }
 
 

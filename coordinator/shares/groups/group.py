@@ -38,8 +38,6 @@ from odradek.wire.messages.group_records import (
 )
 
 NONE = ErrorCode.NONE
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
 FIRST_EPOCH = 1
 """Of a new group, and of its first target assignment, which is empty."""
 STABLE = 0

@@ -21,7 +21,7 @@ from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply
 from odradek.coordinator.groups.consumer_group import metadata_hash
-from odradek.coordinator.groups.group import Group, GroupRecord, Store
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, Group, GroupRecord, Store
 from odradek.coordinator.groups.group_type import DeleteGroup
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.sessions import MemberTimers
@@ -35,8 +35,6 @@ from odradek.coordinator.shares.groups.commands import (
     StatesInitialized,
 )
 from odradek.coordinator.shares.groups.group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     NO_METADATA,
     MemberAssignment,
     PartitionStates,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.coordinator.asked import Asked
-from odradek.coordinator.groups.group import SHARE
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, SHARE
 from odradek.coordinator.groups.group_type import Check, GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.request_checks import check_described, check_name
 from odradek.coordinator.shares.groups.commands import StatesDeleted, StatesInitialized
-from odradek.coordinator.shares.groups.group import JOIN_EPOCH, LEAVE_EPOCH, ShareGroup
+from odradek.coordinator.shares.groups.group import ShareGroup
 from odradek.coordinator.shares.groups.membership import TIMERS, AskedHeartbeat, ShareMembership
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import alter_share_group_offsets as alter
@@ -59,18 +59,10 @@ def _invalid(message: str) -> heartbeat.ShareGroupHeartbeatResponse:
     return heartbeat.ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
 
 
-def _check_name(asked: Asked[Any, Any], _: Any) -> Any:
-    return None if asked.request.group_id else asked.refused(ErrorCode.INVALID_GROUP_ID)
-
-
-def _check_described(asked: Asked[describe.ShareGroupDescribeRequest, Any], _: Any) -> Any:
-    return None if all(asked.request.group_ids) else asked.refused(ErrorCode.INVALID_GROUP_ID)
-
-
 _CHECKS: dict[type, Check] = {
     heartbeat.ShareGroupHeartbeatRequest: _check_heartbeat,
-    describe.ShareGroupDescribeRequest: _check_described,
-    alter.AlterShareGroupOffsetsRequest: _check_name,
-    delete.DeleteShareGroupOffsetsRequest: _check_name,
+    describe.ShareGroupDescribeRequest: check_described,
+    alter.AlterShareGroupOffsetsRequest: check_name,
+    delete.DeleteShareGroupOffsetsRequest: check_name,
 }
 SHARE_GROUPS = GroupType(name=SHARE, records=group_records.SHARE, timers=TIMERS, start=_start, checks=_CHECKS)

@@ -19,16 +19,6 @@ from odradek.config.properties import format_properties
 from odradek.server import maven_jars
 from odradek.server.cluster_processes import ClusterStartError
 
-__all__ = [
-    "CONTROLLER_JVM",
-    "LIBS_VARIABLE",
-    "TOOL_JVM",
-    "KafkaPrograms",
-    "controller_properties",
-    "find_kafka",
-    "format_directory",
-]
-
 LIBS_VARIABLE = "ODRADEK_KAFKA_LIBS"
 JAVA_MIN, KAFKA_MIN = 17, 4
 JAVA_PACKAGE = "openjdk-17-jre-headless"

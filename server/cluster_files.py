@@ -27,8 +27,6 @@ from odradek.server.cluster_processes import ClusterStartError
 from odradek.server.free_port import free_port
 from odradek.server.meta_properties import new_id
 
-__all__ = ["HOST", "ClusterFiles"]
-
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 1001
 PLAN_FILE = "cluster.json"

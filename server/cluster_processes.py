@@ -12,8 +12,6 @@ from pathlib import Path
 
 from odradek.server import lifeline
 
-__all__ = ["ChildProcess", "ClusterStartError", "wait_until_ready"]
-
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.02
 SHOWN_LENGTH = 3_000

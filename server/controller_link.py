@@ -56,8 +56,6 @@ from odradek.wire.messages.metadata_records import records_of_batch
 from odradek.wire.records import iter_whole_batches
 from odradek.wire.schema import Message
 
-__all__ = ["ControllerLink", "LinkListener", "LinkSettings", "NoController"]
-
 logger = logging.getLogger("odradek.cluster")
 
 METADATA_TOPIC = "__cluster_metadata"

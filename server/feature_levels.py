@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
 
-__all__ = ["check_levels", "read_levels"]
-
 
 def read_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
     """All levels of a new cluster; None without these options. ConfigError for an impossible level."""

@@ -8,8 +8,6 @@ import socket
 import threading
 from collections.abc import Iterator
 
-__all__ = ["free_port"]
-
 PORTS = range(20_000, 32_000)
 """Kernels take the ports of outgoing connections from above: one of those may be gone when its process wants
 it again. A client that asks for its dead broker may even be given just that port, and talks to itself."""

@@ -31,8 +31,6 @@ from odradek.server.child_python import child_environment
 from odradek.server.cluster_processes import ClusterStartError
 from odradek.server.main_loop import new_event_loop
 
-__all__ = ["Cut", "Links", "dialer_of"]
-
 Cut = tuple[int, int]
 """From one member to another, by their ids."""
 READY, DONE = "ready\n", "done\n"

@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from odradek.config.config_error import ConfigError
 from odradek.server import meta_properties, metadata_store
 
-__all__ = ["absent_directories", "refuse_misplaced"]
-
 
 def refuse_misplaced(directories: Sequence[str]) -> None:
     """ConfigError if the first directory is not the one with the cluster's metadata."""

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["FORMATS", "LEVELS", "Gathering", "log_to_stderr"]
-
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
 REPEATS_AFTER_S = 1.0

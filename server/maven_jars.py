@@ -19,21 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-__all__ = [
-    "KAFKA",
-    "KAFKA_VERSION",
-    "LOGGING",
-    "JarSet",
-    "JarsMissing",
-    "alone",
-    "cache",
-    "digest",
-    "fetch",
-    "fetch_all",
-    "fresh",
-    "settle",
-]
-
 KAFKA_VERSION = "4.3.1"
 LOGGING = [
     "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",

@@ -34,8 +34,6 @@ from odradek.storage.directories.store import key_of
 from odradek.storage.disk import OsDisk
 from odradek.wire.schema import uuid_from_text
 
-__all__ = ["ClaimedDirectories", "claim_member_directories"]
-
 RESERVED_IDS = 100
 """Directory ids below this number are Kafka's own: unassigned, lost, migrating (Kafka: DirectoryId)."""
 

@@ -23,24 +23,6 @@ from odradek.server import metadata_store
 from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
 
-__all__ = [
-    "FILE_NAME",
-    "MEMBER",
-    "Identity",
-    "Unusable",
-    "check_node",
-    "check_writable",
-    "claim_directories",
-    "has_our_mark",
-    "is_kafkas",
-    "is_member",
-    "is_ours",
-    "mended",
-    "new_id",
-    "unusable",
-    "write",
-]
-
 FILE_NAME = "meta.properties"
 MEMBER = "odradek.member"
 """A property that Kafka passes over: the directory belongs to a node of a cluster, see

@@ -13,17 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.server.write_ahead_log import Patch
 
-__all__ = [
-    "LOG",
-    "READING",
-    "REPAIRED",
-    "choose",
-    "copy_store",
-    "finish_repair",
-    "remove_store",
-    "sync_directory_of",
-]
-
 REPAIRED = ".repaired"
 """Suffix of the new store of `metadata_repair`, until it replaces the damaged file."""
 LOG = "-wal"

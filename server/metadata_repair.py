@@ -54,8 +54,6 @@ from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk
 from odradek.wire.errors import KafkaError
 
-__all__ = ["may_lack_guards", "repair"]
-
 _BUILDING = ".building"
 _PAGE_SIZE, _COUNTER, _FREE_PAGES, _VALID_FOR = slice(16, 18), slice(24, 28), slice(32, 40), slice(92, 96)
 """In SQLite's header; the second counts changes, the last says for which of them the count of pages is."""

@@ -20,17 +20,6 @@ from odradek.server.metadata_files import LOG, REPAIRED, choose, finish_repair
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
-__all__ = [
-    "FILE_NAME",
-    "LOG",
-    "REPAIRED",
-    "UNREADABLE",
-    "DamagedMetadata",
-    "SqliteMetadataStore",
-    "checksum",
-    "verify",
-]
-
 logger = logging.getLogger("odradek.metadata")
 
 FILE_NAME = "odradek-metadata.db"

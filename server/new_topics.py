@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
-__all__ = ["NewTopicResult", "NewTopics"]
-
 TOPIC_CREATION_TIMEOUT_MS = 30_000
 NEW_TOPIC_WAIT_S = 1.0
 """So long a client's request waits for topics that it creates, in all. Kafka does not wait: its client asks

@@ -22,8 +22,6 @@ from odradek.wire.schema import Buffer, Message
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Peer", "PeerLost", "SetupTimeout", "client_id_of", "common_version", "connect"]
-
 logger = logging.getLogger("odradek.peers")
 
 CLIENT_NAME, CLIENT_VERSION = "odradek", "1"

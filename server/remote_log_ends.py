@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.broker_peers import BrokerPeers
 
-__all__ = ["RemoteLogEnds"]
-
 ATTEMPTS_MAX = 5
 PENDING_MAX = 100_000
 """Partitions that may wait for an answer; more are refused with COORDINATOR_NOT_AVAILABLE."""

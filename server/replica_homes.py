@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
     from odradek.storage.directories.store import LogStore
 
-__all__ = ["HomeReporter", "ReplicaHomes"]
-
 logger = logging.getLogger("odradek.cluster")
 
 NO_DIRECTORY = frozenset({MIGRATING, UNASSIGNED, LOST})

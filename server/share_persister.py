@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from odradek.server.broker_peers import BrokerPeers
     from odradek.wire.schema import Message
 
-__all__ = ["SharePersister"]
-
 ATTEMPTS_MAX = 5
 PENDING_MAX = 100_000
 """Share partitions that may wait for an answer; more are refused with COORDINATOR_NOT_AVAILABLE."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from odradek.server._pipeline import Route
     from odradek.server.connection import Connection
 
-__all__ = ["SlowRequests"]
-
 logger = logging.getLogger("odradek.slow")
 
 WAITS_ON_PURPOSE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})

@@ -13,8 +13,6 @@ import os
 import socket
 from collections.abc import MutableMapping
 
-__all__ = ["Systemd", "systemd_of"]
-
 logger = logging.getLogger("odradek.broker")
 
 _US_PER_S = 1_000_000

@@ -17,8 +17,6 @@ from functools import cache
 from operator import eq, mul
 from typing import NamedTuple
 
-__all__ = ["Patch", "Reading", "likeliest_first", "mend", "patch", "read", "replayed"]
-
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
 _MAGIC = {"<": 0x377F0682, ">": 0x377F0683}

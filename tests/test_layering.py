@@ -67,6 +67,7 @@ EXCEPTIONS = {
 }
 READ_BY_STARTS_AND_OFFLINE = {
     "odradek.server.meta_properties",
+    "odradek.server.metadata_files",
     "odradek.server.metadata_repair",
     "odradek.server.metadata_store",
 }

@@ -10,6 +10,7 @@ are loaded on first use; `odradek.testing` has a container for testcontainers, a
 brings pytest fixtures (`odradek_broker` and others).
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -17,20 +18,23 @@ __version__ = "0.1.0"
 __all__ = ["AsyncBroker", "Broker", "BrokerStartError", "Cluster", "ClusterStartError", "__version__"]
 
 if TYPE_CHECKING:
+    from odradek.server.cluster_processes import ClusterStartError
     from odradek.server.embedded import AsyncBroker, Broker, BrokerStartError
-    from odradek.server.embedded_cluster import Cluster, ClusterStartError
+    from odradek.server.embedded_cluster import Cluster
+
+_MADE_IN = {
+    "AsyncBroker": "embedded",
+    "Broker": "embedded",
+    "BrokerStartError": "embedded",
+    "Cluster": "embedded_cluster",
+    "ClusterStartError": "cluster_processes",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("AsyncBroker", "Broker", "BrokerStartError"):
-        from odradek.server import embedded
-
-        return getattr(embedded, name)
-    if name in ("Cluster", "ClusterStartError"):
-        from odradek.server import embedded_cluster
-
-        return getattr(embedded_cluster, name)
-    raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    if name not in _MADE_IN:
+        raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"odradek.server.{_MADE_IN[name]}"), name)
 
 
 def __dir__() -> list[str]:

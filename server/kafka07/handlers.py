@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
-__all__ = ["Handlers"]
-
 logger = logging.getLogger("odradek.kafka07")
 
 PRODUCE_VERSION = 9

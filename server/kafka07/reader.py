@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from odradek.server.kafka07.handlers import Handlers
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
 
-__all__ = ["Reader"]
-
 logger = logging.getLogger("odradek.kafka07")
 
 

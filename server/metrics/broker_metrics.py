@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientValues
     from odradek.server.routes import RequestMetrics
 
-__all__ = ["BrokerMetrics"]
-
 
 class BrokerMetrics(dict[tuple[str, int], "RequestMetrics"]):
     """Counters of requests by (name of the API, version), such as `("Produce", 11)`; and `clients`."""

@@ -10,8 +10,6 @@ from odradek import __version__
 if TYPE_CHECKING:
     from odradek.server.metrics.observed import Observed
 
-__all__ = ["admin_page", "reasons_not_ready"]
-
 
 def reasons_not_ready(server: Observed) -> list[str]:
     """Why clients should go elsewhere, or wait; empty: it serves. The listeners are open when it is asked."""

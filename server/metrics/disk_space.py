@@ -20,8 +20,6 @@ from odradek.server.work import Detached
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["DiskSpace", "FreeHistory", "Space", "file_system"]
-
 INTERVAL_S = 10.0
 HISTORY_STEP_S = 600.0
 HISTORY_MAX = 145

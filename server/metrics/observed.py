@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
-__all__ = ["Observed"]
-
 
 class Observed(Protocol):
     """A broker that serves."""

@@ -14,8 +14,6 @@ from odradek.server.metrics.exposition import Sample, label_text
 if TYPE_CHECKING:
     from odradek.server.replication import Replication
 
-__all__ = ["replication_samples"]
-
 STEP = 250
 """Partitions that are looked at without a pause."""
 _LAG = "kafka_server_fetcherlagmetrics_consumerlag"

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from odradek.server.metrics.observed import Observed
     from odradek.storage.log.partition import Partition
 
-__all__ = ["Sources"]
-
 STEP = 250
 """Partitions that are looked at without a pause."""
 OPENING_STEPS = 63

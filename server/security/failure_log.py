@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["INTERVAL_MS", "FailureLog"]
-
 INTERVAL_MS = 60_000
 ADDRESSES_MAX = 1_000
 OTHERS = "other addresses"

@@ -12,8 +12,6 @@ from odradek.config.listener_security import ListenerSecurity
 from odradek.security.tls import TlsSettings
 from odradek.server.security.tls_reload import settings_of
 
-__all__ = ["OutgoingTls", "following_files"]
-
 logger = logging.getLogger("odradek.cluster")
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from odradek.server.security.tls_transport import TlsAcceptor
     from odradek.server.timers import Timers
 
-__all__ = ["TlsReload", "check_change", "check_talks_to_itself", "settings_of"]
-
 logger = logging.getLogger("odradek.broker")
 
 POLL_MS = 10_000

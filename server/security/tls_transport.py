@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from odradek.security.tls import TlsSettings
     from odradek.server.timers import Timers
 
-__all__ = ["TlsAcceptor", "TlsTransport"]
-
 logger = logging.getLogger("odradek.connection")
 
 HANDSHAKE_MS_MAX = 30_000

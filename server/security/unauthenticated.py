@@ -15,8 +15,6 @@ from typing import Protocol
 from odradek.server.security.failure_log import INTERVAL_MS, FailureLog
 from odradek.server.timers import Timers
 
-__all__ = ["BYTES_MAX", "DEADLINE_MS", "Stranger", "Unauthenticated"]
-
 logger = logging.getLogger("odradek.authentication")
 
 DEADLINE_MS = 30_000

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.machine import MetadataStore
     from odradek.coordinator.security.scram_users import ScramUsers
 
-__all__ = ["add", "listed", "missing_credentials", "new_credential", "remove"]
-
 
 def new_credential(user: FirstUser) -> tuple[Key, ScramCredential]:
     """With a new salt; takes some milliseconds."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from odradek.server.connection import Connection
     from odradek.server.routes import Routes
 
-__all__ = ["Answers"]
-
 
 class Answers:
     """Of one connection; implements `exchange.Versions`."""

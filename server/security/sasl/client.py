@@ -16,8 +16,6 @@ from odradek.server.peers import Peer, PeerLost
 if TYPE_CHECKING:
     from odradek.config.credentials import Credentials
 
-__all__ = ["PeerLogin"]
-
 _TIMEOUT_MS = 10_000
 
 

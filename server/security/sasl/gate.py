@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.work import Work
 
-__all__ = ["COMPUTATIONS_MAX", "Gate", "SaslListener"]
-
 UNREAD_ANSWERS_BYTES_MAX = 65_536
 """Answers that a client does not read, such as those to ApiVersions of unknown versions."""
 COMPUTATIONS_MAX = 1_000

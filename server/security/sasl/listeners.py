@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from odradek.server.security.sasl.oauthbearer import Validator
     from odradek.server.security.tokens import TokenLogins
 
-__all__ = ["SECRET_FILE", "node_secret", "open_listeners"]
-
 SECRET_FILE = "odradek-scram-secret"
 _SECRET_BYTES = 32
 _WORKERS = 2

@@ -1,16 +1,16 @@
 """A broker: starts in three phases, serves, and stops.
 
-    bind (`server/bound.py`)       ports are bound, data directories locked
-    open_data (`server/opened.py`) metadata and logs are recovered
-    serve (`server/serving.py`)    listeners answer, background work runs
+    bind (`server/phase_bind.py`)       ports are bound, data directories locked
+    open_data (`server/phase_open.py`)  metadata and logs are recovered
+    serve (`server/phase_serve.py`)     listeners answer, background work runs
 
 Each phase is complete: it has all parts that it needs, and hands them to the next one. What it acquires it
 also puts on a stack; a stop, and a start that fails, undo that in the reverse order. So a stop closes the
 ports, ends background work, answers what can be answered, closes connections (`server/shutdown.py`), ends
 workers, closes the metadata, flushes the logs and marks the directories as cleanly stopped.
 
-A node alone decides for its cluster (`server/alone.py`). A node that has controllers joins them in place of
-`bind` (`server/member.py`), and replicates (`server/replication.py`).
+A node alone decides for its cluster (`server/standalone.py`). A node that has controllers joins them in place
+of `bind` (`server/member.py`), and replicates (`server/replication.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from odradek.server.alone import decide_alone
-from odradek.server.bound import Node, bind, do_nothing
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.opened import open_data
-from odradek.server.serving import Serving, serve
+from odradek.server.phase_bind import Node, bind, do_nothing
+from odradek.server.phase_open import open_data
+from odradek.server.phase_serve import Serving, serve
+from odradek.server.standalone import decide_alone
 from odradek.server.timers import wall_clock_ms
 
 if TYPE_CHECKING:

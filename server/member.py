@@ -22,11 +22,11 @@ from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
-from odradek.server.bound import Bound, bind_ports, lock_store
+from odradek.server.controller import Deciding
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
-from odradek.server.deciding import Deciding
 from odradek.server.new_topics import NewTopicResult, NewTopics
 from odradek.server.peers import SetupTimeout
+from odradek.server.phase_bind import Bound, bind_ports, lock_store
 from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
     from odradek.config.credentials import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
-    from odradek.server.bound import Node
-    from odradek.server.opened import Opened
+    from odradek.server.phase_bind import Node
+    from odradek.server.phase_open import Opened
+    from odradek.server.phase_serve import Serving
     from odradek.server.ports import Ports
     from odradek.server.replication import Replication
     from odradek.server.security.outgoing import OutgoingTls
     from odradek.server.security.sasl.client import PeerLogin
-    from odradek.server.serving import Serving
     from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
     from odradek.wire.messages.envelope import EnvelopeRequest

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
     from odradek.server.connection import Connection
     from odradek.server.connections import Connections
-    from odradek.server.opened import Opened
+    from odradek.server.phase_open import Opened
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.kafka07")

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import OLDEST
-from odradek.server.deciding import Deciding
+from odradek.server.controller import Deciding
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.machine import ClusterMachine
-    from odradek.server.bound import Bound, Node
     from odradek.server.metadata_store import SqliteMetadataStore
+    from odradek.server.phase_bind import Bound, Node
     from odradek.server.ports import Ports
 
 logger = logging.getLogger("odradek.broker")

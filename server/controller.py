@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deciding:
-    """Made by `server/alone.py` or by `server/member.py`; its plane has a view of the cluster."""
+    """Made by `server/standalone.py` or by `server/member.py`; its plane has a view of the cluster."""
 
     plane: ControlPlane
     allocate_producer_ids: Callable[[], range]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
-    from odradek.server.bound import Bound
-    from odradek.server.deciding import Deciding
+    from odradek.server.controller import Deciding
+    from odradek.server.phase_bind import Bound
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
 

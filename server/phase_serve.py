@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.security.delegation_tokens import TokenSecret
-    from odradek.server.bound import Node
     from odradek.server.coordinators import Coordinators
-    from odradek.server.opened import Opened
+    from odradek.server.phase_bind import Node
+    from odradek.server.phase_open import Opened
     from odradek.server.replication import Replication
     from odradek.server.schedule import Schedule
     from odradek.storage.config import LogConfig

@@ -116,8 +116,8 @@ def run(options: argparse.Namespace) -> int:
     gc.disable()
     from odradek.config.broker_config import load
     from odradek.config.config_error import ConfigError
-    from odradek.server.feature_levels import read_levels
     from odradek.server.log_output import log_to_stderr
+    from odradek.server.metadata.feature_levels import read_levels
 
     try:
         config = load(

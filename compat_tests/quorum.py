@@ -28,7 +28,7 @@ from odradek.server.apache_kafka import (
     format_directory,
 )
 from odradek.server.cluster_processes import ChildProcess, wait_until_ready
-from odradek.server.meta_properties import new_id
+from odradek.server.metadata.meta_properties import new_id
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 CONTROLLER_ID = 100

@@ -275,7 +275,7 @@ class Kafka:
 
     def _format(self, config: pathlib.Path) -> None:
         # Here: with it come storage and coordinators, which a client's process has no use for.
-        from odradek.server.meta_properties import new_id
+        from odradek.server.metadata.meta_properties import new_id
 
         current = self.version == CURRENT
         more = {**(ONLY_CURRENT if current else {}), **self._properties}

@@ -46,7 +46,7 @@ from odradek.offline.directories import (
 from odradek.offline.kraft_settings import METADATA_DIRECTORY
 from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
 from odradek.offline.report import CannotTell, Progress, Report
-from odradek.server import meta_properties, metadata_files, metadata_store
+from odradek.server.metadata import meta_properties, metadata_files, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import (
@@ -329,7 +329,7 @@ class _Check:
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
         """Repair a damaged store as a start would; nothing if the start would refuse it."""
         from odradek.config.config_error import ConfigError
-        from odradek.server.metadata_repair import repair
+        from odradek.server.metadata.metadata_repair import repair
 
         identity = identity_of(directory)
         if identity is None:

@@ -25,7 +25,7 @@ from odradek.server.apache_kafka import (
 )
 from odradek.server.cluster_processes import ClusterStartError
 from odradek.server.free_port import free_port
-from odradek.server.meta_properties import new_id
+from odradek.server.metadata.meta_properties import new_id
 
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 1001

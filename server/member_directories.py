@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 
 from odradek.config.config_error import ConfigError
 from odradek.config.properties import parse_properties
-from odradek.server import meta_properties, metadata_store
-from odradek.server.meta_properties import FILE_NAME, MEMBER, Identity, Unusable, unusable
+from odradek.server.metadata import meta_properties, metadata_store
+from odradek.server.metadata.meta_properties import FILE_NAME, MEMBER, Identity, Unusable, unusable
 from odradek.storage.checkpoints import UNKNOWN_BROKER_EPOCH, previous_broker_epoch
 from odradek.storage.directories.places import CLUSTER_METADATA
 from odradek.storage.directories.store import key_of

@@ -22,7 +22,7 @@ from odradek.server.topic_logs import TopicLookup
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.disks import StoreEvents
-    from odradek.server.meta_properties import Identity
+    from odradek.server.metadata.meta_properties import Identity
     from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
@@ -116,8 +116,8 @@ def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
 
 def _claim_directories(node: Node) -> Identity:
     from odradek.config.config_error import ConfigError
-    from odradek.server.log_directories import refuse_misplaced
-    from odradek.server.meta_properties import claim_directories
+    from odradek.server.metadata.log_directories import refuse_misplaced
+    from odradek.server.metadata.meta_properties import claim_directories
 
     config = node.config
     refuse_misplaced(config.data_directories)

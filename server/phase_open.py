@@ -74,7 +74,7 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
 
 def _follow_metadata(bound: Bound, deciding: Deciding) -> TopicLogs:
     """Makes the store work by the metadata, and the machine decide about the logs of the store."""
-    from odradek.server.log_directories import absent_directories
+    from odradek.server.metadata.log_directories import absent_directories
 
     node, store, identity, plane = bound.node, bound.store, bound.identity, deciding.plane
     topic_logs = TopicLogs(

@@ -17,7 +17,7 @@ from odradek.wire.work import finish
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.machine import ClusterMachine
-    from odradek.server.metadata_store import SqliteMetadataStore
+    from odradek.server.metadata.metadata_store import SqliteMetadataStore
     from odradek.server.phase_bind import Bound, Node
     from odradek.server.ports import Ports
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("odradek.broker")
 
 def decide_alone(bound: Bound, ending: AsyncExitStack) -> Deciding:
     """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    from odradek.server.feature_levels import check_levels
+    from odradek.server.metadata.feature_levels import check_levels
 
     machine = _load_metadata(bound, ending)
     check_levels(bound.node.config, machine.view)
@@ -45,7 +45,7 @@ def decide_alone(bound: Bound, ending: AsyncExitStack) -> Deciding:
 
 def _load_metadata(bound: Bound, ending: AsyncExitStack) -> ClusterMachine:
     """Damaged metadata are repaired: see `metadata_repair`."""
-    from odradek.server.metadata_store import FILE_NAME, DamagedMetadata, SqliteMetadataStore
+    from odradek.server.metadata.metadata_store import FILE_NAME, DamagedMetadata, SqliteMetadataStore
 
     path = os.path.join(bound.node.config.data_directories[0], FILE_NAME)
     try:
@@ -64,7 +64,7 @@ def _load_metadata(bound: Bound, ending: AsyncExitStack) -> ClusterMachine:
 
 
 def _repair_metadata(node: Node, path: str) -> SqliteMetadataStore:
-    from odradek.server.metadata_repair import repair
+    from odradek.server.metadata.metadata_repair import repair
     from odradek.storage.disk import OsDisk
 
     return repair(

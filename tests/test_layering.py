@@ -66,10 +66,10 @@ EXCEPTIONS = {
     ("config", "listeners.py", "socket"),  # inet_aton, which only reads a text
 }
 READ_BY_STARTS_AND_OFFLINE = {
-    "odradek.server.meta_properties",
-    "odradek.server.metadata_files",
-    "odradek.server.metadata_repair",
-    "odradek.server.metadata_store",
+    "odradek.server.metadata.meta_properties",
+    "odradek.server.metadata.metadata_files",
+    "odradek.server.metadata.metadata_repair",
+    "odradek.server.metadata.metadata_store",
 }
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""
 

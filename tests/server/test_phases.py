@@ -10,7 +10,7 @@ from odradek.config.broker_config import load
 from odradek.server import phase_bind, phase_open, phase_serve, standalone
 from odradek.server.broker import BrokerServer, NotServing
 from odradek.server.free_port import free_port
-from odradek.server.metadata_store import SqliteMetadataStore
+from odradek.server.metadata.metadata_store import SqliteMetadataStore
 from odradek.server.ports import Ports
 from odradek.server.schedule import Schedule
 from odradek.storage.directories.store import LogStore

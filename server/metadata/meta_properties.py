@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.properties import parse_properties
-from odradek.server import metadata_store
+from odradek.server.metadata import metadata_store
 from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
 

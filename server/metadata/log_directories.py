@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from odradek.config.config_error import ConfigError
-from odradek.server import meta_properties, metadata_store
+from odradek.server.metadata import meta_properties, metadata_store
 
 
 def refuse_misplaced(directories: Sequence[str]) -> None:

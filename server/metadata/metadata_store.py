@@ -16,7 +16,7 @@ from itertools import islice
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.machine import Row
-from odradek.server.metadata_files import LOG, REPAIRED, choose, finish_repair
+from odradek.server.metadata.metadata_files import LOG, REPAIRED, choose, finish_repair
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
@@ -94,7 +94,7 @@ class SqliteMetadataStore:
                 finish_repair(path, tell=logger.error)
             if not os.path.exists(path + LOG):
                 return
-            from odradek.server import write_ahead_log
+            from odradek.server.metadata import write_ahead_log
 
             found = write_ahead_log.mend(path + LOG)
             if found.choices:
@@ -288,7 +288,7 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
 
 def _wrong_with_log(path: str) -> list[str]:
     """The findings of the write-ahead log that a start would handle."""
-    from odradek.server import write_ahead_log
+    from odradek.server.metadata import write_ahead_log
 
     found = write_ahead_log.read(_content(path + LOG))
     wrong = []
@@ -320,7 +320,7 @@ def _in_memory(path: str) -> sqlite3.Connection:
     """A copy of the store. SQLite would need room on the disk to read one with a write-ahead log, and leave
     files beside it.
     """
-    from odradek.server import write_ahead_log
+    from odradek.server.metadata import write_ahead_log
 
     with open(path, "rb") as file:
         pages = write_ahead_log.replayed(file.read(), _content(path + LOG))

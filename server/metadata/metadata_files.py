@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.server.write_ahead_log import Patch
+    from odradek.server.metadata.write_ahead_log import Patch
 
 REPAIRED = ".repaired"
 """Suffix of the new store of `metadata_repair`, until it replaces the damaged file."""
@@ -39,7 +39,7 @@ def finish_repair(path: str, *, tell: Callable[[str], object]) -> None:
 
 def choose(path: str, choices: Sequence[Patch], is_sound: Callable[[str], bool]) -> Patch:
     """The way to mend the write-ahead log after which all rows are sound, of several ways. Raises OSError."""
-    from odradek.server.write_ahead_log import likeliest_first, patch
+    from odradek.server.metadata.write_ahead_log import likeliest_first, patch
 
     copy = path + READING
     with open(path + LOG, "rb") as log, open(path, "rb") as database:

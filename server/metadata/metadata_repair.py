@@ -40,7 +40,7 @@ from odradek.coordinator.cluster.machine import (
 )
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import PartitionView
-from odradek.server.metadata_files import (
+from odradek.server.metadata.metadata_files import (
     READING,
     REPAIRED,
     copy_store,
@@ -48,7 +48,7 @@ from odradek.server.metadata_files import (
     remove_store,
     sync_directory_of,
 )
-from odradek.server.metadata_store import UNREADABLE, SqliteMetadataStore, checksum
+from odradek.server.metadata.metadata_store import UNREADABLE, SqliteMetadataStore, checksum
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
 from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk

@@ -22,23 +22,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
+from odradek.server.network.timers import wall_clock_ms
 from odradek.server.phase_bind import Node, bind, do_nothing
 from odradek.server.phase_open import open_data
 from odradek.server.phase_serve import Serving, serve
 from odradek.server.standalone import decide_alone
-from odradek.server.timers import wall_clock_ms
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.server.connections import Connections
     from odradek.server.coordinators import Coordinators
-    from odradek.server.listeners import Listener
     from odradek.server.metrics.broker_metrics import BrokerMetrics
+    from odradek.server.network.connections import Connections
+    from odradek.server.network.listeners import Listener
+    from odradek.server.network.routes import Routes
     from odradek.server.replication import Replication
-    from odradek.server.routes import Routes
     from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
@@ -105,10 +105,10 @@ class BrokerServer:
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made, for garbage collection by the owner of the process. `polls_before_sleep` switches
-        on `server.busy_poll`, which is wrong where other threads of the process need the core. `owns_process`
-        says that there is no other program in the process: clients may change the levels of its loggers.
-        `on_end` is called when every disk has failed and there is nothing left to serve. The options of
-        `extensions` are those that `config` was loaded with."""
+        on `server.network.busy_poll`, which is wrong where other threads of the process need the core.
+        `owns_process` says that there is no other program in the process: clients may change the levels of
+        its loggers. `on_end` is called when every disk has failed and there is nothing left to serve. The
+        options of `extensions` are those that `config` was loaded with."""
         self.config = config
         self._node = Node(
             config=config,

@@ -39,7 +39,7 @@ from odradek.storage.throttle import Throttle
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.server.timers import Timer, Timers
+    from odradek.server.network.timers import Timer, Timers
     from odradek.server.work import WorkQueue
     from odradek.storage.log.partition import Partition
 

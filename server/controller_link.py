@@ -38,8 +38,8 @@ from odradek.coordinator.kraft.metadata_fetcher import (
     MetadataFetcher,
     SnapshotAnswer,
 )
-from odradek.server.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
-from odradek.server.timers import monotonic_ms
+from odradek.server.network.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
+from odradek.server.network.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.broker_heartbeat import BrokerHeartbeatRequest

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from odradek.apis.replicas import Replicas
     from odradek.coordinator.effects import LoggedRecord, LogRecord
-    from odradek.server._pipeline import Turn
+    from odradek.server.network._pipeline import Turn
     from odradek.storage.log._staging import Appended
     from odradek.storage.log.partition import Partition
     from odradek.wire._records import BatchHeader

@@ -21,7 +21,7 @@ from odradek.coordinator.cluster.features import (
     TRANSACTION_VERSION,
 )
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from odradek.server.timers import steady_clock_ms
+from odradek.server.network.timers import steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from odradek.coordinator.share_state.settings import ShareStateSettings
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
-    from odradek.server._pipeline import Turn
-    from odradek.server.broker_peers import BrokerPeers
     from odradek.server.coordinator_log import PartitionLog
+    from odradek.server.network._pipeline import Turn
+    from odradek.server.network.broker_peers import BrokerPeers
+    from odradek.server.network.timers import Timers
     from odradek.server.remote_log_ends import RemoteLogEnds
     from odradek.server.remote_transactions import RemoteTransactions
     from odradek.server.share_persister import SharePersister
-    from odradek.server.timers import Timers
     from odradek.server.work import WorkQueue
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore

@@ -21,8 +21,8 @@ from odradek.coordinator.replication.replica_state import (
 )
 from odradek.coordinator.replication.transitions import Known
 from odradek.coordinator.replication.values import BrokerState, ReplicaKey
+from odradek.server.network.timers import monotonic_ms
 from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
-from odradek.server.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_partition as wire
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odradek.apis.replicas import FetchingReplica
     from odradek.coordinator.cluster.view import ClusterView, PartitionView
     from odradek.coordinator.replication.replication_quota import ReplicationQuota
-    from odradek.server.timers import Timers
+    from odradek.server.network.timers import Timers
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
 

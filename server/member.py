@@ -24,8 +24,8 @@ from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSet
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
 from odradek.server.controller import Deciding
 from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
+from odradek.server.network.peers import SetupTimeout
 from odradek.server.new_topics import NewTopicResult, NewTopics
-from odradek.server.peers import SetupTimeout
 from odradek.server.phase_bind import Bound, bind_ports, lock_store
 from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
     from odradek.config.credentials import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
+    from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
     from odradek.server.phase_serve import Serving
-    from odradek.server.ports import Ports
     from odradek.server.replication import Replication
     from odradek.server.security.outgoing import OutgoingTls
     from odradek.server.security.sasl.client import PeerLogin
@@ -445,7 +445,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
 
 def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: AsyncExitStack) -> None:
     """Coordinators and leaders here ask those of other brokers. `ending` gets what ends it."""
-    from odradek.server.broker_peers import BrokerPeers
+    from odradek.server.network.broker_peers import BrokerPeers
     from odradek.server.remote_log_ends import RemoteLogEnds
     from odradek.server.remote_transactions import RemoteTransactions
 
@@ -502,7 +502,7 @@ def _check_brokers_tls(ports: Ports, cluster: ClusterConfig) -> None:
     """Refuses with ConfigError a listener among brokers at which they would not trust each other."""
     acceptor = ports.tls_acceptors.get(cluster.inter_broker_listener.name)
     if acceptor is not None:
-        from odradek.server.security.tls_reload import check_talks_to_itself
+        from odradek.server.network.tls_reload import check_talks_to_itself
 
         check_talks_to_itself(acceptor.settings)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.ports import Ports
+from odradek.server.network.ports import Ports
+from odradek.server.network.timers import wall_clock_ms
 from odradek.server.reconfiguration import Reconfiguration
-from odradek.server.timers import wall_clock_ms
 from odradek.server.topic_logs import TopicLookup
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from odradek.coordinator.cluster.topics import (
     NewTopic,
 )
 from odradek.coordinator.security.delegation_tokens import TokenRules
-from odradek.server.busy_poll import BusyPoll
-from odradek.server.connections import Connections, counts_by_address
-from odradek.server.routes import Routes
-from odradek.server.security.admission import ConnectionLimits, is_address, is_host
+from odradek.server.network.admission import ConnectionLimits, is_address, is_host
+from odradek.server.network.busy_poll import BusyPoll
+from odradek.server.network.connections import Connections, counts_by_address
+from odradek.server.network.routes import Routes
 from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
 from odradek.server.upkeep import Compaction, Upkeep
@@ -159,8 +159,8 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
     connections.dispatcher.authorizer = parts.authorizer
     slow_ms = node.config["odradek.log.slow.request.ms"]
     if slow_ms >= 0:
-        from odradek.server.slow_requests import NS_PER_MS, SlowRequests
-        from odradek.server.timers import monotonic_ms
+        from odradek.server.network.slow_requests import NS_PER_MS, SlowRequests
+        from odradek.server.network.timers import monotonic_ms
 
         connections.dispatcher.watch_slow(slow_ms * NS_PER_MS, SlowRequests(monotonic_ms))
 
@@ -222,7 +222,7 @@ def _node_parts(
     authorizer: Authorizer,
 ) -> NodeParts:
     from odradek.apis.node import NodeParts
-    from odradek.server.timers import steady_clock_ms
+    from odradek.server.network.timers import steady_clock_ms
     from odradek.wire.schema import uuid_from_text
 
     bound, schedule = opened.bound, opened.schedule
@@ -384,7 +384,7 @@ def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
 
 
 def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
-    from odradek.server.security.tls_reload import TlsReload
+    from odradek.server.network.tls_reload import TlsReload
     from odradek.server.work import Detached
 
     config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration

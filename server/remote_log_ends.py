@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.list_offsets import CONSUMER_ID, LATEST
-from odradek.server.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
+from odradek.server.network.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
 from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 if TYPE_CHECKING:
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.server.broker_peers import BrokerPeers
+    from odradek.server.network.broker_peers import BrokerPeers
 
 ATTEMPTS_MAX = 5
 PENDING_MAX = 100_000

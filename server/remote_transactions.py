@@ -23,7 +23,7 @@ from odradek.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.server.broker_peers import BrokerPeers
+    from odradek.server.network.broker_peers import BrokerPeers
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,

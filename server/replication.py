@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
     from odradek.server.following import Following
     from odradek.server.leading import Leading
+    from odradek.server.network.timers import Timers
     from odradek.server.replica_log import ReplicationSettings
-    from odradek.server.timers import Timers
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
-from odradek.server._pipeline import Turn
-from odradek.server.timers import Timers
+from odradek.server.network._pipeline import Turn
+from odradek.server.network.timers import Timers
 from odradek.server.work import WorkQueue, WorkQueues
 
 COLD_READS_AT_ONCE = 4

@@ -32,7 +32,7 @@ from odradek.coordinator.share_state.persister import (
     StateSummary,
     StateWrite,
 )
-from odradek.server.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
+from odradek.server.network.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
 from odradek.wire.errors import ErrorCode, error_message, error_of
 from odradek.wire.messages import (
     delete_share_group_state,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from odradek.apis.declaration import Api
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.server.broker_peers import BrokerPeers
+    from odradek.server.network.broker_peers import BrokerPeers
     from odradek.wire.schema import Message
 
 ATTEMPTS_MAX = 5

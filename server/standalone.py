@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.server.metadata.metadata_store import SqliteMetadataStore
+    from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Bound, Node
-    from odradek.server.ports import Ports
 
 logger = logging.getLogger("odradek.broker")
 

@@ -21,7 +21,7 @@ from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.storage._reading import is_in_memory
 
 if TYPE_CHECKING:
-    from odradek.server.routes import Routes
+    from odradek.server.network.routes import Routes
     from odradek.wire.work import Work
 
 

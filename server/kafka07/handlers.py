@@ -60,9 +60,9 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import WorkQueue
-    from odradek.server.connection import Connection
-    from odradek.server.connections import Connections
     from odradek.server.kafka07.position_store import LogKey, PositionStore
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.connections import Connections
     from odradek.storage.log.partition import Partition
     from odradek.wire.schema import Message
     from odradek.wire.work import Work

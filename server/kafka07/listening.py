@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
-    from odradek.server.connection import Connection
-    from odradek.server.connections import Connections
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.connections import Connections
     from odradek.server.phase_open import Opened
     from odradek.wire.work import Work
 

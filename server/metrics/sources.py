@@ -25,12 +25,12 @@ from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import PartitionView
-    from odradek.server._pipeline import Route
-    from odradek.server.listeners import Listener
     from odradek.server.metrics.disk_space import DiskSpace
     from odradek.server.metrics.loop_watch import LoopWatch
     from odradek.server.metrics.new_connections import CreationRates
     from odradek.server.metrics.observed import Observed
+    from odradek.server.network._pipeline import Route
+    from odradek.server.network.listeners import Listener
     from odradek.storage.log.partition import Partition
 
 STEP = 250

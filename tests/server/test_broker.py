@@ -15,7 +15,7 @@ from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.dump import dump
 from odradek.server import phase_serve, upkeep, work
 from odradek.server.broker import BrokerServer
-from odradek.server.timers import wall_clock_ms
+from odradek.server.network.timers import wall_clock_ms
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsFile
 from odradek.storage.log import time_search

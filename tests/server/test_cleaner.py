@@ -19,7 +19,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 import odradek
 from odradek.server import cleaner
 from odradek.server.cleaner import CleanerOptions, LogCleaner
-from odradek.server.timers import Timers, wall_clock_ms
+from odradek.server.network.timers import Timers, wall_clock_ms
 from odradek.server.work import WorkQueue
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore

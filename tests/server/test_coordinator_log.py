@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.server._pipeline import Turn
 from odradek.server.coordinator_log import PartitionLog
+from odradek.server.network._pipeline import Turn
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import BUFFER_BYTES, monotonic_ms
+from odradek.server.network._pipeline import BUFFER_BYTES, monotonic_ms
 from odradek.server.security.sasl.exchange import (
     Authenticated,
     Close,
@@ -28,9 +28,9 @@ from odradek.server.security.sasl.mechanism import AuthenticationFailed
 from odradek.wire.errors import MalformedMessage
 
 if TYPE_CHECKING:
-    from odradek.server.connection import Connection
-    from odradek.server.security.unauthenticated import Unauthenticated
-    from odradek.server.timers import Timers
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.timers import Timers
+    from odradek.server.network.unauthenticated import Unauthenticated
     from odradek.server.work import WorkQueues
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.work import Work

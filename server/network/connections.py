@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import Dispatcher, Turn, monotonic_ms
-from odradek.server.connection import Connection, Endpoint
-from odradek.server.routes import Routes
-from odradek.server.security.admission import Admission, ConnectionLimits, addresses_of
-from odradek.server.timers import Timers
+from odradek.server.network._pipeline import Dispatcher, Turn, monotonic_ms
+from odradek.server.network.admission import Admission, ConnectionLimits, addresses_of
+from odradek.server.network.connection import Connection, Endpoint
+from odradek.server.network.routes import Routes
+from odradek.server.network.timers import Timers
 
 if TYPE_CHECKING:
     from odradek.coordinator.security.client_meters import QuotaMeters
-    from odradek.server.security.unauthenticated import Unauthenticated
+    from odradek.server.network.unauthenticated import Unauthenticated
 
 logger = logging.getLogger("odradek.connections")
 

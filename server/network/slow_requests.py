@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.server._pipeline import Route
-    from odradek.server.connection import Connection
+    from odradek.server.network._pipeline import Route
+    from odradek.server.network.connection import Connection
 
 logger = logging.getLogger("odradek.slow")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import Route
+from odradek.server.network._pipeline import Route
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import API_VERSIONS
 

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.server.security.failure_log import INTERVAL_MS, FailureLog
-from odradek.server.timers import Timers
+from odradek.server.network.failure_log import INTERVAL_MS, FailureLog
+from odradek.server.network.timers import Timers
 
 logger = logging.getLogger("odradek.authentication")
 

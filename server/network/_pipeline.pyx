@@ -3,7 +3,7 @@
 staged records are committed at the end of the turn, and the answer is sent.
 
 - `Dispatcher` is the shared state of all connections of a broker: routes, clock, authorizer, meters, counters.
-- `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.connection.Connection`.
+- `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.network.connection.Connection`.
 - `Turn` gathers the staged partitions of one round of the event loop.
 
 Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), the
@@ -30,7 +30,7 @@ from odradek.apis.access import (
 )
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
-from odradek.server.group_flush import Flushes as _Flushes
+from odradek.server.network.group_flush import Flushes as _Flushes
 from odradek.wire.codec import decoder as _decoder, encoder as _encoder
 from odradek.wire.errors import (
     ErrorCode as _ErrorCode,

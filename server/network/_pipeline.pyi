@@ -10,7 +10,7 @@ from odradek.apis.api import Handler
 from odradek.apis.declaration import Served
 from odradek.apis.turn import Committable, Timers
 from odradek.coordinator.security.client_meters import QuotaMeters
-from odradek.server.group_flush import Done, Flushes
+from odradek.server.network.group_flush import Done, Flushes
 
 BUFFER_BYTES: int
 """The size of a receive buffer until a larger frame arrives."""
@@ -29,9 +29,9 @@ class Turn:
     """Staged partitions of one turn of the event loop, and senders at its end; implements `apis.turn.Turn`.
 
     Every partition with appends in one turn is committed once. If an answer has to wait for the disk, the
-    partition joins the next group flush (`server/group_flush.py`). Then each connection sends its ready
-    answers in one write. While only one connection sends requests, they are a turn of their own, which ends
-    when they have been read.
+    partition joins the next group flush (`server/network/group_flush.py`). Then each connection sends its
+    ready answers in one write. While only one connection sends requests, they are a turn of their own, which
+    ends when they have been read.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -105,7 +105,7 @@ class Route:
     def __init__(self, api_key: int, api_version: int, served: Served) -> None: ...
 
 class RouteTable(Protocol):
-    """`server.routes.Routes`."""
+    """`server.network.routes.Routes`."""
 
     found: dict[int, Route]
     def resolve(self, key_and_version: int) -> Route | None: ...
@@ -126,7 +126,8 @@ class Dispatcher:
     timers: Timers | None
     """Needed with `meters`."""
     after_requests: Callable[[], None] | None
-    """Called when requests were served: a loop that sleeps at once wakes late (`server.busy_poll`)."""
+    """Called when requests were served: a loop that sleeps at once wakes late
+    (`server.network.busy_poll`)."""
     def watch_slow(self, slow_ns: int, on_slow: Callable[[Route, Any, int, int, int], None]) -> None:
         """From now on `on_slow(route, connection, took_ns, bytes_in, bytes_out)` is called for each request
         that took so long."""

@@ -7,13 +7,13 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
-from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
+from odradek.server.network.listeners import Listener, SocketOptions, accept, bind_listener
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.connections import Connections
-    from odradek.server.security.admission import Acceptor
-    from odradek.server.security.tls_transport import TlsAcceptor
+    from odradek.server.network.admission import Acceptor
+    from odradek.server.network.connections import Connections
+    from odradek.server.network.tls_transport import TlsAcceptor
 
 
 logger = logging.getLogger("odradek.broker")
@@ -67,9 +67,9 @@ def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
     security = config.security.get(listener)
     if security is None or not security.has_tls:
         return None
-    from odradek.server.security.tls_reload import settings_of
-    from odradek.server.security.tls_transport import TlsAcceptor
-    from odradek.server.timers import monotonic_ms
+    from odradek.server.network.timers import monotonic_ms
+    from odradek.server.network.tls_reload import settings_of
+    from odradek.server.network.tls_transport import TlsAcceptor
 
     settings = settings_of(security)
     for path in settings.readable_by_others:

@@ -12,8 +12,8 @@ Promises:
 - A frame that cannot be answered closes the connection with one log line, after the answers before it.
   A bug in a handler closes the connection too, with a traceback in the log, and nothing else.
 
-The compiled parts of a connection serve the requests (`server/_pipeline.pyx`); this module opens and closes
-it. No task and no future is made per request.
+The compiled parts of a connection serve the requests (`server/network/_pipeline.pyx`); this module opens and
+closes it. No task and no future is made per request.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.api import LatePart
-from odradek.server._pipeline import Requests, Responses
-from odradek.server.paced_writing import WRITE_BUFFER_HIGH_BYTES, PacedWriter
-from odradek.server.security.admission import host_of
+from odradek.server.network._pipeline import Requests, Responses
+from odradek.server.network.admission import host_of
+from odradek.server.network.paced_writing import WRITE_BUFFER_HIGH_BYTES, PacedWriter
 
 if TYPE_CHECKING:
-    from odradek.server._pipeline import Dispatcher
+    from odradek.server.network._pipeline import Dispatcher
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 logger = logging.getLogger("odradek.connection")
@@ -79,7 +79,8 @@ class Endpoint(Protocol):
 
 
 class Registry(Protocol):
-    """The shared state of all connections of a broker; implemented by `server.connections.Connections`."""
+    """The shared state of all connections of a broker; implemented by
+    `server.network.connections.Connections`."""
 
     dispatcher: Dispatcher
 

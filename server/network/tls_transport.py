@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.config.principal_mapping import NoRuleMatches
 from odradek.security.tls import openssl_reason
-from odradek.server.security.failure_log import FailureLog
+from odradek.server.network.failure_log import FailureLog
 from odradek.wire.distinguished_name import DamagedCertificate, name_text, subject_of
 
 if TYPE_CHECKING:
     from odradek.security.tls import TlsSettings
-    from odradek.server.timers import Timers
+    from odradek.server.network.timers import Timers
 
 logger = logging.getLogger("odradek.connection")
 

@@ -24,8 +24,8 @@ from odradek.wire.distinguished_name import DamagedCertificate, alternative_name
 
 if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
-    from odradek.server.security.tls_transport import TlsAcceptor
-    from odradek.server.timers import Timers
+    from odradek.server.network.timers import Timers
+    from odradek.server.network.tls_transport import TlsAcceptor
 
 logger = logging.getLogger("odradek.broker")
 

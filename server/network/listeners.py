@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.connection import Gates
-from odradek.server.connections import Connections
-from odradek.server.security.admission import Acceptor
+from odradek.server.network.admission import Acceptor
+from odradek.server.network.connection import Gates
+from odradek.server.network.connections import Connections
 
 if TYPE_CHECKING:
-    from odradek.server.connection import Connection
-    from odradek.server.security.tls_transport import TlsAcceptor
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.tls_transport import TlsAcceptor
 
 FREE_PORT_ATTEMPTS_MAX = 32
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -80,7 +80,7 @@ class Listener:
             self.speaker.take(connection)
         if self.tls is None:
             return connection
-        from odradek.server.security.tls_transport import TlsTransport
+        from odradek.server.network.tls_transport import TlsTransport
 
         return TlsTransport(self.tls, connection)
 

@@ -233,7 +233,7 @@ class Endpoint(Protocol):
 
 
 class Door(Protocol):
-    """The connections of the broker; implemented by `server.connections.Connections`."""
+    """The connections of the broker; implemented by `server.network.connections.Connections`."""
 
     admission: Admission
 

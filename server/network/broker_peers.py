@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.server.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
+from odradek.server.network.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView

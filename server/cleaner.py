@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.server.child_python import let_find_package
+from odradek.server.process.child_python import let_find_package
 from odradek.storage.compaction.cleaner import Cleaner, CleanerSettings, Cleaning
 from odradek.storage.compaction.run import (
     CleanedGroup,

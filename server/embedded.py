@@ -28,9 +28,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from odradek.server.child_python import child_environment
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
+from odradek.server.process.child_python import child_environment
+from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
     from odradek.server.broker import BrokerServer

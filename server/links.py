@@ -27,9 +27,9 @@ import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from odradek.server.child_python import child_environment
 from odradek.server.cluster_processes import ClusterStartError
-from odradek.server.main_loop import new_event_loop
+from odradek.server.process.child_python import child_environment
+from odradek.server.process.main_loop import new_event_loop
 
 Cut = tuple[int, int]
 """From one member to another, by their ids."""

@@ -36,7 +36,7 @@ print(*sorted({"asyncio", "uvloop", "socket", "odradek.server", "odradek.wire"} 
 
 PRODUCED = """
 import odradek
-from odradek.server.health import check
+from odradek.server.process.health import check
 with odradek.Broker(process={process}) as broker:
     assert check(broker.bootstrap_servers) is None
 """
@@ -156,7 +156,7 @@ def test_serve_is_ready_answers_and_stops(installed: Installed) -> None:
             assert select.select([process.stdout], [], [], READY_S)[0], "no ready line"
             ready = re.fullmatch(r"odradek \S+ ready on (127\.0\.0\.1:\d+) .*\n", process.stdout.readline())
             assert ready
-            installed.run(installed.python, "-m", "odradek.server.health", ready[1])
+            installed.run(installed.python, "-m", "odradek.server.process.health", ready[1])
             asked = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_S) == 0

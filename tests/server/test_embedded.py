@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 import odradek
 from odradek.server.free_port import free_port
-from odradek.server.health import check
+from odradek.server.process.health import check
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -222,5 +222,5 @@ def test_the_health_check_tells_a_broker_from_none():
     assert "no broker answers" in check(f"127.0.0.1:{port}")
     assert "no broker answers" in check("nonsense")
     with odradek.Broker() as broker:
-        command = [sys.executable, "-m", "odradek.server.health", broker.bootstrap_servers]
+        command = [sys.executable, "-m", "odradek.server.process.health", broker.bootstrap_servers]
         assert subprocess.run(command, env=with_our_package()).returncode == 0

@@ -29,7 +29,7 @@ NOT_NEEDED = (
     "odradek.server.member_directories",
     "odradek.server.metrics",
     "odradek.server.network.slow_requests",
-    "odradek.server.systemd",
+    "odradek.server.process.systemd",
     "odradek.coordinator.security.client_meters",
     "odradek.coordinator.security.quota_meters",
     "odradek.server.security.authorizer",
@@ -45,7 +45,7 @@ NOT_NEEDED = (
 
 PROGRAM = """
 import sys
-from odradek.server import main_loop
+from odradek.server.process import main_loop
 from odradek.commands.main import main
 
 def stop_at_once(server):

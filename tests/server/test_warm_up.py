@@ -12,7 +12,7 @@ import asyncio
 import signal
 import sys
 import time
-from odradek.server import main_loop
+from odradek.server.process import main_loop
 from odradek.commands.main import main
 from odradek.server.warm_up import parts_at_once, parts_later
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.broker import BrokerServer
-    from odradek.server.systemd import Systemd
+    from odradek.server.process.systemd import Systemd
 
 logger = logging.getLogger("odradek")
 
@@ -96,7 +96,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
 def _systemd() -> Systemd | None:
     if "NOTIFY_SOCKET" not in os.environ:
         return None
-    from odradek.server.systemd import systemd_of
+    from odradek.server.process.systemd import systemd_of
 
     return systemd_of(os.environ)
 

@@ -1,5 +1,5 @@
-"""`python -m odradek.server.health [--command-config FILE] [[ssl://]HOST:PORT]`: exit status 0 when a broker
-answers there, else 1.
+"""`python -m odradek.server.process.health [--command-config FILE] [[ssl://]HOST:PORT]`: exit status 0 when a
+broker answers there, else 1.
 
 Asks ApiVersions in version 0, which every Kafka broker answers; the image's health check runs it. Without an
 address it asks where the broker says that it is: `odradek serve` writes one of its addresses into the file
@@ -159,7 +159,7 @@ def _written_address() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("python -m odradek.server.health", allow_abbrev=False)
+    parser = argparse.ArgumentParser("python -m odradek.server.process.health", allow_abbrev=False)
     parser.add_argument("address", nargs="?", metavar="[ssl://]HOST:PORT")
     parser.add_argument("--command-config", metavar="FILE", help="options, as for Kafka's tools")
     options = parser.parse_args()

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
+    from odradek.server.background.schedule import Schedule
     from odradek.server.coordinators import Coordinators
     from odradek.server.metrics.broker_metrics import BrokerMetrics
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.server.network.routes import Routes
     from odradek.server.replication import Replication
-    from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
 

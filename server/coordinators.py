@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.share_state.settings import ShareStateSettings
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
+    from odradek.server.background.work import WorkQueue
     from odradek.server.coordinator_log import PartitionLog
     from odradek.server.network._pipeline import Turn
     from odradek.server.network.broker_peers import BrokerPeers
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from odradek.server.remote_log_ends import RemoteLogEnds
     from odradek.server.remote_transactions import RemoteTransactions
     from odradek.server.share_persister import SharePersister
-    from odradek.server.work import WorkQueue
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker

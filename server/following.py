@@ -31,7 +31,7 @@ from odradek.wire.messages.fetch import FetchRequest
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.replication.replication_quota import ReplicationQuota
-    from odradek.server.schedule import Schedule
+    from odradek.server.background.schedule import Schedule
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
     from odradek.config.credentials import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
+    from odradek.server.background.work import WorkQueue
     from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from odradek.server.replication import Replication
     from odradek.server.security.outgoing import OutgoingTls
     from odradek.server.security.sasl.client import PeerLogin
-    from odradek.server.work import WorkQueue
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
     from odradek.wire.messages.envelope import EnvelopeRequest
     from odradek.wire.work import Work

@@ -21,7 +21,7 @@ from odradek.server.topic_logs import TopicLookup
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.disks import StoreEvents
+    from odradek.server.background.disks import StoreEvents
     from odradek.server.metadata.meta_properties import Identity
     from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.storage.config import LogConfig
@@ -97,7 +97,7 @@ def lock_store(
     node: Node, ending: AsyncExitStack
 ) -> tuple[LogStore, StoreEvents, TopicLookup, Reconfiguration]:
     """The last part of `bind`; the directories are this node's."""
-    from odradek.server.disks import StoreEvents
+    from odradek.server.background.disks import StoreEvents
 
     live = _live_config(node.config)
     topics = TopicLookup(live)

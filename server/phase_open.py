@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.config.options import GROUP_OPTIONS
+from odradek.server.background.schedule import Schedule
 from odradek.server.reconfiguration import configs_of, log_without_effect
-from odradek.server.schedule import Schedule
 from odradek.server.topic_logs import TopicLogs
 from odradek.wire.errors import KafkaError
 

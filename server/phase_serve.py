@@ -22,13 +22,13 @@ from odradek.coordinator.cluster.topics import (
     NewTopic,
 )
 from odradek.coordinator.security.delegation_tokens import TokenRules
+from odradek.server.background.upkeep import Compaction, Upkeep
 from odradek.server.network.admission import ConnectionLimits, is_address, is_host
 from odradek.server.network.busy_poll import BusyPoll
 from odradek.server.network.connections import Connections, counts_by_address
 from odradek.server.network.routes import Routes
 from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
-from odradek.server.upkeep import Compaction, Upkeep
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.security.delegation_tokens import TokenSecret
+    from odradek.server.background.schedule import Schedule
     from odradek.server.coordinators import Coordinators
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
     from odradek.server.replication import Replication
-    from odradek.server.schedule import Schedule
     from odradek.storage.config import LogConfig
 
 logger = logging.getLogger("odradek.broker")
@@ -49,7 +49,7 @@ logger = logging.getLogger("odradek.broker")
 COORDINATORS_DELAY_MS = 50
 """First the clients that wait for the port, then the loading of groups and transactions."""
 WARM_UP_DELAY_MS = 100
-"""After those: `server/warm_up.py`."""
+"""After those: `server/background/warm_up.py`."""
 WARM_UP_MORE_DELAY_MS = 1_000
 """A program that starts a broker for one purpose has achieved it by then."""
 
@@ -384,8 +384,8 @@ def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
 
 
 def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
+    from odradek.server.background.work import Detached
     from odradek.server.network.tls_reload import TlsReload
-    from odradek.server.work import Detached
 
     config, reconfiguration = opened.bound.node.config, opened.bound.reconfiguration
     acceptors = opened.bound.ports.tls_acceptors
@@ -407,7 +407,7 @@ def _follow_tls(opened: Opened, ending: AsyncExitStack) -> None:
 
 
 def _watch_disks(opened: Opened, ending: AsyncExitStack) -> None:
-    from odradek.server.disks import FailedDisks
+    from odradek.server.background.disks import FailedDisks
 
     bound = opened.bound
     disks = FailedDisks(
@@ -428,7 +428,7 @@ def _end_without_disks(node: Node, reasons: str) -> None:
 
 def _warm_up(routes: Routes, schedule: Schedule, topics: Collection[str], is_first: bool) -> None:
     """For a broker that had these topics when it started."""
-    from odradek.server.warm_up import parts_at_once, parts_later, warming_up
+    from odradek.server.background.warm_up import parts_at_once, parts_later, warming_up
 
     parts = parts_at_once(topics) if is_first else parts_later(topics)
     schedule.upkeep.run(warming_up(routes, parts), lambda _: None, _warm_up_failed)

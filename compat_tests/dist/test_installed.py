@@ -43,9 +43,9 @@ with odradek.Broker(process={process}) as broker:
 
 COMPACTED = """
 import asyncio, os, tempfile, time
-from odradek.server.cleaner import CleanerOptions, LogCleaner
+from odradek.server.background.cleaner import CleanerOptions, LogCleaner
 from odradek.server.network.timers import Timers, wall_clock_ms
-from odradek.server.work import WorkQueue
+from odradek.server.background.work import WorkQueue
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
 from odradek.storage.directories.store import LogStore

@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.config.listeners import KAFKA_06, KAFKA_07
+from odradek.server.background.work import WorkQueues
 from odradek.server.kafka07.handlers import Handlers
 from odradek.server.kafka07.position_store import PositionStore
 from odradek.server.kafka07.reader import Reader
-from odradek.server.work import WorkQueues
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.server.work import Detached
+from odradek.server.background.work import Detached
 
 if TYPE_CHECKING:
     import asyncio

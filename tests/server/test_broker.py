@@ -13,7 +13,8 @@ import pytest
 from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.dump import dump
-from odradek.server import phase_serve, upkeep, work
+from odradek.server import phase_serve
+from odradek.server.background import upkeep, work
 from odradek.server.broker import BrokerServer
 from odradek.server.network.timers import wall_clock_ms
 from odradek.storage.directories.store import LogStore

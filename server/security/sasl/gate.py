@@ -28,10 +28,10 @@ from odradek.server.security.sasl.mechanism import AuthenticationFailed
 from odradek.wire.errors import MalformedMessage
 
 if TYPE_CHECKING:
+    from odradek.server.background.work import WorkQueues
     from odradek.server.network.connection import Connection
     from odradek.server.network.timers import Timers
     from odradek.server.network.unauthenticated import Unauthenticated
-    from odradek.server.work import WorkQueues
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.work import Work
 

@@ -14,6 +14,7 @@ from odradek.config.config_error import ConfigError
 from odradek.config.kerberos import GSSAPI
 from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens
 from odradek.coordinator.security.scram_users import ScramUsers
+from odradek.server.background.work import Detached, WorkQueues
 from odradek.server.network.timers import monotonic_ms
 from odradek.server.network.unauthenticated import Unauthenticated
 from odradek.server.security.sasl.answers import Answers
@@ -23,15 +24,14 @@ from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
 from odradek.server.security.sasl.mechanism import NewServer
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
-from odradek.server.work import Detached, WorkQueues
 from odradek.wire.scram import MECHANISM_NUMBERS
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.listener_security import ListenerSecurity
+    from odradek.server.background.schedule import Schedule
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
-    from odradek.server.schedule import Schedule
     from odradek.server.security.sasl.oauthbearer import Validator
     from odradek.server.security.tokens import TokenLogins
 

@@ -1,10 +1,10 @@
 """Drives compaction: plans with the store, gives the work to worker processes, puts the results in place.
 
 The work is `storage.compaction.run`. It runs in a process of its own at the lowest priority
-(`server/cleaner_process.py`), one for each of `log.cleaner.threads`, started when a log is to be compacted
-and ended when it is idle for a while; it dies with the broker. If no process can be started, the same work is
-done between the requests, a millisecond at a time. Everything that touches the store runs in the broker's
-queue of upkeep, so that retention and compaction never work on the same log at once.
+(`server/background/cleaner_process.py`), one for each of `log.cleaner.threads`, started when a log is to be
+compacted and ended when it is idle for a while; it dies with the broker. If no process can be started, the
+same work is done between the requests, a millisecond at a time. Everything that touches the store runs in the
+broker's queue of upkeep, so that retention and compaction never work on the same log at once.
 
 Failures are logged: a damaged partition is not compacted any more (`LogStore.cleaner.uncleanable`), a process
 that dies is started again, later each time, and a partition during which it has died three times is not
@@ -39,8 +39,8 @@ from odradek.storage.throttle import Throttle
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
+    from odradek.server.background.work import WorkQueue
     from odradek.server.network.timers import Timer, Timers
-    from odradek.server.work import WorkQueue
     from odradek.storage.log.partition import Partition
 
 logger = logging.getLogger("odradek.cleaner")
@@ -183,7 +183,7 @@ class ProcessWorker:
         environment = dict(os.environ)
         let_find_package(environment)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "odradek.server.cleaner_process"],
+            [sys.executable, "-P", "-m", "odradek.server.background.cleaner_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

@@ -1,4 +1,5 @@
-"""The process in which logs are compacted: `python -m odradek.server.cleaner_process`, started by a broker.
+"""The process in which logs are compacted: `python -m odradek.server.background.cleaner_process`, started by
+a broker.
 
 It takes the lowest priority first: imports alone take 0.1 s of processor time, and there may be only one
 core.
@@ -11,7 +12,7 @@ LOWEST_PRIORITY = 19
 
 def main() -> None:
     os.nice(LOWEST_PRIORITY)
-    from odradek.server.cleaner_rounds import serve  # not before
+    from odradek.server.background.cleaner_rounds import serve  # not before
 
     serve()
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
-    from odradek.server.cleaner import CleanerOptions
+    from odradek.server.background.cleaner import CleanerOptions
+    from odradek.server.background.schedule import Schedule
     from odradek.server.reconfiguration import Reconfiguration
-    from odradek.server.schedule import Schedule
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.work import Work
@@ -133,7 +133,7 @@ class Upkeep:
 
 
 class Compaction:
-    """Starts the cleaner when a log is compacted: no start needs `server/cleaner.py`."""
+    """Starts the cleaner when a log is compacted: no start needs `server/background/cleaner.py`."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Compaction:
 
     def _starting(self) -> Work[None]:
         yield _import_cleaner
-        from odradek.server.cleaner import LogCleaner
+        from odradek.server.background.cleaner import LogCleaner
 
         if self._is_stopped:
             return
@@ -191,11 +191,11 @@ class Compaction:
 
 def _import_cleaner() -> None:
     """In a worker thread: it takes 20 ms."""
-    import odradek.server.cleaner  # noqa: F401
+    import odradek.server.background.cleaner  # noqa: F401
 
 
 def _cleaner_options(live: LiveConfig[LogConfig]) -> CleanerOptions:
-    from odradek.server.cleaner import CleanerOptions
+    from odradek.server.background.cleaner import CleanerOptions
 
     return CleanerOptions(
         threads=live["log.cleaner.threads"],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 
+from odradek.server.background.work import WorkQueue, WorkQueues
 from odradek.server.network._pipeline import Turn
 from odradek.server.network.timers import Timers
-from odradek.server.work import WorkQueue, WorkQueues
 
 COLD_READS_AT_ONCE = 4
 """Fetches that wait for the disk, each in a thread; others wait behind these."""

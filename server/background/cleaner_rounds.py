@@ -1,9 +1,9 @@
 """The rounds of the compaction process (`cleaner_process.py`).
 
 It reads rounds from standard input and writes events to standard output, one JSON object a line;
-`server/cleaner.py` has the other end. It knows directories and segments, no broker, no socket, no lock: it
-reads sealed segments and writes `.cleaned` files; the broker puts them in place. It ends when its input ends,
-so also with the broker, and removes incomplete files.
+`server/background/cleaner.py` has the other end. It knows directories and segments, no broker, no socket, no
+lock: it reads sealed segments and writes `.cleaned` files; the broker puts them in place. It ends when its
+input ends, so also with the broker, and removes incomplete files.
 
 In: `{"job": {...}, "bytes_per_second": n}`; for the round under way `{"cancel": token}` and
 `{"pace": token, "bytes_per_second": n}`. Out: `{"ready": true}` once, then for each

@@ -14,7 +14,7 @@ from odradek.storage.directories.failing_disks import RESCAN_PAUSE_MS
 from odradek.storage.directories.places import StoreListener
 
 if TYPE_CHECKING:
-    from odradek.server.schedule import Schedule
+    from odradek.server.background.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
 logger = logging.getLogger("odradek.disks")

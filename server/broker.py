@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
-    from odradek.server.coordinators import Coordinators
+    from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.metrics.broker_metrics import BrokerMetrics
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener

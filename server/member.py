@@ -445,9 +445,9 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
 
 def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: AsyncExitStack) -> None:
     """Coordinators and leaders here ask those of other brokers. `ending` gets what ends it."""
+    from odradek.server.coordination.remote_log_ends import RemoteLogEnds
+    from odradek.server.coordination.remote_transactions import RemoteTransactions
     from odradek.server.network.broker_peers import BrokerPeers
-    from odradek.server.remote_log_ends import RemoteLogEnds
-    from odradek.server.remote_transactions import RemoteTransactions
 
     node = opened.bound.node
     cluster = node.config.cluster

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.security.delegation_tokens import TokenSecret
     from odradek.server.background.schedule import Schedule
-    from odradek.server.coordinators import Coordinators
+    from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
     from odradek.server.replication import Replication
@@ -97,7 +97,7 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
 def _new_coordinators(opened: Opened) -> Coordinators:
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster.producer_ids import ProducerIds
-    from odradek.server.coordinators import Coordinators
+    from odradek.server.coordination.coordinators import Coordinators
 
     node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
     publisher = opened.plane.publisher

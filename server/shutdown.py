@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.server.background.schedule import Schedule
-    from odradek.server.coordinators import Coordinators
+    from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.network.connections import Connections
 
 CONVERSIONS_WAIT_S = 0.5

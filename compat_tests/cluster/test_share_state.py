@@ -24,7 +24,7 @@ from odradek.coordinator.share_state.persister import (
     StateWrite,
 )
 from odradek.server import new_topics
-from odradek.server.share_persister import SharePersister
+from odradek.server.coordination.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_share_group_offsets import (

@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 RECORDS = Part(table.RECORDS)
-GROUPS = Part(table.GROUPS, ("coordinator.group_coordinator", "server.coordinator_log"))
+GROUPS = Part(table.GROUPS, ("coordinator.group_coordinator", "server.coordination.coordinator_log"))
 TRANSACTIONS = Part(table.TRANSACTIONS, ("coordinator.transactions.coordinator", "apis.write_txn_markers"))
 ADMINISTRATION = Part(table.ADMINISTRATION)
 

@@ -12,10 +12,10 @@ from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.effects import SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.transactions.machine import ABORT_TIMED_OUT, REMOVE_EXPIRED, TransactionMachine
-from odradek.server import coordinators
 from odradek.server.background import cleaner as cleaner_module
 from odradek.server.background import schedule
 from odradek.server.broker import BrokerServer
+from odradek.server.coordination import coordinators
 from odradek.server.network.connections import Connections
 from odradek.server.network.timers import Timers
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS

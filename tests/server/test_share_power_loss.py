@@ -14,7 +14,7 @@ from odradek.coordinator.share_state.batches import Batch
 from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.coordinator.share_state.settings import ShareStateSettings
-from odradek.server.coordinator_log import PartitionLog
+from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode

@@ -11,7 +11,7 @@ from odradek.coordinator.share_state import machine, state
 from odradek.coordinator.share_state.batches import combined
 from odradek.coordinator.share_state.keys import partition_in
 from odradek.coordinator.share_state.machine import ShareMachine
-from odradek.server import share_persister
+from odradek.server.coordination import share_persister
 from odradek.server.network import broker_peers
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server.background.work import WorkQueue
-    from odradek.server.coordinator_log import PartitionLog
+    from odradek.server.coordination.coordinator_log import PartitionLog
+    from odradek.server.coordination.remote_log_ends import RemoteLogEnds
+    from odradek.server.coordination.remote_transactions import RemoteTransactions
+    from odradek.server.coordination.share_persister import SharePersister
     from odradek.server.network._pipeline import Turn
     from odradek.server.network.broker_peers import BrokerPeers
     from odradek.server.network.timers import Timers
-    from odradek.server.remote_log_ends import RemoteLogEnds
-    from odradek.server.remote_transactions import RemoteTransactions
-    from odradek.server.share_persister import SharePersister
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker
@@ -388,7 +388,7 @@ class Coordinators:
         return settings
 
     def _new_persister(self) -> SharePersister:
-        from odradek.server.share_persister import SharePersister
+        from odradek.server.coordination.share_persister import SharePersister
 
         return SharePersister(
             node_id=self.leadership.node_id,
@@ -402,7 +402,7 @@ class Coordinators:
     # All
 
     def _open_log(self, topic: str, index: int) -> PartitionLog | None:
-        from odradek.server.coordinator_log import PartitionLog
+        from odradek.server.coordination.coordinator_log import PartitionLog
 
         partition = self._store.get(topic, index)
         if partition is None:

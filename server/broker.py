@@ -10,7 +10,7 @@ ports, ends background work, answers what can be answered, closes connections (`
 workers, closes the metadata, flushes the logs and marks the directories as cleanly stopped.
 
 A node alone decides for its cluster (`server/standalone.py`). A node that has controllers joins them in place
-of `bind` (`server/member.py`), and replicates (`server/replication.py`).
+of `bind` (`server/cluster/member.py`), and replicates (`server/cluster/replication.py`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
+    from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.metrics.broker_metrics import BrokerMetrics
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.server.network.routes import Routes
-    from odradek.server.replication import Replication
     from odradek.storage.directories.store import LogStore
 
 
@@ -64,7 +64,7 @@ async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
 
 async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
-    from odradek.server.member import deciding_of, join_cluster, reach_brokers, replicate
+    from odradek.server.cluster.member import deciding_of, join_cluster, reach_brokers, replicate
 
     bound, member = await join_cluster(node, ending)
     opened = open_data(bound, deciding_of(member), ending)

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
     from odradek.apis.node import ControllerVersions, Forward
     from odradek.coordinator.cluster.control_plane import ControlPlane
-    from odradek.server.replica_homes import ReplicaHomes
+    from odradek.server.cluster.replica_homes import ReplicaHomes
     from odradek.wire.schema import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deciding:
-    """Made by `server/standalone.py` or by `server/member.py`; its plane has a view of the cluster."""
+    """Made by `server/standalone.py` or by `server/cluster/member.py`; its plane has a view of the
+    cluster."""
 
     plane: ControlPlane
     allocate_producer_ids: Callable[[], range]

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.security.delegation_tokens import TokenSecret
     from odradek.server.background.schedule import Schedule
+    from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
-    from odradek.server.replication import Replication
     from odradek.storage.config import LogConfig
 
 logger = logging.getLogger("odradek.broker")

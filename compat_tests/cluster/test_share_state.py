@@ -23,7 +23,7 @@ from odradek.coordinator.share_state.persister import (
     ShareState,
     StateWrite,
 )
-from odradek.server import new_topics
+from odradek.server.cluster import new_topics
 from odradek.server.coordination.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

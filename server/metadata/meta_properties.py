@@ -26,7 +26,7 @@ from odradek.wire.schema import uuid_to_text
 FILE_NAME = "meta.properties"
 MEMBER = "odradek.member"
 """A property that Kafka passes over: the directory belongs to a node of a cluster, see
-`server/member_directories.py`."""
+`server/cluster/member_directories.py`."""
 _KRAFT_METADATA = "__cluster_metadata-0"
 _CHECKSUM_MARK = b"#crc32="
 """The last line, a comment for Kafka: the checksum of the lines above."""

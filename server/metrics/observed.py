@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
+    from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
-    from odradek.server.replication import Replication
     from odradek.storage.directories.store import LogStore
 
 

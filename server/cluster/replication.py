@@ -20,10 +20,10 @@ from odradek.wire.errors import KafkaError
 if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, TopicView
-    from odradek.server.following import Following
-    from odradek.server.leading import Leading
+    from odradek.server.cluster.following import Following
+    from odradek.server.cluster.leading import Leading
+    from odradek.server.cluster.replica_log import ReplicationSettings
     from odradek.server.network.timers import Timers
-    from odradek.server.replica_log import ReplicationSettings
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition

@@ -21,8 +21,8 @@ from odradek.coordinator.replication.replica_state import (
 )
 from odradek.coordinator.replication.transitions import Known
 from odradek.coordinator.replication.values import BrokerState, ReplicaKey
+from odradek.server.cluster.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.server.network.timers import monotonic_ms
-from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_partition as wire
 

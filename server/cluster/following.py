@@ -21,9 +21,9 @@ from odradek.coordinator.replication.replica_fetcher import (
 )
 from odradek.coordinator.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from odradek.coordinator.replication.values import ReplicaKey
+from odradek.server.cluster.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.server.network.peers import Peer, PeerLost, SetupTimeout, client_id_of, connect
 from odradek.server.network.timers import monotonic_ms
-from odradek.server.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.storage.log.appends import BatchHoldsStart, Origin
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest

@@ -22,12 +22,12 @@ from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
+from odradek.server.cluster.controller_link import ControllerLink, LinkSettings, find_cluster_id
+from odradek.server.cluster.new_topics import NewTopicResult, NewTopics
+from odradek.server.cluster.replica_homes import HomeReporter, ReplicaHomes
 from odradek.server.controller import Deciding
-from odradek.server.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.network.peers import SetupTimeout
-from odradek.server.new_topics import NewTopicResult, NewTopics
 from odradek.server.phase_bind import Bound, bind_ports, lock_store
-from odradek.server.replica_homes import HomeReporter, ReplicaHomes
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from odradek.config.credentials import Credentials
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.server.background.work import WorkQueue
+    from odradek.server.cluster.replication import Replication
     from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
     from odradek.server.phase_serve import Serving
-    from odradek.server.replication import Replication
     from odradek.server.security.outgoing import OutgoingTls
     from odradek.server.security.sasl.client import PeerLogin
     from odradek.wire.messages.alter_partition import AlterPartitionRequest
@@ -272,11 +272,11 @@ class Member:
     def creating_topics(
         self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
     ) -> Work[Sequence[NewTopicResult]]:
-        """See `server/new_topics.py`."""
+        """See `server/cluster/new_topics.py`."""
         return self._new_topics.creating(new_topics)
 
     def ask_for_isr(self, request: AlterPartitionRequest, answered: Callable[[Any], None]) -> None:
-        """See `server.leading.Ask`."""
+        """See `server.cluster.leading.Ask`."""
         self._call_back(self.link.ask_for_isr(request), answered)
 
     def forward(self, envelope: EnvelopeRequest, answered: Answered) -> None:
@@ -324,7 +324,7 @@ class Member:
 
 async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Member]:
     """In place of `bind`; `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    from odradek.server.member_directories import claim_member_directories
+    from odradek.server.cluster.member_directories import claim_member_directories
     from odradek.server.metadata.log_directories import refuse_misplaced
 
     config, cluster = node.config, node.config.cluster
@@ -374,11 +374,11 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
 def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replication:
     """Replication begins before clients are served. `ending` gets what ends it."""
     from odradek.config.option_list import RACK_AWARE_SELECTOR
-    from odradek.server.following import Following
-    from odradek.server.leading import Altering, Leading
-    from odradek.server.replica_log import ReplicationSettings
-    from odradek.server.replication import Replication
-    from odradek.server.throttles import Throttles
+    from odradek.server.cluster.following import Following
+    from odradek.server.cluster.leading import Altering, Leading
+    from odradek.server.cluster.replica_log import ReplicationSettings
+    from odradek.server.cluster.replication import Replication
+    from odradek.server.cluster.throttles import Throttles
 
     node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
     config, cluster = node.config.replication, node.config.cluster

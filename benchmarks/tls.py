@@ -23,7 +23,7 @@ from typing import Any
 import trustme
 
 from benchmarks.wire_client import PRODUCE_VERSION, WireClient, produce_request
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.network import ports
 from odradek.wire.records import Record, build_batch
 

@@ -23,8 +23,8 @@ from typing import Protocol
 from compat_tests.class_data import class_data
 from compat_tests.kit.java import SMALL_JVM, compiled, java_version
 from compat_tests.kit.tool_server import ToolServers
-from odradek.server.apache_kafka import KafkaPrograms, format_directory
-from odradek.server.free_port import free_port
+from odradek.embedding.apache_kafka import KafkaPrograms, format_directory
+from odradek.embedding.free_port import free_port
 from tools import environment
 
 CURRENT = "4.3.1"

@@ -18,9 +18,9 @@ __version__ = "0.1.0"
 __all__ = ["AsyncBroker", "Broker", "BrokerStartError", "Cluster", "ClusterStartError", "__version__"]
 
 if TYPE_CHECKING:
-    from odradek.server.cluster_processes import ClusterStartError
-    from odradek.server.embedded import AsyncBroker, Broker, BrokerStartError
-    from odradek.server.embedded_cluster import Cluster
+    from odradek.embedding.cluster_processes import ClusterStartError
+    from odradek.embedding.embedded import AsyncBroker, Broker, BrokerStartError
+    from odradek.embedding.embedded_cluster import Cluster
 
 _MADE_IN = {
     "AsyncBroker": "embedded",
@@ -34,7 +34,7 @@ _MADE_IN = {
 def __getattr__(name: str) -> Any:
     if name not in _MADE_IN:
         raise AttributeError(f"module 'odradek' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"odradek.server.{_MADE_IN[name]}"), name)
+    return getattr(importlib.import_module(f"odradek.embedding.{_MADE_IN[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from odradek.config.broker_config import load
+from odradek.embedding.free_port import free_port
 from odradek.server import phase_bind, phase_open, phase_serve, standalone
 from odradek.server.background.schedule import Schedule
 from odradek.server.broker import BrokerServer, NotServing
-from odradek.server.free_port import free_port
 from odradek.server.metadata.metadata_store import SqliteMetadataStore
 from odradek.server.network.ports import Ports
 from odradek.storage.directories.store import LogStore

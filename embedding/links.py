@@ -8,7 +8,7 @@ A cut has a direction: no byte passes from one member to another, in connections
 those of a network that comes back, and so does the end of a connection. A new connection needs both
 directions. Nobody is told of a cut.
 
-    python -m odradek.server.links '[[ID, PORT OF THE PROXY, PORT OF THE MEMBER], ...]'
+    python -m odradek.embedding.links '[[ID, PORT OF THE PROXY, PORT OF THE MEMBER], ...]'
 
 reads a line of JSON for each change, all cuts that hold from then on as [[FROM, TO], ...], and ends with its
 standard input.
@@ -27,7 +27,7 @@ import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from odradek.server.cluster_processes import ClusterStartError
+from odradek.embedding.cluster_processes import ClusterStartError
 from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import new_event_loop
 
@@ -67,7 +67,7 @@ class Links:
         """Returns when the proxies listen. Harmless when they do. Raises ClusterStartError."""
         if self._process is not None:
             return
-        command = [sys.executable, "-m", "odradek.server.links", json.dumps(self._members)]
+        command = [sys.executable, "-m", "odradek.embedding.links", json.dumps(self._members)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -18,13 +18,13 @@ from typing import Any
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
 from odradek.config.properties import format_properties
-from odradek.server.apache_kafka import (
+from odradek.embedding.apache_kafka import (
     KafkaPrograms,
     controller_properties,
     format_directory,
 )
-from odradek.server.cluster_processes import ClusterStartError
-from odradek.server.free_port import free_port
+from odradek.embedding.cluster_processes import ClusterStartError
+from odradek.embedding.free_port import free_port
 from odradek.server.metadata.meta_properties import new_id
 
 HOST = "127.0.0.1"

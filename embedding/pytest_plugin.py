@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from odradek.server.embedded import Broker
-    from odradek.server.embedded_cluster import Cluster
+    from odradek.embedding.embedded import Broker
+    from odradek.embedding.embedded_cluster import Cluster
 
 TEST_OPTIONS = {"group.initial.rebalance.delay.ms": 0}
 
@@ -44,7 +44,7 @@ def _for_tests(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _new_broker(config: pytest.Config, **arguments: Any) -> Broker:
-    from odradek.server.embedded import Broker
+    from odradek.embedding.embedded import Broker
 
     arguments.setdefault("process", not config.getoption("--odradek-in-thread"))
     return Broker(**_for_tests(arguments))
@@ -83,7 +83,7 @@ def odradek_fresh_broker(odradek_broker_factory: Callable[..., Broker]) -> Broke
 @pytest.fixture
 def odradek_cluster() -> Iterator[Callable[..., Cluster]]:
     """Makes running clusters of several nodes; takes what `odradek.Cluster` takes."""
-    from odradek.server.embedded_cluster import Cluster
+    from odradek.embedding.embedded_cluster import Cluster
 
     clusters: list[Cluster] = []
 

@@ -10,7 +10,7 @@ import pytest
 
 import odradek
 from odradek.config.properties import parse_properties
-from odradek.server.apache_kafka import LIBS_VARIABLE
+from odradek.embedding.apache_kafka import LIBS_VARIABLE
 
 SILENT_JAVA = """#!/bin/sh
 case "$*" in

@@ -30,10 +30,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from odradek.server.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_kafka
-from odradek.server.cluster_files import HOST, ClusterFiles
-from odradek.server.cluster_processes import ChildProcess, wait_until_ready
-from odradek.server.links import Cut, Links
+from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_kafka
+from odradek.embedding.cluster_files import HOST, ClusterFiles
+from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
+from odradek.embedding.links import Cut, Links
 from odradek.server.process.child_python import child_environment
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.frames import read_response, request_frame

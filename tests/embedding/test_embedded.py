@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 import odradek
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.process.health import check
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,

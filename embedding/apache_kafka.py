@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.config.properties import format_properties
-from odradek.server import maven_jars
-from odradek.server.cluster_processes import ClusterStartError
+from odradek.embedding import maven_jars
+from odradek.embedding.cluster_processes import ClusterStartError
 
 LIBS_VARIABLE = "ODRADEK_KAFKA_LIBS"
 JAVA_MIN, KAFKA_MIN = 17, 4

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from odradek.server import lifeline
+from odradek.embedding import lifeline
 
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.02

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odradek.server import maven_jars
-from odradek.server.maven_jars import JarSet
+from odradek.embedding import maven_jars
+from odradek.embedding.maven_jars import JarSet
 
 # A Maven that puts a jar for each dependency of each module where it belongs, and cannot run twice.
 MAVEN = """#!{python}

@@ -6,14 +6,14 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.config.properties import parse_properties
-from odradek.server.apache_kafka import (
+from odradek.embedding.apache_kafka import (
     LIBS_VARIABLE,
     KafkaPrograms,
     controller_properties,
     find_kafka,
     format_directory,
 )
-from odradek.server.cluster_processes import ClusterStartError
+from odradek.embedding.cluster_processes import ClusterStartError
 
 TOLD = 'openjdk version "17.0.9" 2023-10-17'
 

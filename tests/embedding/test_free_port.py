@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odradek.server import free_port as module
-from odradek.server.free_port import free_port
+from odradek.embedding import free_port as module
+from odradek.embedding.free_port import free_port
 
 LOOPBACKS = [(socket.AF_INET, "127.0.0.1")]
 if socket.has_dualstack_ipv6():
@@ -26,7 +26,7 @@ def test_no_port_is_given_twice():
 
 ASKS = """
 import json
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 print(json.dumps([free_port() for _ in range(1000)]), flush=True)
 input()
 """

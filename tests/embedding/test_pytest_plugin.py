@@ -68,7 +68,7 @@ def run(pytester, monkeypatch):
     # The other plugins of this environment take longer to import than the brokers to start. That an install
     # brings ours by its entry point is for `compat_tests/dist`.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    plugin = ("-p", "odradek.server.pytest_plugin")
+    plugin = ("-p", "odradek.embedding.pytest_plugin")
     return lambda *arguments: pytester.runpytest_subprocess(*plugin, *arguments)
 
 

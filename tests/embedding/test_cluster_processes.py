@@ -10,7 +10,7 @@ import time
 import pytest
 
 import odradek
-from odradek.server.cluster_processes import ChildProcess, ClusterStartError, wait_until_ready
+from odradek.embedding.cluster_processes import ChildProcess, ClusterStartError, wait_until_ready
 
 DEADLINE_S = 30
 
@@ -124,7 +124,7 @@ def test_one_that_ends_while_another_starts_is_told(child, tmp_path):
 def test_a_child_ends_with_its_parent_however_that_ends(tmp_path, program, is_paused):
     parent = f"""
         import os, pathlib, signal, sys
-        from odradek.server.cluster_processes import ChildProcess, wait_until_ready
+        from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
         log = pathlib.Path({str(tmp_path)!r}, "log")
         child = ChildProcess("child", [sys.executable, "-c", {program!r}], log)
         child.begin()

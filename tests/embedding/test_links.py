@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from odradek.server.cluster_processes import ClusterStartError
-from odradek.server.free_port import free_port
-from odradek.server.links import Links, dialer_of
+from odradek.embedding.cluster_processes import ClusterStartError
+from odradek.embedding.free_port import free_port
+from odradek.embedding.links import Links, dialer_of
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 

@@ -182,7 +182,7 @@ def _open_kafka_07(
         return
     from odradek.server.kafka07.listening import open_listeners
 
-    speakers = open_listeners(opened, connections, parts.leadership, ending)
+    speakers = open_listeners(opened.bound, opened.plane.publisher, connections, parts.leadership, ending)
     for listener in opened.bound.ports.listeners:
         listener.speaker = speakers.get(protocols[listener.name])
 

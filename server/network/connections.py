@@ -1,4 +1,4 @@
-"""All connections of a broker: idle connections, and the end at a stop. `security/admission.py` lets them in.
+"""All connections of a broker: idle connections, and the end at a stop. `admission.py` lets them in.
 
 A connection that waits for an answer is not idle, nor is one whose client has to wait because of a quota. It
 is idle if its client does not read the answers, or if it is not read because of too many waiting requests: a

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
-from odradek.server.network.admission import Acceptor
+from odradek.server.network.admission import Acceptor, Door
 from odradek.server.network.connection import Gates
-from odradek.server.network.connections import Connections
 
 if TYPE_CHECKING:
     from odradek.server.network.connection import Connection
@@ -95,7 +94,7 @@ def bind_listener(listener: Listener) -> list[socket.socket]:
     return sockets
 
 
-def accept(listener: Listener, sockets: Sequence[socket.socket], connections: Connections) -> Acceptor:
+def accept(listener: Listener, sockets: Sequence[socket.socket], connections: Door) -> Acceptor:
     """Serves what connects to the listener's sockets from now on."""
     return Acceptor(asyncio.get_running_loop(), listener, sockets, connections)
 

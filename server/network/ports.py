@@ -11,8 +11,7 @@ from odradek.server.network.listeners import Listener, SocketOptions, accept, bi
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.network.admission import Acceptor
-    from odradek.server.network.connections import Connections
+    from odradek.server.network.admission import Acceptor, Door
     from odradek.server.network.tls_transport import TlsAcceptor
 
 
@@ -46,7 +45,7 @@ class Ports:
         """Of the listeners with TLS, by their names."""
         return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
 
-    def serve(self, connections: Connections) -> None:
+    def serve(self, connections: Door) -> None:
         """Accepts connections from now on."""
         while self._waiting:
             self._acceptors.append(accept(*self._waiting.popleft(), connections))

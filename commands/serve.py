@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from odradek import __version__
+from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig

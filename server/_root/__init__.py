@@ -13,28 +13,28 @@ brings pytest fixtures (`odradek_broker` and others).
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 __all__ = ["AsyncBroker", "Broker", "BrokerStartError", "Cluster", "ClusterStartError", "__version__"]
 
 if TYPE_CHECKING:
     from odradek.embedding.cluster_processes import ClusterStartError
     from odradek.embedding.embedded import AsyncBroker, Broker, BrokerStartError
     from odradek.embedding.embedded_cluster import Cluster
+    from odradek.wire.version import __version__
 
 _MADE_IN = {
-    "AsyncBroker": "embedded",
-    "Broker": "embedded",
-    "BrokerStartError": "embedded",
-    "Cluster": "embedded_cluster",
-    "ClusterStartError": "cluster_processes",
+    "AsyncBroker": "embedding.embedded",
+    "Broker": "embedding.embedded",
+    "BrokerStartError": "embedding.embedded",
+    "Cluster": "embedding.embedded_cluster",
+    "ClusterStartError": "embedding.cluster_processes",
+    "__version__": "wire.version",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MADE_IN:
         raise AttributeError(f"module 'odradek' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"odradek.embedding.{_MADE_IN[name]}"), name)
+    return getattr(importlib.import_module(f"odradek.{_MADE_IN[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,6 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek import __version__
 from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import Sample, label_text
@@ -22,6 +21,7 @@ from odradek.server.metrics.replication import replication_samples
 from odradek.server.metrics.shares import share_samples
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
+from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import PartitionView

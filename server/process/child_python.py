@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -12,9 +13,7 @@ _PREFIXES = ("KAFKA_", "ODRADEK_DEFAULT_")
 
 def let_find_package(environment: MutableMapping[str, str]) -> None:
     """Lets a child with this environment import the same `odradek` as this process, installed or not."""
-    import odradek
-
-    package = Path(odradek.__path__[0])
+    package = Path(sys.modules["odradek"].__path__[0])
     if package.name == "odradek":
         paths = [str(package.parent), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

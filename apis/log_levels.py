@@ -16,8 +16,6 @@ from odradek.config.changes import DELETE, SET, ConfigOperation
 from odradek.config.options import LOG_LEVELS
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["LOGGERS", "ROOT", "change_levels", "check_levels", "levels"]
-
 ROOT = "root"
 LOGGERS = (
     "odradek",

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.coordinator.security.client_meters import FetchCharge, MutationCharge, QuotaMeters
 
-__all__ = ["ClientQuotas", "free"]
-
 
 class ClientQuotas:
     """The server sets `meters`; None while no user and no client has a quota."""

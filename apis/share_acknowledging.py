@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from odradek.apis.share_partitions import SharePartitions
     from odradek.coordinator.cluster.view import ClusterView
 
-__all__ = [
-    "MEMBER_ID_LENGTH_MAX",
-    "Acknowledging",
-    "Results",
-    "acknowledged_in",
-    "check_member",
-    "end_session",
-    "refused_topics",
-]
-
 logger = logging.getLogger("odradek.share")
 
 MEMBER_ID_LENGTH_MAX = 36

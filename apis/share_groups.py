@@ -29,7 +29,6 @@ from odradek.coordinator.share_state.persister import (
     UNINITIALIZED_OFFSET,
     Refusal,
     SharePartitionKey,
-    StateSummary,
 )
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
@@ -38,6 +37,7 @@ from odradek.wire.messages import delete_share_group_offsets as delete
 from odradek.wire.messages import describe_share_group_offsets as offsets
 from odradek.wire.messages import share_group_describe as describe
 from odradek.wire.messages import share_group_heartbeat as heartbeat
+from odradek.wire.messages.read_share_group_state_summary import PartitionResult as StateSummary
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from odradek.coordinator.share_state.persister import (
     Persister,
     Refusal,
     SharePartitionKey,
-    ShareState,
-    StateWrite,
 )
 from odradek.storage.log.partition import READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError, error_of
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
+from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
 
 if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership, LedPartition
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.settings import GroupConfig
     from odradek.storage.log.partition import Partition
     from odradek.wire.messages.write_share_group_state import StateBatch
-
-__all__ = ["LedShare", "SharePartitions"]
 
 logger = logging.getLogger("odradek.share")
 

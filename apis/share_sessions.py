@@ -17,8 +17,6 @@ from odradek.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
 
-__all__ = ["FINAL_EPOCH", "INITIAL_EPOCH", "PartitionId", "ShareSession", "ShareSessions"]
-
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1

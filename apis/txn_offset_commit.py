@@ -27,7 +27,7 @@ from odradek.apis.transaction_requests import PAUSES_MS
 from odradek.apis.transaction_verification import Support, ask_coordinator, support_of_offset_commit
 from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
-from odradek.coordinator.group_coordinator import coordinator_error
+from odradek.coordinator.runtime import coordinator_error
 from odradek.storage.log.transactions import Verified
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -116,29 +116,6 @@ def pair() -> Iterator[Pair]:
         (f"{CONFIGS} --describe --entity-type ips", 0, ""),
         (f"{CONFIGS} --describe --entity-type users --entity-name alice", 0, ""),
         (f"{CONFIGS} --describe --entity-type clients --entity-default", 0, ""),
-        (
-            f"{CONFIGS} --alter --delete-config SCRAM-SHA-256 --entity-type users --entity-name alice",
-            1,
-            "ResourceNotFoundException",
-        ),
-        (
-            f"{CONFIGS} --alter --add-config producer_byte_rate=-1 --entity-type users --entity-name alice",
-            1,
-            "InvalidRequestException",
-        ),
-        (
-            f"{CONFIGS} --alter --add-config producer_byte_rate=1000 --entity-type users --entity-name alice",
-            0,
-            "Completed updating config for user alice.",
-        ),
-        (
-            f"{CONFIGS} --alter --add-config SCRAM-SHA-256=[password=secret] --entity-type users "
-            "--entity-name alice",
-            0,
-            "Completed updating config for user alice.",
-        ),
-        (f"{CONFIGS} --describe --entity-type users --entity-name alice", 0, "producer_byte_rate=1000"),
-        (f"{CONFIGS} --describe --entity-type users", 0, "SCRAM-SHA-256=iterations=4096"),
     ],
 )
 def test_a_tool_ends_as_with_kafka(pair: Pair, words: str, status: int, shown: str) -> None:
@@ -147,6 +124,30 @@ def test_a_tool_ends_as_with_kafka(pair: Pair, words: str, status: int, shown: s
     assert ours == theirs
     assert ours[0] == status
     assert shown in ours[1]
+
+
+def test_a_user_gets_settings_and_a_secret_as_with_kafka(pair: Pair) -> None:
+    alice = "--entity-type users --entity-name alice"
+    for words, status, shown in (
+        (f"--alter --delete-config SCRAM-SHA-256 {alice}", 1, "ResourceNotFoundException"),
+        (f"--alter --add-config producer_byte_rate=-1 {alice}", 1, "InvalidRequestException"),
+        (
+            f"--alter --add-config producer_byte_rate=1000 {alice}",
+            0,
+            "Completed updating config for user alice.",
+        ),
+        (
+            f"--alter --add-config SCRAM-SHA-256=[password=secret] {alice}",
+            0,
+            "Completed updating config for user",
+        ),
+        (f"--describe {alice}", 0, "producer_byte_rate=1000"),
+        ("--describe --entity-type users", 0, "SCRAM-SHA-256=iterations=4096"),
+    ):
+        theirs, ours = pair.run(CONFIGS, *words.split(), "--bootstrap-server", "BOOTSTRAP")
+        assert ours == theirs, words
+        assert ours[0] == status, words
+        assert shown in ours[1], words
 
 
 @pytest.mark.parametrize(("command", "status"), [("unregister", 1), ("cluster-id", 0)])

@@ -20,23 +20,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
-__all__ = [
-    "Answer",
-    "Append",
-    "AppendMarker",
-    "Asking",
-    "CancelTimer",
-    "Effect",
-    "LogRecord",
-    "LoggedRecord",
-    "MarkerRecord",
-    "MatchTopics",
-    "Reply",
-    "SetTimer",
-    "TransactionalRecord",
-    "WriteMarkers",
-]
-
 LogRecord = tuple[bytes, bytes | None, int]
 """Key, value (None is a tombstone) and timestamp in milliseconds of one record for the log."""
 

@@ -22,15 +22,9 @@ from odradek.coordinator.group_types import GROUP_TYPES
 from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics, TopicsChanged, TopicsMatched
 from odradek.coordinator.groups.group_type import GroupTypes
 from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
+from odradek.coordinator.late_replies import CallLater
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.runtime import (
-    CallLater,
-    EffectHandler,
-    RunningPartition,
-    Runtime,
-    TimerHandle,
-    coordinator_error,
-)
+from odradek.coordinator.runtime import EffectHandler, RunningPartition, Runtime
 from odradek.coordinator.share_groups.commands import (
     DeleteStates,
     InitializeStates,
@@ -46,15 +40,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-
-__all__ = [
-    "OFFSETS_TOPIC",
-    "GroupCoordinator",
-    "MatchedTopics",
-    "TimerHandle",
-    "changed_topics",
-    "coordinator_error",
-]
 
 NODE_ITSELF = Client("", "", 0)
 MatchedTopics = Mapping[str, frozenset[str]] | None

@@ -43,8 +43,6 @@ from odradek.wire.messages.delete_groups import (
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 
-__all__ = ["GroupMachine", "TimerKey"]
-
 NONE = ErrorCode.NONE
 TimerKey = tuple[str, ...]
 """What a timer is for, then the group, then the member."""

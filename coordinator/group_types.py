@@ -8,6 +8,4 @@ from odradek.coordinator.groups.group_type import GroupTypes
 from odradek.coordinator.share_groups.share_type import SHARE_GROUPS
 from odradek.coordinator.streams.streams_type import STREAMS_GROUPS
 
-__all__ = ["GROUP_TYPES"]
-
 GROUP_TYPES = GroupTypes([CLASSIC_GROUPS, CONSUMER_GROUPS, STREAMS_GROUPS, SHARE_GROUPS])

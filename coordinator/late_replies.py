@@ -13,8 +13,6 @@ from typing import Protocol
 
 from odradek.coordinator.effects import Effect, Reply
 
-__all__ = ["CallLater", "LateReplies", "TimerHandle"]
-
 
 class TimerHandle(Protocol):
     def cancel(self) -> None: ...

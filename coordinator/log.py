@@ -9,8 +9,6 @@ from odradek.coordinator.effects import LoggedRecord, LogRecord
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 
-__all__ = ["CoordinatorLog"]
-
 
 class CoordinatorLog(Protocol):
     """One partition of an internal topic, led by this node."""

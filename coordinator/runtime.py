@@ -44,16 +44,6 @@ from odradek.coordinator.late_replies import CallLater, LateReplies, TimerHandle
 from odradek.coordinator.log import CoordinatorLog
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
-__all__ = [
-    "CallLater",
-    "Machine",
-    "RunningPartition",
-    "Runtime",
-    "TimerHandle",
-    "TimerKey",
-    "coordinator_error",
-]
-
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
 RETRY_LOAD_AFTER_SECONDS = 5.0

@@ -15,14 +15,7 @@ from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.cluster.inside import SECONDS, Inside
 from compat_tests.quorum import Controllers
-from odradek.coordinator.share_state.persister import (
-    DeliveryState,
-    InitialState,
-    Refusal,
-    SharePartitionKey,
-    ShareState,
-    StateWrite,
-)
+from odradek.coordinator.share_state.persister import DeliveryState, InitialState, Refusal, SharePartitionKey
 from odradek.server.cluster import new_topics
 from odradek.server.coordination.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode
@@ -33,6 +26,8 @@ from odradek.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
+from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
 from odradek.wire.messages.write_share_group_state import StateBatch
 from tests.raw_client import RawClient
 

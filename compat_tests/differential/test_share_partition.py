@@ -28,8 +28,9 @@ from odradek.coordinator.share_partitions.share_partition import (
     SharePartition,
 )
 from odradek.coordinator.share_partitions.window import Batch, Change
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState
+from odradek.coordinator.share_state.persister import DeliveryState
 from odradek.wire.errors import KafkaError
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from odradek.wire.messages.read_share_group_state import StateBatch
 from tests.tiers import NIGHTLY
 

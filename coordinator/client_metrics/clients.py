@@ -28,8 +28,6 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.otlp import MetricPoint, MetricsPush
 from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
-__all__ = ["ClientMetrics", "ClientValues", "Sender", "Wanted"]
-
 CLIENTS_MAX = 16_384
 KEPT_BYTES_MAX = 16 << 20
 """Of the last values of all clients, estimated."""

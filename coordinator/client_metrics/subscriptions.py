@@ -16,15 +16,6 @@ from odradek.config.options import CLIENT_METRICS_OPTIONS
 from odradek.coordinator.groups.regular_expression import RegularExpression
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = [
-    "ALL_METRICS",
-    "DEFAULT_INTERVAL_MS",
-    "Client",
-    "Subscription",
-    "check_subscription",
-    "subscription_of",
-]
-
 INTERVAL, MATCH, METRICS = "interval.ms", "match", "metrics"
 ALL_METRICS = "*"
 _INTERVAL = CLIENT_METRICS_OPTIONS[INTERVAL]

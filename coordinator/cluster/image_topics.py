@@ -36,8 +36,6 @@ from odradek.wire.messages.metadata_records import (
     TopicRecord,
 )
 
-__all__ = ["Configs", "ConfigsTaken", "InconsistentMetadata", "Topics", "TopicsTaken"]
-
 K = TypeVar("K")
 Settings = Mapping[str, str]
 """Value by name."""

@@ -66,21 +66,6 @@ from odradek.wire.work import Work, finish
 if TYPE_CHECKING:
     from odradek.coordinator.security.acls import Acl, AclRules
 
-__all__ = [
-    "ClientMetricsOwner",
-    "ClusterMachine",
-    "ConfigChange",
-    "Draft",
-    "GroupOwner",
-    "MetadataStore",
-    "Owner",
-    "Row",
-    "TopicDefaults",
-    "TopicResult",
-    "at_once",
-    "rows_of_new",
-]
-
 PRODUCER_ID_BLOCK_SIZE = 1000
 PARTITIONS_PER_STEP = 256
 MIN_INSYNC_REPLICAS = "min.insync.replicas"

@@ -85,8 +85,6 @@ from odradek.wire.messages.metadata_records import (
 if TYPE_CHECKING:
     from odradek.coordinator.security.acls import Acl, AclRules
 
-__all__ = ["InconsistentMetadata", "KeptRecords", "MetadataImage", "Publication"]
-
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By their number in records."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["java_string_hash", "partition_for"]
-
 
 def java_string_hash(text: str) -> int:
     """`String.hashCode()`: over UTF-16 code units, as a signed 32-bit number."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["ProducerIds"]
-
 
 class ProducerIds:
     """Hands out producer ids, one durable block after the other; what a restart leaves of a block is lost."""

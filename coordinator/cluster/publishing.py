@@ -12,8 +12,6 @@ from dataclasses import replace
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView, PartitionView, Subscriber, TopicView
 from odradek.wire.work import Work
 
-__all__ = ["NodeLogs", "Publisher"]
-
 
 class NodeLogs:
     """What a node does on its disks about decisions of the machine. This one has no logs. Nothing raises."""

@@ -11,26 +11,6 @@ from dataclasses import dataclass, field
 
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = [
-    "CLUSTER_METADATA_TOPIC",
-    "INTERNAL_TOPICS",
-    "MAX_NAME_LENGTH",
-    "MAX_PARTITIONS_PER_REQUEST",
-    "OFFSETS_TOPIC",
-    "OFFSETS_TOPIC_CONFIGS",
-    "SHARE_STATE_TOPIC",
-    "SHARE_STATE_TOPIC_CONFIGS",
-    "TRANSACTIONS_TOPIC",
-    "TRANSACTIONS_TOPIC_CONFIGS",
-    "NewPartitions",
-    "NewTopic",
-    "check_name",
-    "collision_key",
-    "is_legal",
-    "place_replicas",
-    "replicas_of_new_topic",
-]
-
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"

@@ -22,23 +22,6 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.coordinator.security.acls import AclRules
 
-__all__ = [
-    "LOST",
-    "MIGRATING",
-    "NO_LEADER",
-    "RECOVERED",
-    "RECOVERING",
-    "UNASSIGNED",
-    "Broker",
-    "ClusterChange",
-    "ClusterView",
-    "Endpoint",
-    "PartitionChange",
-    "PartitionView",
-    "Subscriber",
-    "TopicView",
-]
-
 NO_LEADER = -1
 MIGRATING, UNASSIGNED, LOST = (number.to_bytes(16, "big") for number in range(3))
 """Ids that stand for no directory: not known yet, to be chosen by the broker, on a disk that has failed."""

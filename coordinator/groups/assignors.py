@@ -26,8 +26,6 @@ from heapq import heappop, heapreplace
 from itertools import repeat
 from typing import NamedTuple
 
-__all__ = ["ASSIGNORS", "AssignedMember", "Assignment", "AssignmentSpec", "assign_range", "assign_uniform"]
-
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id, without empty sets. Never changed in place: members of a group may share one."""
 

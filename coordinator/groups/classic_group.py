@@ -17,16 +17,6 @@ from odradek.coordinator.groups.record_codec import subscribed_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
-__all__ = [
-    "CONSUMER_PROTOCOL_TYPE",
-    "RULES",
-    "ClassicGroup",
-    "GroupState",
-    "Member",
-    "OfferedProtocol",
-    "StateRules",
-]
-
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NONE = ErrorCode.NONE
 

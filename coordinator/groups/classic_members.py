@@ -12,20 +12,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.wire.messages.sync_group import SyncGroupResponse
 
-__all__ = [
-    "SESSION",
-    "answer_join",
-    "answer_sync",
-    "cancel_session",
-    "extend_session",
-    "has_session_ended",
-    "join_response",
-    "refused_join",
-    "remove_member",
-    "session_key",
-    "sync_response",
-]
-
 NONE = ErrorCode.NONE
 SESSION = "session"
 """The first part of the keys of its timers, before the group and the member."""

@@ -42,8 +42,6 @@ from odradek.wire.messages.leave_group import (
 )
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-__all__ = ["NEW_MEMBER_TIMEOUT_MS", "TIMERS", "Membership"]
-
 NONE = ErrorCode.NONE
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first join, without heartbeats (Kafka's constant)."""

@@ -22,8 +22,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
 from odradek.wire.messages.sync_group import SyncGroupResponse
 
-__all__ = ["JOIN", "SYNC", "Rebalance"]
-
 JOIN_AGAIN_AFTER_MS = 1_000
 """How often, at most, to look whether a static member is back: members choose their rebalance timeout."""
 JOIN, SYNC = "join", "sync"

@@ -25,8 +25,6 @@ from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
-__all__ = ["CLASSIC_GROUPS"]
-
 
 def _start(parts: MachineParts) -> Protocol:
     membership = Membership(parts.groups, parts.settings, parts.new_member_suffix, parts.store)

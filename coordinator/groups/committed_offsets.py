@@ -59,8 +59,6 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = ["CommittedOffsets", "Delete"]
-
 NONE = ErrorCode.NONE
 EXPIRE_MS_MAX = 2**63 - 1
 KNOWN_PREFIXES_MAX = 10_000

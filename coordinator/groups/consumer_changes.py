@@ -45,8 +45,6 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-__all__ = ["MemberChange", "preferred_assignor", "removal_of"]
-
 
 class MemberChange:
     """What one command changes: about the member `member_id`, who may be new, or come in the place of the

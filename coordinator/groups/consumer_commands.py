@@ -8,17 +8,6 @@ from typing import Any, NamedTuple
 
 from odradek.wire.errors import ErrorCode
 
-__all__ = [
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "LEAVE_FOR_A_WHILE_EPOCH",
-    "ConsumerGroupDescription",
-    "ConsumerHeartbeat",
-    "ConsumerHeartbeatReply",
-    "DescribeConsumerGroup",
-    "DescribedConsumer",
-]
-
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_FOR_A_WHILE_EPOCH = -2

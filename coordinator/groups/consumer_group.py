@@ -46,16 +46,6 @@ from odradek.wire.messages.group_records import (
 )
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = [
-    "NO_METADATA",
-    "ConsumerGroup",
-    "ConsumerMember",
-    "ConsumerSession",
-    "current_assignment_value",
-    "metadata_hash",
-    "target_value",
-]
-
 NONE = ErrorCode.NONE
 FIRST_EPOCH = 1
 """Of a new group, and of its first target assignment, which is empty."""

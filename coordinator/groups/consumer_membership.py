@@ -57,15 +57,6 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupRegularExpressionValue,
 )
 
-__all__ = [
-    "TIMERS",
-    "ConsumerMembership",
-    "TypeChanges",
-    "classic_join_key",
-    "classic_sync_key",
-    "may_assign",
-]
-
 NONE = ErrorCode.NONE
 SESSION, REBALANCE, CLASSIC_JOIN, CLASSIC_SYNC = TIMERS = (
     "consumer-session",

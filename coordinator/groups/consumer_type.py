@@ -22,8 +22,6 @@ from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
-__all__ = ["CONSUMER_GROUPS"]
-
 
 def _start(parts: MachineParts) -> Protocol:
     classic = parts.memberships[CLASSIC]

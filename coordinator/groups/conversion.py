@@ -42,17 +42,6 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-__all__ = [
-    "CannotConvert",
-    "ClassicConsumer",
-    "as_classic_group",
-    "as_consumer_group",
-    "classic_assignment",
-    "classic_metadata",
-    "owned_partitions",
-    "subscribed_names",
-]
-
 _VERSION = struct.Struct(">h")
 # Clients show these words, and Kafka's own tests compare them: they are Kafka's.
 _MALFORMED = "the embedded consumer protocol is malformed"

@@ -15,19 +15,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-__all__ = [
-    "CLASSIC",
-    "CONSUMER",
-    "SHARE",
-    "STREAMS",
-    "CommitRequest",
-    "Group",
-    "GroupRecord",
-    "Membership",
-    "Store",
-    "TypeOfGroup",
-]
-
 TypeOfGroup = str
 CLASSIC: TypeOfGroup = "classic"
 CONSUMER: TypeOfGroup = "consumer"

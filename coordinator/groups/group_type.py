@@ -20,17 +20,6 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.messages import group_records
 from odradek.wire.messages.log_records import RecordTypes
 
-__all__ = [
-    "Check",
-    "DeleteGroup",
-    "GroupType",
-    "GroupTypes",
-    "Handler",
-    "MachineParts",
-    "Protocol",
-    "QuickHandler",
-]
-
 Handler = Callable[[Any, int, list[Effect]], None]
 """`(command, now_ms, out)`: adds the effects of the command, mostly an `Asked`, to `out`."""
 QuickHandler = Callable[[Any, int], Any]

@@ -69,8 +69,6 @@ from odradek.wire.messages.join_group import JoinGroupResponse
 from odradek.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-__all__ = ["Migration"]
-
 NONE = ErrorCode.NONE
 UPGRADE = frozenset({"upgrade", "bidirectional"})
 DOWNGRADE = frozenset({"downgrade", "bidirectional"})

@@ -8,8 +8,6 @@ from odradek.coordinator.groups.group import Group
 from odradek.coordinator.groups.record_codec import CommittedOffset
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = ["OffsetTable", "expired_offsets", "is_expired", "is_of_another"]
-
 TopicOffsets = dict[int, CommittedOffset]
 
 

@@ -21,8 +21,6 @@ from typing import NamedTuple
 from odradek.coordinator.groups.offsets import is_of_another
 from odradek.coordinator.groups.record_codec import CommittedOffset
 
-__all__ = ["EndedOffset", "PendingOffsets"]
-
 
 class EndedOffset(NamedTuple):
     """What a committed transaction makes of one partition of a group."""

@@ -13,16 +13,6 @@ import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = [
-    "Assignment",
-    "AssignmentEpochs",
-    "MemberAssignment",
-    "MemberState",
-    "OwnedPartitions",
-    "reconcile",
-    "without_topics",
-]
-
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; no topic without any."""
 AssignmentEpochs = Mapping[bytes, Mapping[int, int]]

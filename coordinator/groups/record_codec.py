@@ -30,26 +30,6 @@ from odradek.wire.messages.group_records import (
 from odradek.wire.messages.log_records import RecordTypes
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = [
-    "BATCH_OVERHEAD_BYTES",
-    "LONGEST_STRING_BYTES",
-    "RECORD_OVERHEAD_BYTES",
-    "CommittedOffset",
-    "Kind",
-    "assigned_partitions",
-    "decode_group_value",
-    "decode_key",
-    "decode_offset",
-    "encode_group_record",
-    "encode_offset",
-    "encode_offset_key",
-    "fits_record",
-    "group_of",
-    "offset_key_prefix",
-    "partition_of_offset_key",
-    "subscribed_topics",
-]
-
 GROUP_VALUE_VERSION = 3
 GROUP_VALUE_VERSION_OF_OTHERS = 0
 """Of groups that are not classic: their records have no other version yet."""

@@ -30,8 +30,6 @@ from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.offset_delete import OffsetDeleteRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
-__all__ = ["CLASSIC_CHECKS", "CONSUMER_CHECKS"]
-
 NONE = ErrorCode.NONE
 MEMBER_ID_REQUIRED_SINCE = 1
 """ConsumerGroupHeartbeat version from which members choose their id."""

@@ -13,8 +13,6 @@ from typing import Protocol
 
 from odradek.coordinator.effects import CancelTimer, Effect, SetTimer
 
-__all__ = ["MemberTimers", "Session"]
-
 
 @dataclass(slots=True)
 class Session:

@@ -14,8 +14,6 @@ from typing import Any
 
 from odradek.config.options import GROUP_OPTIONS, own_group_value
 
-__all__ = ["GroupConfig", "GroupSettings"]
-
 _NONE: Mapping[str, Any] = MappingProxyType({})
 CACHED_CONFIGS_MAX = 10_000
 

@@ -23,15 +23,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = [
-    "BrokerLifecycle",
-    "BrokerState",
-    "Heartbeat",
-    "HeartbeatAnswer",
-    "LifecycleSettings",
-    "Registration",
-]
-
 FIRST_RETRY_MS = 100
 REGISTRATION_RETRY_MS_MAX = 1_000
 """A restart waits for the end of the session of the process before it, even after a granted shutdown. With

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["Assignment", "DirectoryAssignments"]
-
 ASSIGNMENTS_MAX = 2_250
 """Of one request, as in Kafka: what the controllers write of it has to fit into one batch."""
 FIRST_RETRY_MS, RETRY_MS_MAX = 100, 10_000

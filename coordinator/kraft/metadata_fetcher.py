@@ -20,17 +20,6 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import iter_whole_batches, verify_crc
 from odradek.wire.schema import Buffer
 
-__all__ = [
-    "Committed",
-    "Controller",
-    "FetchAnswer",
-    "FetchLog",
-    "FetchSnapshot",
-    "FetcherSettings",
-    "MetadataFetcher",
-    "SnapshotAnswer",
-]
-
 logger = logging.getLogger("odradek.cluster")
 
 NO_EPOCH = 0

@@ -30,18 +30,6 @@ from odradek.wire.acl_types import (
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
-__all__ = [
-    "CHANGES_MAX",
-    "Acl",
-    "AclFilter",
-    "AclRules",
-    "Policy",
-    "acl_from_text",
-    "acl_text",
-    "host_text",
-    "identities_of",
-]
-
 CHANGES_MAX = 10_000
 """Rules that one request may create or delete, as in Kafka."""
 NAMED_TWICE_MAX = 10

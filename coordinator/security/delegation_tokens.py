@@ -19,18 +19,6 @@ from typing import Any, NamedTuple
 
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = [
-    "NO_TOKENS",
-    "USER",
-    "Change",
-    "DelegationToken",
-    "DelegationTokens",
-    "TokenRules",
-    "TokenSecret",
-    "from_row",
-    "row_text",
-]
-
 USER = "User"
 """The only type of principals that may renew, or log in."""
 TIME_MAX_MS = 2**63 - 1

@@ -26,19 +26,6 @@ from odradek.wire.scram import (
     keys_of,
 )
 
-__all__ = [
-    "NO_USERS",
-    "Changes",
-    "Deletion",
-    "Key",
-    "ScramCredential",
-    "ScramUsers",
-    "Upsertion",
-    "credential_of",
-    "from_row",
-    "row_key",
-]
-
 
 class ScramCredential(NamedTuple):
     """What is stored of one password of one user. Whoever has the keys can pretend to be the server, so they

@@ -19,8 +19,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["NO_PARTITIONS", "SIMPLE", "Partitions", "Reader", "assign_partitions"]
-
 SIMPLE = "simple"
 """Its name."""
 

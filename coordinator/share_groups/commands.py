@@ -12,28 +12,6 @@ from odradek.coordinator.share_groups.assignor import NO_PARTITIONS, SIMPLE, Par
 from odradek.coordinator.share_state.persister import InitialState, Refusal, Results, SharePartitionKey
 from odradek.wire.errors import ErrorCode
 
-__all__ = [
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "AlterShareOffsets",
-    "AlterShareOffsetsReply",
-    "AlteredTopic",
-    "DeleteShareOffsets",
-    "DeleteShareOffsetsReply",
-    "DeleteStates",
-    "DeletedTopic",
-    "DescribeShareGroup",
-    "DescribedShareMember",
-    "FindSharePartitions",
-    "InitializeStates",
-    "ShareGroupDescription",
-    "ShareHeartbeat",
-    "ShareHeartbeatReply",
-    "SharePartitions",
-    "StatesDeleted",
-    "StatesInitialized",
-]
-
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 

@@ -37,19 +37,6 @@ from odradek.wire.messages.group_records import (
     TopicPartitionsInfo,
 )
 
-__all__ = [
-    "NO_METADATA",
-    "NO_STATES",
-    "MemberAssignment",
-    "PartitionStates",
-    "ShareGroup",
-    "ShareMember",
-    "TopicStates",
-    "current_value",
-    "states_value",
-    "target_value",
-]
-
 NONE = ErrorCode.NONE
 FIRST_EPOCH = 1
 """Of a new group, and of its first target assignment, which is empty."""

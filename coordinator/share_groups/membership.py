@@ -75,8 +75,6 @@ from odradek.wire.messages.group_records import (
     ShareGroupTargetAssignmentMetadataValue,
 )
 
-__all__ = ["SESSION", "TIMERS", "ShareMembership"]
-
 NONE = ErrorCode.NONE
 SESSION = "share-session"
 TIMERS = (SESSION,)

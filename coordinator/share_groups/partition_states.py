@@ -39,20 +39,6 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import ShareGroupStatePartitionMetadataKey
 from odradek.wire.schema import ZERO_UUID
 
-__all__ = [
-    "altered",
-    "delete_all",
-    "delete_topics",
-    "deleted",
-    "initial_states",
-    "initialized",
-    "missing",
-    "record_of",
-    "to_initialize",
-    "with_results",
-    "without_deleted",
-]
-
 NONE = ErrorCode.NONE
 NO_SUCH_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 DONE = Refusal(NONE)

@@ -24,8 +24,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
-__all__ = ["SHARE_GROUPS"]
-
 
 def _start(parts: MachineParts) -> Protocol:
     membership = ShareMembership(parts.groups, parts.settings, parts.topics, parts.store, parts.delete_group)

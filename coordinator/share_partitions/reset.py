@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["EARLIEST", "LATEST", "reset_timestamp"]
-
 EARLIEST = -2
 LATEST = -1
 _BY_DURATION = "by_duration:"

@@ -20,19 +20,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from odradek.coordinator.share_partitions.window import DONE, NOBODY, Batch, Change, Hole, Run, Window
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState
+from odradek.coordinator.share_state.persister import DeliveryState
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from odradek.wire.messages.write_share_group_state import StateBatch
-
-__all__ = [
-    "AcknowledgeType",
-    "Acknowledgement",
-    "Acquired",
-    "Demand",
-    "LogBatch",
-    "ShareLimits",
-    "SharePartition",
-]
 
 ISOLATED_FROM = 2
 """With a higher limit of deliveries the last delivery of a record is of this record alone."""

@@ -24,8 +24,6 @@ from operator import attrgetter
 from odradek.coordinator.share_state.persister import DeliveryState
 from odradek.wire.messages.write_share_group_state import StateBatch
 
-__all__ = ["DONE", "NOBODY", "Batch", "Change", "Hole", "Run", "Window"]
-
 NOBODY = ""
 """The member of records that nobody has."""
 DONE = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})

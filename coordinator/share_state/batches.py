@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-__all__ = ["Batch", "are_sound", "combined"]
-
 
 class Batch(NamedTuple):
     """Records in one state. The fields are in the order by which batches are sorted."""

@@ -17,15 +17,14 @@ from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect
+from odradek.coordinator.late_replies import CallLater
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.runtime import CallLater, EffectHandler, RunningPartition, Runtime
+from odradek.coordinator.runtime import EffectHandler, RunningPartition, Runtime
 from odradek.coordinator.share_state.keys import partition_in
 from odradek.coordinator.share_state.machine import DeleteBefore, RemoveTopics, ShareMachine
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
-
-__all__ = ["SHARE_STATE_TOPIC", "ShareCoordinator"]
 
 logger = logging.getLogger("odradek.coordinator")
 

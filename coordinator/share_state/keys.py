@@ -12,8 +12,6 @@ from typing import Any
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.wire.schema import uuid_from_text
 
-__all__ = ["partition_in", "share_partition_key"]
-
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 

@@ -76,8 +76,6 @@ from odradek.wire.messages.write_share_group_state import (
     WriteStateResult,
 )
 
-__all__ = ["DeleteBefore", "RemoveTopics", "ShareMachine"]
-
 TimerKey = tuple[str, ...]
 PRUNE: TimerKey = ("prune",)
 SNAPSHOT_COLD: TimerKey = ("snapshot_cold",)

@@ -27,20 +27,6 @@ from odradek.wire.messages.read_share_group_state_summary import PartitionResult
 from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
 from odradek.wire.schema import uuid_to_text
 
-__all__ = [
-    "NO_DELIVERY_COUNT",
-    "UNINITIALIZED_OFFSET",
-    "DeliveryState",
-    "InitialState",
-    "Persister",
-    "Refusal",
-    "Results",
-    "SharePartitionKey",
-    "ShareState",
-    "StateSummary",
-    "StateWrite",
-]
-
 UNINITIALIZED_OFFSET = -1
 """A start offset that the leader has to find out by `share.auto.offset.reset`."""
 NO_DELIVERY_COUNT = -1

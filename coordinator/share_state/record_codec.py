@@ -23,18 +23,6 @@ from odradek.wire.messages.share_state_records import (
     ShareUpdateValue,
 )
 
-__all__ = [
-    "SNAPSHOT",
-    "UPDATE",
-    "decode_key",
-    "decode_snapshot",
-    "decode_update",
-    "encode_key",
-    "encode_snapshot",
-    "encode_update",
-    "fits_key",
-]
-
 SNAPSHOT, UPDATE = 0, 1
 """Types of records."""
 LONGEST_ID_BYTES = 2**15 - 1

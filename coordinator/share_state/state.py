@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from odradek.coordinator.share_state.batches import Batch, combined
 from odradek.coordinator.share_state.persister import NO_DELIVERY_COUNT, UNINITIALIZED_OFFSET
 
-__all__ = ["NO_EPOCH", "Kept", "State", "Update"]
-
 NO_EPOCH = -(2**31)
 """An epoch before all others."""
 

@@ -20,8 +20,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
-__all__ = ["AssignableSubtopology", "TaskAssignment", "TaskMember", "TaskSpec", "Tasks", "assign_tasks"]
-
 Tasks = Mapping[str, frozenset[int]]
 """Partitions by subtopology id, without empty sets. Never changed in place."""
 

@@ -12,19 +12,6 @@ from odradek.coordinator.streams.topology import Status
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import StreamsGroupTopologyValue, Subtopology
 
-__all__ = [
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "LEAVE_FOR_A_WHILE_EPOCH",
-    "DescribeStreamsGroup",
-    "DescribedStreamsMember",
-    "EndpointPartitions",
-    "StreamsGroupDescription",
-    "StreamsHeartbeat",
-    "StreamsHeartbeatReply",
-    "UserEndpoint",
-]
-
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_FOR_A_WHILE_EPOCH = -2

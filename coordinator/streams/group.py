@@ -49,16 +49,6 @@ from odradek.wire.messages.group_records import (
     TaskIds,
 )
 
-__all__ = [
-    "NO_TARGET",
-    "StreamsGroup",
-    "StreamsMember",
-    "current_tasks_value",
-    "group_value",
-    "new_member_metadata",
-    "target_value",
-]
-
 NONE = ErrorCode.NONE
 INITIAL_EPOCH = 1
 """Of a group before its first member, and of its target assignment."""

@@ -78,8 +78,6 @@ from odradek.wire.messages.group_records import (
     StreamsGroupTopologyValue,
 )
 
-__all__ = ["TIMERS", "StreamsMembership"]
-
 NONE = ErrorCode.NONE
 SESSION, REBALANCE, DELAY = TIMERS = ("streams-session", "streams-rebalance", "streams-delay")
 """What timers are for: the first part of their keys, before the group and the member."""

@@ -16,17 +16,6 @@ from dataclasses import dataclass, field
 from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = [
-    "NO_TASKS",
-    "EpochsOfTasks",
-    "HeldTasks",
-    "MemberState",
-    "MemberTasks",
-    "Task",
-    "TaskOwners",
-    "reconcile",
-]
-
 Task = tuple[str, int]
 """Subtopology id and partition."""
 

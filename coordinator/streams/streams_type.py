@@ -9,8 +9,6 @@ from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.streams.membership import TIMERS, StreamsMembership
 from odradek.wire.messages import group_records
 
-__all__ = ["STREAMS_GROUPS"]
-
 
 def _start(parts: MachineParts) -> Protocol:
     membership = StreamsMembership(parts.groups, parts.settings, parts.topics, parts.store)

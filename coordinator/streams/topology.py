@@ -27,20 +27,6 @@ from odradek.wire.messages.group_records import (
     TopicInfo,
 )
 
-__all__ = [
-    "ConfiguredSubtopology",
-    "ConfiguredTopology",
-    "Status",
-    "StatusCode",
-    "check_topology",
-    "configure",
-    "described",
-    "has_doubles",
-    "is_same_topology",
-    "required_topics",
-    "subtopology_by_source",
-]
-
 TASKS_MAX = 20_000
 """Of one topology: to assign them takes half a second, in which no other request is served."""
 NAMES_SHOWN = 3

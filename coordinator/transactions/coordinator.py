@@ -17,8 +17,9 @@ from odradek.coordinator.asked import NOBODY, Asked, Client
 from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, WriteMarkers
+from odradek.coordinator.late_replies import CallLater
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.runtime import CallLater, Command, EffectHandler, RunningPartition, Runtime
+from odradek.coordinator.runtime import Command, EffectHandler, RunningPartition, Runtime
 from odradek.coordinator.transactions.endings import MarkersWritten
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.settings import TransactionSettings
@@ -28,8 +29,6 @@ from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-
-__all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
 
 REPLY_PATIENCE_MS = 60_000
 """Kafka waits for other replicas for the time-out of the transaction; most clients leave it at this."""

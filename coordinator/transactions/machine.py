@@ -55,8 +55,6 @@ from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.list_transactions import ListTransactionsRequest
 
-__all__ = ["TransactionMachine"]
-
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS

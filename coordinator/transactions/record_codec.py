@@ -17,8 +17,6 @@ from odradek.wire.errors import MalformedMessage
 from odradek.wire.messages import transaction_records
 from odradek.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
-__all__ = ["LONGEST_ID_BYTES", "decode_key", "decode_value", "encode_key", "encode_value", "fits_key"]
-
 LONGEST_ID_BYTES = 2**15 - 1
 """The largest length of a string in a key."""
 

@@ -12,18 +12,6 @@ import enum
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-__all__ = [
-    "COMES_FROM",
-    "EPOCH_MAX",
-    "LAST_CLIENT_EPOCH",
-    "NO_PARTITIONS",
-    "STATES_BY_LABEL",
-    "TopicPartition",
-    "Transaction",
-    "TransactionState",
-    "unknown_states",
-]
-
 TopicPartition = tuple[str, int]
 """Topic and partition number."""
 EPOCH_MAX = 2**15 - 1

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
 
-__all__ = ["broker", "broker_path", "consumers_path", "topic_nodes"]
-
 
 def broker_path(folder: str, node_id: int) -> str:
     return f"{folder}/brokers/ids/{node_id}"

@@ -18,7 +18,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from odradek.coordinator.cluster.metadata_image import InconsistentMetadata, MetadataImage
+from odradek.coordinator.cluster.image_topics import InconsistentMetadata
+from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import (
     BrokerLifecycle,

@@ -28,9 +28,6 @@ from odradek.coordinator.share_state.persister import (
     Refusal,
     Results,
     SharePartitionKey,
-    ShareState,
-    StateSummary,
-    StateWrite,
 )
 from odradek.server.network.broker_peers import RETRY_PAUSE_MS, retry_pause_ms
 from odradek.wire.errors import ErrorCode, error_message, error_of
@@ -41,6 +38,9 @@ from odradek.wire.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
+from odradek.wire.messages.read_share_group_state_summary import PartitionResult as StateSummary
+from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
 
 if TYPE_CHECKING:
     from odradek.apis.coordinators import Shares

@@ -17,12 +17,13 @@ import re
 from collections import Counter
 
 from odradek.coordinator.asked import Asked
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.cluster.view import (
     ClusterView,
     PartitionView,
     TopicView,
 )
-from odradek.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups.assignors import AssignedMember, AssignmentSpec, assign_uniform
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState

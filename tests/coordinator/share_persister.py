@@ -1,7 +1,8 @@
 """A share coordinator of tests: it keeps states in a table, and answers when the test says so."""
 
-from odradek.coordinator.share_state.persister import Refusal, StateSummary
+from odradek.coordinator.share_state.persister import Refusal
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.read_share_group_state_summary import PartitionResult as StateSummary
 
 DONE = Refusal(ErrorCode.NONE)
 

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import MarkerRecord
-from odradek.coordinator.group_coordinator import GroupCoordinator, coordinator_error
+from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import classic_membership as membership
 from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, DescribeConsumerGroup
@@ -25,6 +25,7 @@ from odradek.coordinator.runtime import (
     RETRY_LOAD_AFTER_SECONDS,
     RunningPartition,
     TimerHeap,
+    coordinator_error,
 )
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.coordinator.cluster.metadata_image import InconsistentMetadata, MetadataImage
+from odradek.coordinator.cluster.image_topics import InconsistentMetadata
+from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.cluster.view import LOST, MIGRATING, UNASSIGNED, ClusterView, Endpoint
 from odradek.coordinator.security.acls import Acl, AclFilter, identities_of
 from odradek.coordinator.security.delegation_tokens import DelegationToken

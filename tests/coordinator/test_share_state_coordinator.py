@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import ClusterView, PartitionView, TopicView
 from odradek.coordinator.share_state.batches import Batch, combined
-from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
+from odradek.coordinator.share_state.coordinator import ShareCoordinator
 from odradek.coordinator.share_state.machine import ShareMachine
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.coordinator.share_state.settings import ShareStateSettings

@@ -5,10 +5,11 @@ import itertools
 
 import pytest
 
+from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, WriteMarkers
 from odradek.coordinator.runtime import RECORDS_PER_TURN
-from odradek.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.machine import ABORTS_PER_TURN, IDS_PER_TURN
 from odradek.coordinator.transactions.record_codec import decode_value, encode_key, encode_value
 from odradek.coordinator.transactions.settings import TransactionSettings

@@ -13,8 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.record_codec import encode_key, encode_value
 from odradek.coordinator.transactions.settings import TransactionSettings

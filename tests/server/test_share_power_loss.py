@@ -10,8 +10,9 @@ import random
 import pytest
 
 from odradek.apis.turn import FLUSHED
+from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
+from odradek.coordinator.share_state.coordinator import ShareCoordinator
 from odradek.coordinator.share_state.persister import SharePartitionKey
 from odradek.coordinator.share_state.settings import ShareStateSettings
 from odradek.server.coordination.coordinator_log import PartitionLog

@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from odradek.apis import share_state
 from odradek.apis.share_partitions import SharePartitions
 from odradek.coordinator.asked import Ticket
+from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
 from odradek.coordinator.share_partitions.share_partition import (
     Acknowledgement,
@@ -30,7 +31,7 @@ from odradek.coordinator.share_partitions.share_partition import (
     LogBatch,
 )
 from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.coordinator import SHARE_STATE_TOPIC, ShareCoordinator
+from odradek.coordinator.share_state.coordinator import ShareCoordinator
 from odradek.coordinator.share_state.keys import partition_in
 from odradek.coordinator.share_state.machine import ShareMachine
 from odradek.coordinator.share_state.persister import DeliveryState, SharePartitionKey

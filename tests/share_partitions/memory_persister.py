@@ -1,12 +1,8 @@
 """A persister that keeps states in memory. What is asked waits until `answer`, if `is_slow`."""
 
-from odradek.coordinator.share_state.persister import (
-    UNINITIALIZED_OFFSET,
-    DeliveryState,
-    Refusal,
-    ShareState,
-)
+from odradek.coordinator.share_state.persister import UNINITIALIZED_OFFSET, DeliveryState, Refusal
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from tests.coordinator.share_state_requests import state_batch
 
 

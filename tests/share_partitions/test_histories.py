@@ -16,8 +16,9 @@ from odradek.coordinator.share_partitions.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_state.persister import DeliveryState, ShareState
+from odradek.coordinator.share_state.persister import DeliveryState
 from odradek.wire.errors import KafkaError
+from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from tests.coordinator.share_state_requests import state_batch
 
 LIMITS = ShareLimits(lock_ms=10, deliveries_max=4, locks_max=40)

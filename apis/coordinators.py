@@ -35,7 +35,7 @@ Refuse = Callable[["Message", int, "ErrorCode"], Any]
 
 
 class RemoteLogEnds(Protocol):
-    """Logs that other brokers lead: implemented by `server/remote_log_ends.py`."""
+    """Logs that other brokers lead: implemented by `server/coordination/remote_log_ends.py`."""
 
     def ask(
         self,
@@ -151,7 +151,7 @@ def client_host(connection: ConnectionInfo) -> str:
 
 
 class RemoteTransactions(Protocol):
-    """Coordinators on other brokers: implemented by `server/remote_transactions.py`."""
+    """Coordinators on other brokers: implemented by `server/coordination/remote_transactions.py`."""
 
     def ask(
         self,

@@ -15,6 +15,7 @@ FOLDERS = (
     "apis",
     "security",
     "server",
+    "embedding",
     "offline",
     "client",
     "commands",

@@ -49,7 +49,7 @@ def _module(*path: str) -> ModuleType:
     return module
 
 
-maven_jars = _module("server", "maven_jars.py")
+maven_jars = _module("embedding", "maven_jars.py")
 installer = _module("tools", "installer.py")
 cache, digest = maven_jars.cache, maven_jars.digest
 alone, fresh, settle = maven_jars.alone, maven_jars.fresh, maven_jars.settle

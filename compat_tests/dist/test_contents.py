@@ -87,7 +87,7 @@ def test_the_wheel_has_every_compiled_part_and_its_types(wheel: zipfile.ZipFile)
 def test_the_entry_points_are_a_console_script_and_a_pytest_plugin(wheel: zipfile.ZipFile) -> None:
     assert wheel.read(f"{METADATA}/entry_points.txt").decode().split() == [
         "[console_scripts]", "odradek", "=", "odradek.commands.main:main",
-        "[pytest11]", "odradek", "=", "odradek.server.pytest_plugin",
+        "[pytest11]", "odradek", "=", "odradek.embedding.pytest_plugin",
     ]  # fmt: skip
 
 

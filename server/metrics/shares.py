@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from odradek.server.metrics.observed import Observed
     from odradek.storage.log.partition import Partition
 
-__all__ = ["share_samples"]
-
 STEP = 250
 """Share partitions that are looked at without a pause."""
 ACKNOWLEDGE_TYPES = ("Accept", "Release", "Reject", "Renew")

@@ -50,7 +50,7 @@ from odradek.coordinator.shares.state.coordinator import ShareCoordinator
 from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
-from odradek.server.coordinator_log import PartitionLog
+from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.server.security.authorizer import StandardAuthorizer
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pytest
 
 from odradek.apis.api import LatePart, Waiting
-from odradek.server import _pipeline, paced_writing
-from odradek.server._pipeline import BUFFER_BYTES, Turn
-from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
-from odradek.server.listeners import Listener, accept, bind_listener
-from odradek.server.routes import Routes
-from odradek.server.timers import Timers, wall_clock_ms
-from odradek.server.work import WorkQueue
+from odradek.server.background.work import WorkQueue
+from odradek.server.network import _pipeline, paced_writing
+from odradek.server.network._pipeline import BUFFER_BYTES, Turn
+from odradek.server.network.connections import ConnectionLimits, Connections, counts_by_address
+from odradek.server.network.listeners import Listener, accept, bind_listener
+from odradek.server.network.routes import Routes
+from odradek.server.network.timers import Timers, wall_clock_ms
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
 from tests.raw_client import AsyncRawClient

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from odradek.server import group_flush
-from odradek.server._pipeline import Turn
+from odradek.server.network import group_flush
+from odradek.server.network._pipeline import Turn
 from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore

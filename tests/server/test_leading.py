@@ -8,8 +8,8 @@ from odradek.apis.replicas import EpochNotSaved, FetchingReplica
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.replication.in_sync import AlterIsr
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
-from odradek.server.leading import EPOCHS_AGAIN_MS, Leading
-from odradek.server.replica_log import ReplicationSettings
+from odradek.server.cluster.leading import EPOCHS_AGAIN_MS, Leading
+from odradek.server.cluster.replica_log import ReplicationSettings
 from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -10,8 +10,8 @@ from odradek.coordinator.shares.state.persister import (
     Refusal,
     SharePartitionKey,
 )
-from odradek.server import share_persister
-from odradek.server.share_persister import ATTEMPTS_MAX, SharePersister
+from odradek.server.coordination import share_persister
+from odradek.server.coordination.share_persister import ATTEMPTS_MAX, SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     delete_share_group_state,

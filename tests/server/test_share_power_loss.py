@@ -15,7 +15,7 @@ from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.coordinator import ShareCoordinator
 from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.coordinator.shares.state.settings import ShareStateSettings
-from odradek.server.coordinator_log import PartitionLog
+from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode

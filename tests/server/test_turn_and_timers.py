@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED, replicated_within
-from odradek.server._pipeline import Turn
-from odradek.server.timers import Timer, Timers, steady_clock_ms
+from odradek.server.network._pipeline import Turn
+from odradek.server.network.timers import Timer, Timers, steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 
 

@@ -36,7 +36,7 @@ from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.machine import ShareMachine
 from odradek.coordinator.shares.state.persister import DeliveryState, SharePartitionKey
 from odradek.coordinator.shares.state.settings import ShareStateSettings
-from odradek.server.share_persister import SharePersister
+from odradek.server.coordination.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest

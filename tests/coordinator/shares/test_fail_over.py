@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis.share_partitions import SharePartitions
-from odradek.coordinator.shares.state import machine, state
+from odradek.coordinator.share_state import machine, state
 from odradek.coordinator.shares.state.batches import combined
 from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.machine import ShareMachine
-from odradek.server import broker_peers, share_persister
+from odradek.server.coordination import share_persister
+from odradek.server.network import broker_peers
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
 from tests.coordinator.shares.fail_over_world import World

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.coordinator.groups.group import STREAMS
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.request_checks import check_described
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.streams.membership import TIMERS, StreamsMembership
@@ -12,9 +12,9 @@ from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeReq
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     membership = StreamsMembership(parts.groups, parts.settings, parts.topics, parts.store)
-    return Protocol(
+    return GroupHandlers(
         membership=membership,
         new_group=StreamsGroup,
         commands={

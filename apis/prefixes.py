@@ -13,7 +13,7 @@ Each connection has a table of the prefixes that it may use. A connection that s
 gets the same object, if the authorizer allows its own principal the resources; unless the meaning depends on
 the connection (`is_of_connection`). All tables are dropped when the cluster's view changes.
 
-`server/network/_pipeline.pyx` serves them; `wire/prefixes.py` finds where the repeated part ends.
+`server/network/requests.pxi` serves them; `wire/prefixes.py` finds where the repeated part ends.
 """
 
 from __future__ import annotations

@@ -51,9 +51,7 @@ from odradek.wire.throttle import (
     throttle_position as _throttle_position,
 )
 
-cdef extern from "crc32c.h":
-    uint64_t big_endian(const uint8_t *bytes, int size) nogil
-    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
+include "wire/layout.pxi"
 
 cdef extern from "prefix.h":
     enum:
@@ -66,12 +64,6 @@ cdef extern from "prefix.h":
     Py_ssize_t skip_prefix(
         const uint8_t *bytes, Py_ssize_t at, Py_ssize_t end, const uint8_t *steps, Py_ssize_t steps_size
     ) nogil
-
-cdef extern from "batch_layout.h":
-    enum:
-        HEADER_SIZE_BYTES
-        ATTRIBUTES_POSITION
-        TRANSACTIONAL
 
 cdef extern from "frame_layout.h":
     enum:

@@ -35,6 +35,7 @@ from odradek.apis.access import (
 )
 from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
 from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
+from odradek.apis.turn import COMMITTED as _COMMITTED
 from odradek.server.network.group_flush import Flushes as _Flushes
 from odradek.wire.codec import decoder as _decoder, encoder as _encoder
 from odradek.wire.errors import (

@@ -35,7 +35,8 @@ cdef class Remembered:
     cdef object append
     cdef dict closed
     cdef bint is_transactional
-    cdef int until
+    cdef object until
+    cdef object until_flushed  # the same, and the disk
     cdef object refuse
     cdef object submit
     cdef object respond
@@ -62,6 +63,7 @@ cdef class Remembered:
             self.closed = learnt.closed
             self.is_transactional = learnt.is_transactional
             self.until = learnt.until
+            self.until_flushed = self.until._replace(flushed=True)
             self.refuse = learnt.refuse
             self._take_template(learnt.template, 24)
         else:

@@ -32,7 +32,7 @@ cdef class BurstPart:
 
     cdef Burst burst
     cdef Remembered remembered
-    cdef int until
+    cdef object until
     cdef object error
 
     def __call__(self, error):
@@ -54,9 +54,9 @@ cdef class Burst(Slot):
     cdef int64_t turn_number
 
     cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id, int wait_ms):
-        cdef int until = remembered.until | (FLUSHED if appended.must_flush else 0)
+        cdef object until = remembered.until_flushed if appended.must_flush else remembered.until
         cdef BurstPart part = remembered.part
-        if part is None or part.burst is not self or part.until != until:
+        if part is None or part.burst is not self or part.until is not until:
             part = BurstPart.__new__(BurstPart)
             part.burst = self
             part.remembered = remembered

@@ -4,10 +4,6 @@ cdef enum:
     # A turn ends with the request that brings it to so many bytes. On ext4 a write of several megabytes cost
     # up to three times as much for each byte: they come from memory, not from a cache, and go to huge pages.
     TURN_BYTES_MAX = 524288
-    # As in `apis/turn.py`.
-    FLUSHED = 1
-    REPLICATED = 2
-    PATIENCE_BITS = 2
 
 
 cdef class Turn:
@@ -42,10 +38,10 @@ cdef class Turn:
     def is_idle(self):
         return not self.is_scheduled and not self.flushes.is_busy
 
-    def add(self, partition, done, int until):
+    def add(self, partition, done, until):
         self._add(partition, done, until)
 
-    cdef _add(self, partition, done, int until):
+    cdef _add(self, partition, done, until):
         waiting = self.staged.get(partition)
         if waiting is None:
             self.staged[partition] = [(done, until)]
@@ -163,18 +159,18 @@ cdef class Turn:
             error = _KafkaError(_ErrorCode.KAFKA_STORAGE_ERROR)
         for done, until in waiting:
             try:
-                if until and error is None:
+                if until is not _COMMITTED and error is None:
                     self._wait_longer(partition, done, until)
                 else:
                     done(error)
             except Exception:
                 _turn_logger.exception("callback after commit failed")
 
-    cdef _wait_longer(self, partition, done, int until):
+    cdef _wait_longer(self, partition, done, until):
         """First for the disk, then for the replicas, which fetch what is committed meanwhile."""
-        if until & REPLICATED:
-            done = _Replicating(self.loop, partition, done, until >> PATIENCE_BITS)
-        if until & FLUSHED:
+        if until.replicated:
+            done = _Replicating(self.loop, partition, done, until.patience_ms)
+        if until.flushed:
             self.flushes.add(partition, done)
         else:
             done(None)

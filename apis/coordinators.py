@@ -17,7 +17,7 @@ from odradek.coordinator.asked import Asked, Client, Ticket
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.coordinator.groups.settings import GroupConfig
-    from odradek.coordinator.share_state.persister import Persister
+    from odradek.coordinator.shares.state.persister import Persister
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
     from odradek.wire.messages.add_partitions_to_txn import (
@@ -178,7 +178,7 @@ class Transactions(Protocol):
 
 
 class Shares(Protocol):
-    """What the handlers need of `coordinator.share_state.coordinator.ShareCoordinator`. Keys are
+    """What the handlers need of `coordinator.shares.state.coordinator.ShareCoordinator`. Keys are
     `SharePartitionKey.text`."""
 
     def partition_of(self, key: str) -> int: ...

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 
 async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
-    """Either of the two below, in the directories of a ZooKeeper: its id of the cluster counts for a new data
-    directory, and clients are served before others find the broker there."""
+    """Start alone or in a cluster, and register in ZooKeeper. A new data directory takes the cluster id from
+    ZooKeeper. Clients are served before others find the broker there."""
     from odradek.server.zookeeper.joining import join
     from odradek.server.zookeeper.opening import open_zookeeper
 

@@ -47,7 +47,7 @@ STORIES_MAY_IMPORT = {
     "coordinator.groups": {"coordinator.cluster"},
     "coordinator.replication": set(),
     "coordinator.security": {"coordinator.cluster"},
-    "coordinator.share_groups": {"coordinator.cluster", "coordinator.groups", "coordinator.share_state"},
+    "coordinator.shares.groups": {"coordinator.cluster", "coordinator.groups", "coordinator.shares.state"},
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.transactions": {"coordinator.cluster"},
     "server.network": set(),

@@ -27,6 +27,9 @@ NO_ID = bytes(16)
 NOBODYS_ID = bytes([9]) * 16
 DESCRIBED = ["retention.ms", "segment.bytes", "max.message.bytes", "cleanup.policy"]
 
+UNTIL_SILENT_SECONDS = 3.0
+"""For an answer of Kafka, where it has requests that it never answers."""
+
 _numbers = itertools.count()
 
 
@@ -1074,7 +1077,8 @@ def transactional(pair: Pair, version: int = 4) -> str:
 
 
 def adding_partitions(pair: Pair, version: int) -> Case:
-    t, u = known_topics(pair)
+    # Of its own: the transactions run out, and their markers have the time of the broker.
+    t, u = two_topics(pair, "added")
     name, other = transactional(pair), transactional(pair)
     topics = [{"name": t, "partitions": [0, 1]}, {"name": u, "partitions": [0]}]
 
@@ -1372,7 +1376,7 @@ ROWS = [
             "markers.topics": [{"partition_indexes": [2]}, {"partition_indexes": [1, 2]}],
             "markers.topics.partition_indexes": [],
         },
-        seconds=1.5,
+        seconds=UNTIL_SILENT_SECONDS,
     ),
     Row(30, fixed({"creations": [acl(), acl(operation=4)]}), {"creations": [{"permission_type": 2}]}),
     Row(31, fixed({"filters": [acl_filter(), acl_filter(operation=4)]}), {"filters": [{"operation": 3}]}),
@@ -1398,7 +1402,7 @@ ROWS = [
                 ],
                 "resources.configs": [{"value": "3000"}, {"value": "soon"}, {"value": None}],
             },
-            seconds=1.5,
+            seconds=UNTIL_SILENT_SECONDS,
         )
         for api_key in (33, 44)
     ),

@@ -244,13 +244,13 @@ class Following:
         if error is not None and self._is_offline(key):
             self.when_offline(key)  # the store has told it
         else:
-            self._tell(key, error)
+            self._log_failure_once(key, error)
         if key not in self._busy:
             self.when_free(key)
         self.pump()
 
-    def _tell(self, key: ReplicaKey, error: Exception | None) -> None:
-        """What is tried again and again is told once."""
+    def _log_failure_once(self, key: ReplicaKey, error: Exception | None) -> None:
+        """Log a failure once, however often the request is repeated."""
         if error is None:
             self._failures.pop(key, None)
         elif self._failures.get(key) != str(error):

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
     from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
-    from odradek.coordinator.share_state.coordinator import ShareCoordinator
-    from odradek.coordinator.share_state.persister import Persister
-    from odradek.coordinator.share_state.settings import ShareStateSettings
+    from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+    from odradek.coordinator.shares.state.persister import Persister
+    from odradek.coordinator.shares.state.settings import ShareStateSettings
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server.background.work import WorkQueue
@@ -364,7 +364,7 @@ class Coordinators:
     # Share partitions
 
     def _new_shares(self) -> ShareCoordinator:
-        from odradek.coordinator.share_state.coordinator import ShareCoordinator
+        from odradek.coordinator.shares.state.coordinator import ShareCoordinator
 
         view = self.leadership.view
         coordinator = ShareCoordinator(
@@ -457,7 +457,7 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 def _share_settings(config: BrokerConfig) -> ShareStateSettings:
-    from odradek.coordinator.share_state.settings import ShareStateSettings
+    from odradek.coordinator.shares.state.settings import ShareStateSettings
 
     value = config.values
     return ShareStateSettings(

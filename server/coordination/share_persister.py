@@ -22,7 +22,7 @@ from odradek.apis import share_state
 from odradek.coordinator.asked import Asked, Client, Ticket
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     InitialState,
     Refusal,
@@ -106,7 +106,7 @@ class _Job:
 
 
 class SharePersister:
-    """Implements `coordinator.share_state.persister.Persister`. Used on the event loop.
+    """Implements `coordinator.shares.state.persister.Persister`. Used on the event loop.
 
     `create_topic(then)` creates `__share_group_state`, and calls back once, also where that failed.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.share_state.persister import UNINITIALIZED_OFFSET
+from odradek.coordinator.shares.state.persister import UNINITIALIZED_OFFSET
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.wire.messages.share_fetch import ShareFetchRequest
 

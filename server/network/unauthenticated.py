@@ -58,7 +58,6 @@ class Unauthenticated:
         self.failures = 0
         """Authentications that have failed since the start, and connections that broke the protocol of it."""
         self.successes = 0
-        self.reauthentications = 0
         self.expired = 0
         """Connections closed because they did not authenticate again in time."""
 

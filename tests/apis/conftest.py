@@ -45,8 +45,8 @@ from odradek.coordinator.cluster.view import (
 )
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_state.coordinator import ShareCoordinator
-from odradek.coordinator.share_state.settings import ShareStateSettings
+from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.server.coordination.coordinator_log import PartitionLog

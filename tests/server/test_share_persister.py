@@ -4,7 +4,7 @@ import pytest
 
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     InitialState,
     Refusal,
@@ -20,7 +20,7 @@ from odradek.wire.messages import (
     write_share_group_state,
 )
 from tests.coordinator.fakes import FakeClock
-from tests.coordinator.share_state_requests import batches_in, change, state_batch
+from tests.coordinator.shares.share_state_requests import batches_in, change, state_batch
 
 HERE, THERE = 1, 2
 DONE = Refusal(ErrorCode.NONE)

@@ -27,7 +27,6 @@ LATEST = -1
 EARLIEST = -2
 RANDOM_PARTITION = -1
 """Of a PRODUCE: the broker chooses."""
-TOPIC_BYTES_MAX = 0x7FFF
 
 _PARTITION_SIZE = Struct(">ii")
 _PARTITION_OFFSET_SIZE = Struct(">iqi")

@@ -187,9 +187,7 @@ class Gate:
         shared, connection = self._listener.unauthenticated, self._connection
         shared.remove(self)
         shared.successes += 1
-        if known.is_again:
-            shared.reauthentications += 1
-        else:
+        if not known.is_again:
             self._listener.successes += 1
         requests = connection.requests
         connection.principal, connection.is_token = known.principal, known.is_token

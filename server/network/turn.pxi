@@ -5,6 +5,8 @@ cdef enum:
     # up to three times as much for each byte: they come from memory, not from a cache, and go to huge pages.
     TURN_BYTES_MAX = 524288
 
+cdef object _committed = _COMMITTED
+
 
 cdef class Turn:
     cdef list _followers
@@ -159,7 +161,7 @@ cdef class Turn:
             error = _KafkaError(_ErrorCode.KAFKA_STORAGE_ERROR)
         for done, until in waiting:
             try:
-                if until is not _COMMITTED and error is None:
+                if until is not _committed and error is None:
                     self._wait_longer(partition, done, until)
                 else:
                     done(error)

@@ -1,6 +1,6 @@
 """What a client needs to be allowed: the needs that each API declares (`apis/declaration.py`).
 
-The connection knows its principal. `server/network/_pipeline.pyx` calls the authorizer once for every
+The connection knows its principal. `server/network/requests.pxi` calls the authorizer once for every
 request, before the handler, with the needs of the API, and gives the refused resources to the handler in its
 context. Without an authorizer `AllowAll` allows everything.
 

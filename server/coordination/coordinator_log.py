@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
+from odradek.apis.turn import FLUSHED, Until
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
 from odradek.storage.log.appends import Origin
@@ -138,10 +138,9 @@ class PartitionLog:
         else:
             self._turn.add(self._partition, pending, self._until(appended))
 
-    def _until(self, appended: Appended) -> int:
+    def _until(self, appended: Appended) -> Until:
         """What the result of an append waits for: also for the other replicas, if there are any."""
-        until = FLUSHED if appended.must_flush else COMMITTED
-        return until | REPLICATED if self._appender.is_replicated else until
+        return Until(appended.must_flush, self._appender.is_replicated)
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):

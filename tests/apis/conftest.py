@@ -14,7 +14,6 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import Apis
-from odradek.apis.turn import FLUSHED, REPLICATED
 from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
@@ -160,13 +159,13 @@ class FakeLoop:
         error = None
         try:
             partition.commit()
-            if any(until & FLUSHED for _, until in waiting):
+            if any(until.flushed for _, until in waiting):
                 self.flushes += 1
                 partition.flush()
         except KafkaError as refused:
             error = refused
         for done, until in waiting:
-            if error is None and until & REPLICATED:
+            if error is None and until.replicated:
                 partition.when_high_watermark(partition.log_end_offset, done)
             else:
                 done(error)

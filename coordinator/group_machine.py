@@ -41,7 +41,6 @@ from odradek.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 
 NONE = ErrorCode.NONE
 TimerKey = tuple[str, ...]
@@ -83,7 +82,7 @@ class GroupMachine:
             ListGroupsRequest: self._list_groups,
             DeleteGroupsRequest: self._delete_groups,
         }
-        self._quick_handlers: dict[type, QuickHandler] = {OffsetFetchRequest: self._committed.fetched}
+        self._quick_handlers: dict[type, QuickHandler] = {}
         parts = MachineParts(
             groups=self.groups,
             settings=settings,

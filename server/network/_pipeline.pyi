@@ -79,7 +79,7 @@ class Route:
     api_key: int
     api_version: int
     api_name: str
-    """As in Kafka's metrics: `Produce`."""
+    """Name in Kafka's metrics: `Produce`."""
     name: str
     handle: Handler
     @property

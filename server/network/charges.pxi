@@ -8,7 +8,7 @@ cdef enum:
 
 
 cdef class Charges:
-    """What a connection's requests come to in the quotas of its client.
+    """Charges of a connection's requests to the quotas of its client.
 
     Of requests that arrived together only the first one is charged at once, and its meter asked how much more
     is within the quota (its credit). The others are charged together, as long as they are within it.
@@ -32,7 +32,7 @@ cdef class Charges:
         self._produce = self._request = None
 
     cdef object meters(self, const uint8_t *frame):
-        """Those of the principal and of the client id that a request names."""
+        """Meters of the principal and of the client id that a request names."""
         meters = self.dispatcher.meters
         client_id, principal = self.requests._read_client_id(frame), self.requests.owner.principal
         if (

@@ -18,7 +18,7 @@ _new_tuple = tuple.__new__
 
 
 cdef class Remembered:
-    """What a prefix means: one of the kinds of `apis/prefixes.py`, and the resources that a client needs for it.
+    """Meaning of a prefix: a kind of `apis/prefixes.py`, and the resources that a client needs for it.
     Connections share it. A connection has it in its own table only if the authorizer allowed its principal these
     resources in this generation; rules are a part of the view, so other rules begin another generation."""
 
@@ -586,7 +586,7 @@ cdef class Requests:
 
 
 cdef inline Py_ssize_t _body_bytes(Route route, const uint8_t *frame, Py_ssize_t size_bytes):
-    """Of a request without its header, which has no tagged fields."""
+    """Size of a request without its header, which has no tagged fields."""
     cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
     return size_bytes - FRAME_HEAD_BYTES - max(client_id_bytes, 0) - route.has_tagged_header
 

@@ -45,7 +45,7 @@ ANSWER_READ_MS = 50
 
 @dataclass(slots=True, kw_only=True)
 class SaslListener:
-    """What the gates of a listener share."""
+    """Parts that the gates of a listener share."""
 
     name: str
     settings: Settings

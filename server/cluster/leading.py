@@ -48,7 +48,7 @@ SaveEpochs = Callable[["Partition", Callable[[KafkaError | None], None]], None]
 
 
 class LeaderSettings:
-    """Of one partition (`replica_state.LeaderSettings`)."""
+    """Settings of one partition (`replica_state.LeaderSettings`)."""
 
     __slots__ = ("_partition", "_settings")
 
@@ -334,7 +334,7 @@ class Leading:
 
 
 class IsrChanges:
-    """Of partitions that were led here, since the start."""
+    """Counts of changes to the ISRs of partitions that were led here, since the start."""
 
     __slots__ = ("expands", "failures", "shrinks")
 

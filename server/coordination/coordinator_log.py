@@ -139,7 +139,7 @@ class PartitionLog:
             self._turn.add(self._partition, pending, self._until(appended))
 
     def _until(self, appended: Appended) -> Until:
-        """What the result of an append waits for: also for the other replicas, if there are any."""
+        """Conditions for the result of an append: a flush if it needs one, replicas if there are any."""
         return Until(appended.must_flush, self._appender.is_replicated)
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:

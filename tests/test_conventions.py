@@ -76,6 +76,46 @@ def private_attributes(text: str) -> Iterator[str]:
             yield ast.unparse(node)
 
 
+OPENERS = {"Of", "Those", "What", "Who", "As", "It", "They", "So"}
+"""First words of docstrings that say too little: a noun or a verb says more."""
+DOCSTRINGS_WITH_OPENERS = {
+    "wire": 0,
+    "config": 0,
+    "storage": 0,
+    "coordinator": 237,
+    "apis": 56,
+    "security": 11,
+    "server": 181,
+    "offline": 4,
+    "client": 65,
+    "commands": 37,
+    "spark_integration": 21,
+    "tools": 14,
+    "benchmarks": 93,
+    "tests": 295,
+    "compat_tests": 351,
+}
+"""Folder -> docstrings in it that open with one of `OPENERS`. A number only goes down."""
+DOCSTRING = re.compile(r'"""(\w+)')
+
+
+def test_docstrings_open_with_a_noun_or_a_verb() -> None:
+    found: Counter[str] = Counter()
+    places = []
+    for folder in DOCSTRINGS_WITH_OPENERS:
+        for path in sorted((CHECKOUT / folder).rglob("*.py*")):
+            if path.suffix not in (".py", ".pyi", ".pyx"):
+                continue
+            for line in source(path).splitlines():
+                opening = DOCSTRING.match(line.lstrip())
+                if opening is not None and opening[1] in OPENERS:
+                    found[folder] += 1
+                    places.append(f"{path.relative_to(CHECKOUT)}: {line.strip()}")
+    assert found == Counter(DOCSTRINGS_WITH_OPENERS), "open with a noun or a verb:\n" + "\n".join(
+        place for place in places if found[place.split("/")[0]] > DOCSTRINGS_WITH_OPENERS[place.split("/")[0]]
+    )
+
+
 def _defined(node: ast.AST) -> Iterator[str]:
     yield from _name_defined_by(node)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -622,7 +622,7 @@ cdef class HighWatermark:
         self.wake()
 
     def refuse(self, error):
-        """As `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
+        """Fail as `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
         may be committed after it has lost the leadership."""
         self._refusal = error
         if error is not None:
@@ -657,7 +657,7 @@ cdef _wake_all(dict watchers):
 
 
 cdef class Traffic:
-    """What clients have written to a partition and read from it, since it was opened here."""
+    """Counts of the writes and reads of clients since a partition was opened here."""
 
     cdef readonly int64_t records_in
     cdef readonly int64_t bytes_in
@@ -668,7 +668,7 @@ cdef class Traffic:
     cdef readonly int64_t failed_fetch_requests
 
     def wrote(self, int64_t records, int64_t size_bytes):
-        """Of one request."""
+        """Count one request."""
         self._wrote(records, size_bytes)
 
     cdef void _wrote(self, int64_t records, int64_t size_bytes):

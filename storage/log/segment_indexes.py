@@ -149,7 +149,7 @@ class SegmentIndexes:
             return self.offset_index.lookup(offset)
 
     def _lookup_inherited(self, offset: int, prompt: bool) -> int:
-        """As `lookup`, by an entry that agrees with its batch.
+        """Look up as `lookup`, by an entry that agrees with its batch.
 
         If they do not agree, one of them is damaged. The entry is left out; the walk from the entry before
         finds a damaged batch.

@@ -433,10 +433,6 @@ class LogStore:
 
     # Background work
 
-    def maintain(self, now_ms: int) -> None:
-        """`maintaining`, completed in this thread."""
-        finish(self.maintaining(now_ms))
-
     def maintaining(self, now_ms: int) -> Work[None]:
         """Retention, removing what was deleted, checkpoints.
 

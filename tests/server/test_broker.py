@@ -35,6 +35,7 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch, records_section
+from odradek.wire.work import finish
 from tests.raw_client import AsyncRawClient
 
 TOPIC = 2
@@ -477,7 +478,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path,
         assert out_of_sight.endswith("-delete")
         assert other == "other-0"
         async with running(tmp_path) as server:
-            server.store.maintain(wall_clock_ms())
+            finish(server.store.maintaining(wall_clock_ms()))
             assert directories(tmp_path) == ["other-0"]
         out = io.StringIO()
         dump([str(tmp_path / "odradek-metadata.db")], records=False, as_json=False, out=out)

@@ -360,13 +360,13 @@ class World:
 
     def maintain(self, chance: random.Random) -> None:
         """Retention, and removing the files of what was deleted."""
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     def checkpoint(self, chance: random.Random) -> None:
         self.now_ms += CHECKPOINT_INTERVAL_MS
         starts = {book.topic: self._partition(book).log_start_offset for book in self._live_books()}
         failures = self.disk.failures
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
         if self.disk.failures == failures:
             for book in self._live_books():
                 book.safe_start = starts[book.topic]

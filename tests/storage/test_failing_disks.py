@@ -495,7 +495,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
         assert refusal(lambda: lost.read(0, max_bytes=1)) is ErrorCode.KAFKA_STORAGE_ERROR
     elif met_by == "maintenance":
         lost.set_config(LogConfig(retention_ms=1))
-        store.maintain(LATER_MS - 1)
+        finish(store.maintaining(LATER_MS - 1))
     else:
         write_checkpoints(store)
     attend(store)
@@ -507,7 +507,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
     append(kept, 2)
     kept.flush()
     assert offsets_of(kept) == [0, 1, 2, 3, 4]
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     assert store.create("t", 2, TOPIC_ID, LogConfig()).directory == "two/t-2"
     assert [directory for directory, *_ in store.places.sizes()] == ["two", "two"]
 

@@ -15,6 +15,7 @@ from odradek.storage.log import flush_journal
 from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, FlushJournal, read_entries
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -113,7 +114,7 @@ class History:
 
     def checkpoint(self):
         self.now_ms += CHECKPOINT_INTERVAL_MS
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     def kill(self):
         self.disk.held.clear()
@@ -391,7 +392,7 @@ def test_what_is_before_the_recovery_point_is_not_written_again(disk, store, log
     write_together(log, [partition])
     append(partition, b"third")
     partition.flush()
-    store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(NOW_MS + CHECKPOINT_INTERVAL_MS))
     writes = []
     disk.fail = lambda operation, path: writes.append(path) if operation == "write" else None
     store = crashed(disk, partition, partition.size_bytes)

@@ -130,7 +130,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(pause_ms=st.sampled_from((0, 1000, 61_000)))
     def maintain(self, pause_ms):
         self.now_ms += pause_ms
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     @precondition(lambda self: not self.staged)
     @rule(forget=st.booleans())

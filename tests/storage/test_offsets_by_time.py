@@ -85,7 +85,7 @@ class OffsetsByTime(RuleBasedStateMachine):
     def retain(self, kept_segments):
         values = {**self.values, "retention_bytes": kept_segments * self.values["segment_bytes"]}
         self.partition.set_config(LogConfig(**values))
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
         self.partition.set_config(LogConfig(**self.values))
         self.forget_before(self.partition.log_start_offset)
 
@@ -189,7 +189,7 @@ def test_the_latest_record_may_stand_before_the_start_as_long_as_its_segment_is_
     latest = []
     for start in range(1, 8):
         partition.retention.delete_records(start)
-        store.maintain(START_MS)
+        finish(store.maintaining(START_MS))
         latest.append(finish(partition.search.finding_max_timestamp()))
     assert latest == [(90, 1, 0)] * 2 + [(80, 3, 0)] * 3 + [(4, 6, 0)] * 2
 

@@ -19,6 +19,7 @@ from odradek.storage.log.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
+from odradek.wire.work import finish
 from tests.tiers import examples
 
 CACHES = (".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint")
@@ -141,7 +142,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def maintain(self):
         self.now_ms += 1500
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     @precondition(lambda self: not self.staged)
     @rule(forget=st.booleans())

@@ -691,7 +691,7 @@ def test_retention_and_delete_records_go_by_the_high_watermark_and_take_open_tra
         producer.send(b"%d" % number * 40)
     assert partition.retention.delete_records(7) == 7
     assert partition.last_stable_offset == 7
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert partition.log.segments[0].base_offset > 0
     assert partition.producers()[0].current_txn_start_offset == 0
     append(partition, b"behind")

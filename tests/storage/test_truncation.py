@@ -184,7 +184,7 @@ def test_a_cut_before_the_logs_start_takes_the_start_along_and_one_before_the_fi
     assert (partition.log_start_offset, partition.log_end_offset) == (1, 1)
     append(partition, 12)
     partition.retention.delete_records(-1)
-    store.maintain(NOW_MS + 10_000)
+    finish(store.maintaining(NOW_MS + 10_000))
     assert partition.log.bases[0] > 0
     assert cut(store, partition, 1)
     assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (1, 1, 1)
@@ -458,7 +458,7 @@ def test_while_a_log_is_changed_appends_are_refused_and_readers_wait_only_for_th
         assert refusal_of(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
         assert refusal_of(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
         assert store.flush_due(NOW_MS + 10_000) == []
-        store.maintain(NOW_MS + 10_000)
+        finish(store.maintaining(NOW_MS + 10_000))
         assert partition.log_start_offset == 0
         finish(store.checkpointing.writing())
         readable.append(refusal_of(lambda: partition.read(0, max_bytes=100)) is None)

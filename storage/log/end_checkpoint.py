@@ -1,7 +1,7 @@
 """End checkpoints: after a crash a fully flushed log need not be read.
 
 An *end checkpoint* has the end of a fully flushed log: last segment, size of its file, offset. It is written
-to `log-end-checkpoint` of the data directory with the other checkpoints, and at a clean stop. A log only
+to `end-checkpoint` of the data directory with the other checkpoints, and at a clean stop. A log only
 grows. So if a start finds the same last segment with the same size, later writes have not reached the disk:
 it lists the directory and reads one file size, and the recovery can wait for the first use of the partition.
 Otherwise the partition is recovered at once.
@@ -21,7 +21,7 @@ from odradek.storage.disk import Disk
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.segment_paths import LOG, SWAP, SYNC_FAILED, file_name
 
-END_CHECKPOINTS = "log-end-checkpoint"
+END_CHECKPOINTS = "end-checkpoint"
 UNREAD_BYTES_MAX = 16 * 1024 * 1024
 """A recovery that reads more, longer than 5 ms, runs at the start: the first client of the partition would
 wait for it."""

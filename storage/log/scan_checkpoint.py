@@ -8,7 +8,7 @@ previous one is durable:
 1. A `PendingCheckpoint` notes the state at the log's end, and a flush covers this end.
 2. Its files are synced: both indexes and the transaction index up to this end, and a snapshot of the
    producers with Kafka's format and name.
-3. A line is written to `head-checkpoint` in the data directory; the file has a checksum like the others.
+3. A line is written to `scan-checkpoint` in the data directory; the file has a checksum like the others.
 
 From then on these files only grow: a rebuilt file replaces the old one (`indexes.py`). A start uses a line
 only if it fits the files (`restore_segment`): the segment is long enough, the last entry agrees with its
@@ -32,7 +32,7 @@ from odradek.storage.log.transaction_index import AbortedTransaction, Transactio
 from odradek.wire.errors import KafkaError
 from odradek.wire.record_layout import HEADER_SIZE_BYTES
 
-SCAN_CHECKPOINTS = "head-checkpoint"
+SCAN_CHECKPOINTS = "scan-checkpoint"
 SCAN_CHECKPOINT_INTERVAL_BYTES = 16 * 1024 * 1024
 """Growth of a log until the next scan checkpoint. To read so many bytes takes 20 ms; a scan checkpoint takes
 five syncs."""

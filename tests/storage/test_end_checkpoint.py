@@ -110,6 +110,15 @@ def test_a_start_after_a_kill_reads_nothing_of_what_was_flushed_before_the_last_
         partition_of(store)
 
 
+def test_checkpoints_with_the_names_of_an_earlier_build_are_ignored():
+    disk, store, config = filled()
+    expected = everything(partition_of(store))
+    store.close(NOW_MS)
+    disk.rename(f"data/{END_CHECKPOINTS}", "data/log-end-checkpoint")
+    disk.rename(f"data/{SCAN_CHECKPOINTS}", "data/head-checkpoint")
+    assert everything(partition_of(started(disk, config))) == expected
+
+
 @pytest.mark.parametrize("is_flushed", [True, False])
 def test_what_came_after_the_checkpoint_is_recovered_at_the_start(is_flushed):
     disk, store, config = filled()

@@ -12,7 +12,7 @@ from memory_disk import MemoryDisk, PowerLost
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.storage.log import flush_journal
-from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, FlushJournal, read_entries
+from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, READ_NAMES, FlushJournal, read_entries
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
@@ -347,6 +347,22 @@ def test_after_a_failed_write_nothing_is_logged_and_the_blocks_before_still_coun
     disk.fail = lambda operation, path: None
     found = values_of(crashed(disk, partition, size_bytes).get("orders", 0))
     assert found[1] == b"second"
+
+
+def test_a_flush_journal_with_the_names_of_an_earlier_build_is_replayed_and_removed(disk, store, log):
+    partition = made(store)
+    size_bytes = partition.size_bytes
+    append(partition, b"second")
+    write_together(log, [partition])
+    former = READ_NAMES[len(NAMES) :]
+    for name, old in zip(NAMES, former, strict=True):
+        disk.rename(f"data/{name}", f"data/{old}")
+    store = crashed(disk, partition, size_bytes)
+    assert values_of(store.get("orders", 0))[1] == b"second"
+    assert not any(disk.exists(f"data/{name}") for name in READ_NAMES)
+    (journal,) = store.flush_journals
+    journal.prepare()
+    assert [disk.exists(f"data/{name}") for name in READ_NAMES] == [True, True, False, False]
 
 
 def test_a_partition_of_another_topic_or_a_missing_segment_is_left_alone(disk, store, log):

@@ -294,16 +294,16 @@ def test_a_flush_journal_that_has_failed_goes_once_all_in_it_is_flushed_and_then
     assert store.flush_due(NOW_MS) == [partition, other]
     partition.flush()
     finish(store.maintaining(NOW_MS))
-    assert (store.flush_due(NOW_MS), disk.exists("data/group-log.0")) == ([other], True)
+    assert (store.flush_due(NOW_MS), disk.exists("data/flush-journal.0")) == ([other], True)
     with pytest.raises(KafkaError):
         cut(store, partition, 1)
     other.flush()
-    disk.fail = lambda operation, path: errno.EIO if "group-log" in path else None
+    disk.fail = lambda operation, path: errno.EIO if "flush-journal" in path else None
     finish(store.maintaining(NOW_MS))
     disk.fail = lambda operation, path: None
     finish(store.maintaining(NOW_MS))
     assert store.flush_due(NOW_MS) == []
-    assert not disk.exists("data/group-log.0")
+    assert not disk.exists("data/flush-journal.0")
     assert cut(store, partition, 1)
     for seed in range(20):
         _, again, cut_one = begun(LogConfig(), disk.lose_power(seed))

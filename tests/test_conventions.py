@@ -37,7 +37,6 @@ PRIVATE_ATTRIBUTES = {
     "tests/storage/test_cold_files.py": 2,
     "tests/storage/test_os_disk.py": 6,
     "tests/storage/test_preallocation.py": 1,
-    "tests/storage/test_staging.py": 1,
     "tests/wire/test_messages_elsewhere.py": 1,
     "compat_tests/cluster/conftest.py": 2,  # of pytest: a fixture that ends before its scope does
     "compat_tests/groups/libraries/aio.py": 1,
@@ -95,7 +94,7 @@ DOCSTRINGS_WITH_OPENERS = {
     "tests": 295,
     "compat_tests": 351,
 }
-"""Folder -> docstrings in it that open with one of `OPENERS`. A number only goes down."""
+"""Folder -> docstrings that may open with one of `OPENERS`. A number only goes down."""
 DOCSTRING = re.compile(r'"""(\w+)')
 
 
@@ -111,8 +110,9 @@ def test_docstrings_open_with_a_noun_or_a_verb() -> None:
                 if opening is not None and opening[1] in OPENERS:
                     found[folder] += 1
                     places.append(f"{path.relative_to(CHECKOUT)}: {line.strip()}")
-    assert found == Counter(DOCSTRINGS_WITH_OPENERS), "open with a noun or a verb:\n" + "\n".join(
-        place for place in places if found[place.split("/")[0]] > DOCSTRINGS_WITH_OPENERS[place.split("/")[0]]
+    grown = {folder for folder, count in found.items() if count > DOCSTRINGS_WITH_OPENERS[folder]}
+    assert not grown, "open with a noun or a verb:\n" + "\n".join(
+        place for place in places if place.split("/")[0] in grown
     )
 
 

@@ -705,7 +705,7 @@ cdef struct Batch:
 cdef class Appender:
     """The fast append of a partition: stages ordinary batches, and commits them if a write is enough.
 
-    `append_ordinary` takes only the common case; `Partition.append` takes all others, and refuses with a
+    `append_ordinary` takes only the common case; `Appends.append` takes all others, and refuses with a
     reason. `commit_whole()` commits stages that are not plain, `commit_failed(error)` takes all staged
     batches back and raises.
     """

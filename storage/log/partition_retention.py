@@ -2,9 +2,7 @@
 
 from functools import partial
 
-from odradek.storage.log._staging import Appender
-from odradek.storage.log.availability import Availability
-from odradek.storage.log.log import Log
+from odradek.storage.log.availability import PartitionState
 from odradek.storage.log.retention import segments_to_delete
 from odradek.storage.log.segment import Segment
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -15,15 +13,14 @@ SEGMENTS_PER_STEP = 4
 
 
 class Retention:
-    """See the module. `log` may be replaced."""
+    """See the module."""
 
-    __slots__ = ("_appender", "_availability", "_name", "log")
+    __slots__ = ("_appender", "_availability", "_partition")
 
-    def __init__(self, name: str, log: Log, appender: Appender, availability: Availability) -> None:
-        self._name = name
-        self.log = log
-        self._appender = appender
-        self._availability = availability
+    def __init__(self, partition: PartitionState) -> None:
+        self._partition = partition
+        self._appender = partition.appender
+        self._availability = partition.availability
 
     def maintaining(self, now_ms: int) -> Work[list[Segment]]:
         """Apply retention, a few segments per step. Returns the segments to remove from the disk later; if
@@ -36,7 +33,7 @@ class Retention:
         count = 1
         try:
             while True:
-                following = self.log.segments[:count]
+                following = self._partition.log.segments[:count]
                 if count > 1 or not following[0].indexes.knows_latest_timestamp:
                     yield partial(_preload, following)
                 step = self._drop_oldest(now_ms, count)
@@ -47,13 +44,13 @@ class Retention:
                 yield None
         except OSError as error:
             # The next call continues with the remaining segments.
-            sentence = f"Retention in {self.log.files.directory} failed: {error}"
+            sentence = f"Retention in {self._partition.log.files.directory} failed: {error}"
             self._availability.on_trouble(error, sentence)
         return dropped
 
     def _drop_oldest(self, now_ms: int, count_max: int) -> list[Segment]:
         """Rename the next segments that retention removes; returns none while batches are staged."""
-        log, appender = self.log, self._appender
+        log, appender = self._partition.log, self._appender
         if log.has_staged or appender.failure is not None:
             return []
         count = segments_to_delete(
@@ -76,7 +73,7 @@ class Retention:
     def _start_at(self, offset: int) -> None:
         assert self._appender.log_start_offset <= offset <= self._appender.high_watermark.offset
         self._appender.log_start_offset = offset
-        self.log.leader_epochs.truncate_start(offset)
+        self._partition.log.leader_epochs.truncate_start(offset)
 
     def delete_records(self, offset: int) -> int:
         """Move the log start to `offset` (-1: the high watermark); returns the new log start.
@@ -86,17 +83,18 @@ class Retention:
         POLICY_VIOLATION in topics that are only compacted.
         """
         self._availability.check_online()
-        config, high_watermark = self.log.config, self._appender.high_watermark.offset
+        config, high_watermark = self._partition.log.config, self._appender.high_watermark.offset
         if config.is_compacted and not config.is_deleted:
             raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"The cleanup.policy of {self._name} does not include delete."
+                ErrorCode.POLICY_VIOLATION,
+                f"The cleanup.policy of {self._partition.name} does not include delete.",
             )
         if offset == -1:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} is not in {self._name}, which ends at {high_watermark}.",
+                f"Offset {offset} is not in {self._partition.name}, which ends at {high_watermark}.",
             )
         if offset > self._appender.log_start_offset:
             self._start_at(offset)
@@ -120,9 +118,9 @@ class Retention:
         """Remove producers without a batch for `expiration_ms`; False, without a change, while batches are
         staged.
         """
-        if self.log.has_staged:
+        if self._partition.log.has_staged:
             return False
-        self.log.producers.expire(now_ms, expiration_ms)
+        self._partition.log.producers.expire(now_ms, expiration_ms)
         return True
 
 

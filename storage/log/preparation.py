@@ -53,7 +53,7 @@ def prepare(
 ) -> list[Batch]:
     """The sound v2 batch of `records` for the log, with base offset 0; refuses with `KafkaError`.
 
-    `magic_limit` and `records`: see `Partition.append`. No batch for an old client's empty message set, which
+    `magic_limit` and `records`: see `Appends.append`. No batch for an old client's empty message set, which
     is no error in Kafka. MESSAGE_TOO_LARGE also if they decompress to more than `limit_bytes`. With `quickly`
     it raises `TakesLong` if the records would take long.
     """

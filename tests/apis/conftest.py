@@ -477,7 +477,7 @@ class Node:
         """Appends batches of values to a partition, committed."""
         log = self.partition(name, index)
         for values in batches:
-            log.append(self.batch(*values), now_ms=self.loop.now_ms)
+            log.appends.append(self.batch(*values), now_ms=self.loop.now_ms)
         log.commit()
         return log
 

@@ -114,7 +114,7 @@ def in_segments(data, **configs):
     config = LogConfig(segment_bytes=250, index_interval_bytes=0)
     partition = store.create("orders", 0, TOPIC_ID, config)
     for number in range(10):
-        partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
         partition.commit()
     bases = [segment.base_offset for segment in partition.log.segments]
     store.close(NOW_MS)
@@ -182,7 +182,7 @@ def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
     partition = store.create("orders", 0, TOPIC_ID, LogConfig(segment_bytes=250))
     for number in range(9):
         producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number}
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)], **producer), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)], **producer), now_ms=NOW_MS)
         partition.commit()
     bases = [segment.base_offset for segment in partition.log.segments]
     assert len(bases) > 3
@@ -691,7 +691,7 @@ def crashed(tmp_path):
     journal.prepare()
     size_bytes = partition.size_bytes
     for _ in range(3):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
     partition.commit()
     block = journal.begin([partition])
     block.write()

@@ -327,13 +327,13 @@ def test_what_waits_in_a_flush_journal_is_shown(tmp_path):
     store = LogStore(OsDisk(), [str(tmp_path)])
     store.open(1000)
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
-    partition.append(build_batch([Record(0, 1000, b"k", b"v")]), now_ms=1000)
+    partition.appends.append(build_batch([Record(0, 1000, b"k", b"v")]), now_ms=1000)
     partition.commit()
     partition.flush()
     position = partition.size_bytes
     journal = store.flush_journals[0]
     journal.prepare()
-    partition.append(build_batch([Record(0, 1001, b"k", b"v")]), now_ms=1001)
+    partition.appends.append(build_batch([Record(0, 1001, b"k", b"v")]), now_ms=1001)
     partition.commit()
     block = journal.begin([partition])
     block.write()

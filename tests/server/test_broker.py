@@ -558,7 +558,7 @@ def test_a_large_batch_is_searched_for_a_time_while_others_are_served(tmp_path, 
         async with running(tmp_path) as server:
             client, other = await Client.connect(server.port), await Client.connect(server.port)
             await client.create("t")
-            server.store.get("t", 0).append(batch, now_ms=1_700_000_000_000)
+            server.store.get("t", 0).appends.append(batch, now_ms=1_700_000_000_000)
             server.store.get("t", 0).commit()
             asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_400)
             request = list_offsets.ListOffsetsRequest(

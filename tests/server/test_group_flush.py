@@ -97,7 +97,7 @@ class Bench:
 
     def stage(self, partition, size_bytes=10):
         batch = build_batch([Record(0, NOW_MS, b"k", bytes(size_bytes))])
-        return partition.append(bytes(batch), now_ms=NOW_MS).must_flush
+        return partition.appends.append(bytes(batch), now_ms=NOW_MS).must_flush
 
     def produce(self, turn, partition, label, size_bytes=10):
         must_flush = self.stage(partition, size_bytes)

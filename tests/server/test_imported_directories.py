@@ -82,7 +82,7 @@ def test_no_producer_is_given_an_id_that_an_adopted_stray_knows(kafka, tmp_path,
             producer_epoch=sequence,
             base_sequence=sequence,
         )
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
         partition.commit()
     if where == "snapshot":
         partition.retention.delete_records(2)

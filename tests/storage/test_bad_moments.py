@@ -25,7 +25,7 @@ TOPIC_ID = bytes(range(16))
 
 def append(partition, *values: bytes, timestamp: int = NOW_MS) -> None:
     for value in values:
-        partition.append(build_batch([Record(0, timestamp, None, value)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, timestamp, None, value)]), now_ms=NOW_MS)
     partition.commit()
 
 

@@ -47,7 +47,7 @@ def partition(store):
 
 def append(partition: Partition, *pairs: tuple[bytes, bytes | None], **kwargs) -> None:
     records = [Record(place, NOW_MS + place, key, value) for place, (key, value) in enumerate(pairs)]
-    partition.append(build_batch(records, **kwargs), now_ms=NOW_MS)
+    partition.appends.append(build_batch(records, **kwargs), now_ms=NOW_MS)
     partition.commit()
 
 

@@ -190,7 +190,7 @@ def test_a_search_goes_on_though_the_segments_before_it_go_away(delay_ms):
     config = LogConfig(segment_bytes=300, index_interval_bytes=50, file_delete_delay_ms=delay_ms)
     partition = store.create("t", 0, TOPIC_ID, config)
     for number in range(20):
-        partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
     partition.commit()
     for steps in range(40):
         search = partition.search.finding_timestamp(NOW_MS + 15)

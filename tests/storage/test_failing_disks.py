@@ -334,7 +334,7 @@ def test_a_rescan_waits_for_what_is_on_its_way_to_the_flush_journal(is_written):
     assert offsets_of(partition) == list(range(end_offset))
     assert partition.log.durable_offset <= end_offset
     batch = build_batch([Record(0, NOW_MS, b"k", value_at(end_offset))])
-    assert partition.append(batch, now_ms=NOW_MS).must_flush
+    assert partition.appends.append(batch, now_ms=NOW_MS).must_flush
     partition.commit()
     partition.flush()
     append(partition)

@@ -31,7 +31,7 @@ def open_store(disk, *, now_ms=NOW_MS):
 
 
 def append(partition, *values, now_ms=NOW_MS):
-    appended = partition.append(
+    appended = partition.appends.append(
         build_batch([Record(place, now_ms, b"k", value) for place, value in enumerate(values)]), now_ms=now_ms
     )
     partition.commit()
@@ -217,7 +217,7 @@ def test_one_write_and_one_sync_make_many_partitions_durable(disk, store, log):
     partitions = [made(store, index=index) for index in range(20)]
     for partition in partitions:
         append(partition, b"second")
-        assert partition.append(build_batch([Record(0, NOW_MS, b"", b"")]), now_ms=NOW_MS)
+        assert partition.appends.append(build_batch([Record(0, NOW_MS, b"", b"")]), now_ms=NOW_MS)
         partition.commit()
     before = disk.operations
     assert write_together(log, partitions) == partitions
@@ -469,7 +469,7 @@ def test_what_a_failed_commit_wrote_does_not_come_back_in_the_place_of_what_was_
     partition = store.create("a", 0, TOPIC_ID, LogConfig(segment_bytes=300))
     partition.flush()
     for value in (b"never acknowledged" * 4, b"x" * 200):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
     disk.fail = lambda operation, path: errno.ENOSPC if operation == "create" else None
     with pytest.raises(KafkaError):
         partition.commit()

@@ -49,7 +49,7 @@ def append(partition, count: int = 1, producer_id: int = -1) -> None:
             if producer_id in partition.log.producers.producers
             else 0,
         )
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
 
 
@@ -203,7 +203,7 @@ def test_an_append_that_is_staged_when_the_log_changes_over_is_committed_in_the_
     for _ in range(9):  # beyond the end of the segment
         offset = partition.log.next_offset
         batch = build_batch([Record(0, NOW_MS + offset, b"k", value_at(offset))])
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
     store.relocation.begin("t", 0, "two")
     finish(store.relocation.moving(NOW_MS))
     partition.commit()

@@ -75,7 +75,7 @@ class History:
                 producer_epoch=0 if producer_id >= 0 else -1,
                 base_sequence=sequence,
             )
-            appended = partition.append(batch, now_ms=self.now_ms)
+            appended = partition.appends.append(batch, now_ms=self.now_ms)
             for place, value in enumerate(values):
                 self.sent.setdefault(appended.base_offset + place, set()).add(value)
             if producer_id >= 0:
@@ -264,7 +264,9 @@ TIMED = LogConfig(segment_bytes=400, index_interval_bytes=50)
 def timed(partition: Partition, first: int, count: int) -> None:
     """One record a batch, a second apart."""
     for number in range(first, first + count):
-        partition.append(build_batch([Record(0, number * 1000, b"k", b"v" * 20)]), now_ms=number * 1000)
+        partition.appends.append(
+            build_batch([Record(0, number * 1000, b"k", b"v" * 20)]), now_ms=number * 1000
+        )
         partition.commit()
 
 

@@ -76,7 +76,7 @@ def test_old_records_leave_the_log_and_their_files_the_disk():
     partition = store.create("t", 0, bytes(16), config)
     for number in range(12):
         records = [Record(0, NOW_MS + number * 1000, b"k", b"v" * 30)]
-        partition.append(build_batch(records), now_ms=NOW_MS + number * 1000)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS + number * 1000)
     partition.commit()
     reading = partition.read(0, max_bytes=200).records
     finish(store.maintaining(NOW_MS + 15_000))
@@ -104,7 +104,7 @@ def test_all_partitions_have_their_turn_within_one_check_interval_and_no_sooner_
     partitions = [store.create("t", index, bytes(16), config) for index in range(50)]
     finish(store.maintaining(NOW_MS))  # the first round is for all of them
     for partition in partitions:
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
         partition.commit()
     gone = []
     for second in range(1, 11):
@@ -121,7 +121,7 @@ def test_the_disk_is_asked_for_what_is_old_by_a_worker_first_and_a_few_segments_
     store.open(NOW_MS)
     partition = store.create("t", 0, bytes(16), config)
     for _ in range(40):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
         partition.commit()
     store.close(NOW_MS)
     store, partition = started(disk, config)
@@ -161,7 +161,7 @@ def test_a_rename_that_fails_half_way_through_retention_is_made_up_for(failing, 
     store.open(NOW_MS)
     partition = store.create("t", 0, bytes(16), config)
     for _ in range(12):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
         partition.commit()
     partition.flush()
     end = partition.log_end_offset

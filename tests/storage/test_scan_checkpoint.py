@@ -67,7 +67,7 @@ def append(partition: Partition, count: int, size_bytes: int = 100) -> None:
             producer_epoch=0,
             base_sequence=sequence + number,
         )
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
 
 
@@ -240,7 +240,7 @@ def test_while_something_is_staged_no_scan_checkpoint_is_begun():
     partition = partition_of(store)
     append(partition, 10)
     partition.flush()
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     finish(store.maintaining(LATER_MS))
     assert scan_checkpoint_of(disk) is None
     partition.commit()
@@ -269,7 +269,7 @@ def test_what_is_staged_at_a_clean_stop_is_refused_as_without_a_scan_checkpoint(
     store = opened(MemoryDisk())
     partition = partition_of(store)
     append(partition, 5)
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     store.close(NOW_MS)
     with pytest.raises(KafkaError):
         partition.commit()

@@ -29,7 +29,7 @@ def filled(partition):
             Record(place, NOW_MS + partition.log.next_offset + place, b"k", b"v" * 30)
             for place in range(count)
         ]
-        partition.append(build_batch(records), now_ms=NOW_MS)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS)
         partition.commit()
 
 

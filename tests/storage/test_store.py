@@ -116,7 +116,7 @@ def test_a_deleted_partition_is_out_of_sight_at_once_and_off_the_disk_later():
 def test_what_was_staged_when_the_partition_went_away_is_not_acknowledged():
     store = open_store(MemoryDisk())
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     store.delete("t", 0)
     with pytest.raises(KafkaError):
         partition.commit()
@@ -376,14 +376,19 @@ def test_only_flush_messages_makes_an_append_wait_for_the_disk():
     store = open_store(MemoryDisk())
     batch = build_batch([Record(0, NOW_MS, b"k", b"v")])
     lazy = store.create("lazy", 0, TOPIC_ID, LogConfig())
-    assert not lazy.append(batch, now_ms=NOW_MS).must_flush
+    assert not lazy.appends.append(batch, now_ms=NOW_MS).must_flush
     strict = store.create("strict", 0, TOPIC_ID, LogConfig(flush_messages=1))
-    assert strict.append(batch, now_ms=NOW_MS).must_flush
+    assert strict.appends.append(batch, now_ms=NOW_MS).must_flush
     third = store.create("third", 0, TOPIC_ID, LogConfig(flush_messages=3))
-    assert [third.append(batch, now_ms=NOW_MS).must_flush for _ in range(4)] == [False, False, True, True]
+    assert [third.appends.append(batch, now_ms=NOW_MS).must_flush for _ in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     third.commit()
     third.flush()
-    assert not third.append(batch, now_ms=NOW_MS).must_flush
+    assert not third.appends.append(batch, now_ms=NOW_MS).must_flush
 
 
 def test_a_failed_flush_takes_the_partition_offline():
@@ -468,7 +473,7 @@ def test_a_view_of_a_mapped_segment_outlives_everything(tmp_path):
     store = open_store(OsDisk(), str(tmp_path / "data"), open_files_max=1)
     partition = store.create("t", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
     batch = build_batch([Record(0, NOW_MS, b"k", b"v" * 100_000)])
-    partition.append(batch, now_ms=NOW_MS)
+    partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
     (view,) = partition.read(0, max_bytes=1).records.buffers()
     append(store.create("t", 1, TOPIC_ID, LogConfig()))
@@ -488,7 +493,7 @@ def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
     assert finish(partition.search.finding_max_timestamp()) is None
     for timestamp in (5, 9, 7, 9, 3):
         records = [Record(0, timestamp - 1, b"k", b"v" * 50), Record(1, timestamp, b"k", b"v" * 50)]
-        partition.append(build_batch(records), now_ms=NOW_MS)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS)
     partition.commit()
     assert finish(partition.search.finding_max_timestamp()) == (9, 3, 0)
     assert finish(partition.search.finding_timestamp(10)) is None

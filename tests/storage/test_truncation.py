@@ -77,7 +77,7 @@ def test_a_batch_that_holds_the_offset_goes_as_a_whole():
     _, store, partition = begun()
     for count in (2, 3, 2):
         records = [Record(place, NOW_MS, b"k", b"v") for place in range(count)]
-        partition.append(build_batch(records), now_ms=NOW_MS)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS)
     partition.commit()
     assert cut(store, partition, 4)
     assert partition.log_end_offset == 2
@@ -136,7 +136,7 @@ def test_who_reads_the_part_that_went_goes_on_reading_it():
 def test_what_is_staged_is_refused():
     _, store, partition = begun()
     append(partition, 3)
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     cut(store, partition, 2)
     with pytest.raises(KafkaError) as refused:
         partition.commit()
@@ -569,10 +569,10 @@ def test_a_log_whose_start_is_within_the_first_batch_of_its_leader_begins_with_t
     records = [Record(place, NOW_MS, b"k", b"v") for place in range(10, 20)]
     batches = build_batch(records, leader_epoch=3)
     with pytest.raises(BatchHoldsStart) as refused:
-        partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert refused.value.offset == 10
     restart(store, partition, refused.value.offset)
-    partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     partition.commit()
     partition.advance_high_watermark(20)
     assert partition.retention.follow_start(15) == 15
@@ -580,9 +580,9 @@ def test_a_log_whose_start_is_within_the_first_batch_of_its_leader_begins_with_t
     assert partition.log.leader_epochs.entries() == [(3, 15)]
     # One that has records refuses such a batch, and so does one that begins after it.
     for begins in (b"", build_batch([Record(0, NOW_MS, b"k", b"v")])):
-        partition.append(begins, now_ms=NOW_MS) if begins else restart(store, partition, 20)
+        partition.appends.append(begins, now_ms=NOW_MS) if begins else restart(store, partition, 20)
         with pytest.raises(KafkaError) as refused:
-            partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+            partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

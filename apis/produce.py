@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from odradek.apis.turn import Turn, WorkQueue
     from odradek.storage.log._staging import Appended
     from odradek.storage.log.partition import Partition
+    from odradek.storage.log.preparation import Batch
     from odradek.storage.log.transactions import Verified
-    from odradek.storage.log.validation import Batch
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics: Kafka's own tools use it."""

@@ -58,7 +58,7 @@ from odradek.storage.directories.places import (
 )
 from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, read_file
-from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
+from odradek.storage.log.durability import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.flush_journal import NAMES as FLUSH_JOURNALS
 from odradek.storage.log.flush_journal import READ_NAMES, read_entries, replay
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint

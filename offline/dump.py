@@ -431,7 +431,7 @@ def _checkpoint(path: str) -> Iterator[Fact]:
 
         names = ("topic", "partition", *ScanCheckpoint._fields)
     elif os.path.basename(path) == "end-checkpoint":
-        from odradek.storage.log.end_checkpoint import EndCheckpoint
+        from odradek.storage.log.durability import EndCheckpoint
 
         names = ("topic", "partition", *EndCheckpoint._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()

@@ -16,7 +16,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
 from odradek.storage.log import flush_journal
-from odradek.storage.log.end_checkpoint import EndCheckpoint
+from odradek.storage.log.durability import EndCheckpoint
 from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.wire.checksums import crc32c
 from tests.kit.data_directories import make_data

@@ -15,16 +15,17 @@ from odradek.storage.disk import Buffer
 from odradek.storage.log._staging import Appended
 from odradek.storage.log.availability import PartitionState
 from odradek.storage.log.batches import LOG_APPEND_TIME, BatchMemory
-from odradek.storage.log.preparation import prepare, prepare_quickly
-from odradek.storage.log.transactions import Verified, marker_batch
-from odradek.storage.log.validation import (
+from odradek.storage.log.preparation import (
     Batch,
     check_size,
     in_stored_codec,
+    prepare,
+    prepare_quickly,
     rules_of,
     segment_too_small,
     with_append_time,
 )
+from odradek.storage.log.transactions import Verified, marker_batch
 from odradek.wire._records import BatchHeader
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker

@@ -27,7 +27,7 @@ from odradek.storage.log.appends import Appends
 from odradek.storage.log.availability import Availability
 from odradek.storage.log.flushing import Flushing
 from odradek.storage.log.log import Log
-from odradek.storage.log.partition_retention import Retention
+from odradek.storage.log.retention import Retention
 from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.time_search import TimestampSearch

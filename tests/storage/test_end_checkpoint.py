@@ -15,8 +15,8 @@ from transacting import Producer
 from odradek.storage.checkpoints import RECOVERY_POINTS, read_facts, read_offsets, write_offsets
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore, StoreListener
-from odradek.storage.log import end_checkpoint
-from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
+from odradek.storage.log import durability
+from odradek.storage.log.durability import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -187,7 +187,7 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     started(disk, config)
     monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", 0)
     assert started(disk, config).places.is_unopened("t", 0)
-    assert end_checkpoint.UNREAD_BYTES_MAX > 0
+    assert durability.UNREAD_BYTES_MAX > 0
 
 
 def test_a_recovery_that_has_waited_reads_nothing_before_the_scan_checkpoint_and_syncs_nothing():

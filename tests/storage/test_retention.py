@@ -7,8 +7,7 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition_retention import SEGMENTS_PER_STEP
-from odradek.storage.log.retention import SegmentFacts, segments_to_delete
+from odradek.storage.log.retention import SEGMENTS_PER_STEP, SegmentFacts, segments_to_delete
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
 

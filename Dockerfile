@@ -25,7 +25,7 @@ ENV ODRADEK_DEFAULT_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
     ODRADEK_DEFAULT_LOG_DIR=/var/lib/odradek \
     ODRADEK_ADDRESS_FILE=/tmp/odradek-address \
     PYTHONUNBUFFERED=1
-HEALTHCHECK --interval=5s --timeout=4s --start-period=5s --retries=3 CMD ["python", "-m", "odradek.server.health"]
+HEALTHCHECK --interval=5s --timeout=4s --start-period=5s --retries=3 CMD ["python", "-m", "odradek.server.process.health"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["odradek"]
 CMD ["serve"]

@@ -52,12 +52,12 @@ dist: ## the sdist and the wheel, in dist/
 	@$(TEST_PYTHON) -m tools.build_dists dist
 
 clean: ## removes what was built inside the checkout (not ./data, not the cache)
-	@rm -rf build dist ./*.egg-info */*.abi3.so */*/*.abi3.so */_*.c storage/*/_*.c .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist ./*.egg-info */*.abi3.so */*/*.abi3.so */_*.c */*/_*.c .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -not -path './.git/*' -exec rm -rf {} +
 
 links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=build/links)
 	@mkdir -p build/links/odradek
-	@for f in wire config storage coordinator apis security client commands server offline; do ln -sfn ../../../$$f build/links/odradek/$$f; done
+	@for f in wire config storage coordinator apis security client commands server embedding offline; do ln -sfn ../../../$$f build/links/odradek/$$f; done
 	@ln -sfn ../../../spark_integration build/links/odradek/spark
 	@ln -sfn ../../spark_integration/_formats/odradek build/links/pyspark_odradek
 	@ln -sfn ../../spark_integration/_formats/odradek_log build/links/pyspark_odradek_log

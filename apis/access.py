@@ -1,8 +1,8 @@
 """What a client needs to be allowed: the needs that each API declares (`apis/declaration.py`).
 
-The connection knows its principal. `server/_pipeline.pyx` calls the authorizer once for every request, before
-the handler, with the needs of the API, and gives the refused resources to the handler in its context. Without
-an authorizer `AllowAll` allows everything.
+The connection knows its principal. `server/network/requests.pxi` calls the authorizer once for every
+request, before the handler, with the needs of the API, and gives the refused resources to the handler in its
+context. Without an authorizer `AllowAll` allows everything.
 
 A need names an operation and a type of resources, as Kafka does. `names` takes the names from the request;
 without it only the handler knows them (the topics of a fetch session, all groups of a list), and asks with

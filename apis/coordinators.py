@@ -17,7 +17,7 @@ from odradek.coordinator.asked import Asked, Client, Ticket
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.coordinator.groups.settings import GroupConfig
-    from odradek.coordinator.share_state.persister import Persister
+    from odradek.coordinator.shares.state.persister import Persister
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
     from odradek.wire.messages.add_partitions_to_txn import (
@@ -35,7 +35,7 @@ Refuse = Callable[["Message", int, "ErrorCode"], Any]
 
 
 class RemoteLogEnds(Protocol):
-    """Logs that other brokers lead: implemented by `server/remote_log_ends.py`."""
+    """Logs that other brokers lead: implemented by `server/coordination/remote_log_ends.py`."""
 
     def ask(
         self,
@@ -151,7 +151,7 @@ def client_host(connection: ConnectionInfo) -> str:
 
 
 class RemoteTransactions(Protocol):
-    """Coordinators on other brokers: implemented by `server/remote_transactions.py`."""
+    """Coordinators on other brokers: implemented by `server/coordination/remote_transactions.py`."""
 
     def ask(
         self,
@@ -178,7 +178,7 @@ class Transactions(Protocol):
 
 
 class Shares(Protocol):
-    """What the handlers need of `coordinator.share_state.coordinator.ShareCoordinator`. Keys are
+    """What the handlers need of `coordinator.shares.state.coordinator.ShareCoordinator`. Keys are
     `SharePartitionKey.text`."""
 
     def partition_of(self, key: str) -> int: ...

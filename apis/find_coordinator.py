@@ -16,7 +16,7 @@ from odradek.apis.api import WorkAnswer
 from odradek.apis.declaration import Api
 from odradek.apis.topic_creation import topic_creation
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from odradek.coordinator.share_state.keys import share_partition_key
+from odradek.coordinator.shares.state.keys import share_partition_key
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.find_coordinator import (

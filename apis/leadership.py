@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.addresses import address_of
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED, replicated_within
+from odradek.apis.turn import COMMITTED, FLUSHED, Until
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -64,14 +64,13 @@ class LedPartition:
         self.has_followers = len(view.replicas) > 1
         """Without followers the ISR is this node, and all that is committed to the log is replicated."""
 
-    def until(self, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> int:
+    def until(self, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> Until:
         """What the answer to an append waits for (`apis/turn.py`): `by_all` with acks=all, for `timeout_ms`
         if that is given. With one replica the high watermark is where the log ends after each commit.
         """
-        until = FLUSHED if must_flush else COMMITTED
         if not by_all or not self.has_followers:
-            return until
-        return until | (REPLICATED if timeout_ms is None else replicated_within(timeout_ms))
+            return FLUSHED if must_flush else COMMITTED
+        return Until(must_flush, True, 0 if timeout_ms is None else max(timeout_ms, 1))
 
 
 class Leadership:

@@ -40,7 +40,7 @@ class EpochNotSaved(KafkaError):
 
 
 class Replicas(Protocol):
-    """Implemented by `server/leading.py`."""
+    """Implemented by `server/cluster/leading.py`."""
 
     def read(
         self,

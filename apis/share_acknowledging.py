@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.share_sessions import PartitionId, ShareSession, ShareSessions
-from odradek.coordinator.share_partitions.share_partition import Acknowledgement, AcknowledgeType
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.partitions.share_partition import Acknowledgement, AcknowledgeType
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 

@@ -36,8 +36,8 @@ from odradek.apis.share_acknowledging import (
 from odradek.apis.share_partitions import SharePartitions
 from odradek.apis.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession, ShareSessions
 from odradek.coordinator.cluster.features import SHARE_VERSION
-from odradek.coordinator.share_partitions.share_partition import Acquired, Demand, LogBatch
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.partitions.share_partition import Acquired, Demand, LogBatch
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
 from odradek.storage.log.slices import Slice, WouldWait
 from odradek.wire.aborted import Aborting

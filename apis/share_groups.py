@@ -13,21 +13,21 @@ Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.apis import operations
 from odradek.apis.access import each, on_groups, on_topics, only
 from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import Gathering, client_host
+from odradek.apis.coordinators import Gathering, asked_by, client_of
 from odradek.apis.declaration import Api
+from odradek.apis.group_descriptions import describe_api
+from odradek.apis.refusals import Refusal, each_of
 from odradek.apis.share_acknowledging import MEMBER_ID_LENGTH_MAX
 from odradek.coordinator.cluster.view import NO_LEADER
-from odradek.coordinator.share_groups import commands
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     NO_DELIVERY_COUNT,
     UNINITIALIZED_OFFSET,
-    Refusal,
     SharePartitionKey,
 )
 from odradek.wire.acl_types import Operation, ResourceType
@@ -76,17 +76,8 @@ class ShareGroupHeartbeat:
         if refused is not None:
             return heartbeat.ShareGroupHeartbeatResponse(error_code=refused)
         waiting = Waiting()
-        command = commands.ShareHeartbeat(
-            ticket=lambda reply: waiting.complete(_beaten(reply)),
-            group_id=request.group_id,
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-            rack_id=request.rack_id,
-            subscribed_topic_names=request.subscribed_topic_names,
-            client_id=context.client_id or "",
-            client_host=client_host(context.connection),
-        )
-        self._groups.submit(request.group_id, command)
+        asked = asked_by(client_of(context), HEARTBEAT.refuse, request, waiting.complete)
+        self._groups.submit(request.group_id, asked)
         return waiting
 
 
@@ -101,108 +92,6 @@ def _refuse_heartbeat(
         if context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
             return _UNAUTHORIZED
     return None
-
-
-def _beaten(reply: commands.ShareHeartbeatReply) -> heartbeat.ShareGroupHeartbeatResponse:
-    assignment = None
-    if reply.assignment is not None:
-        assignment = heartbeat.Assignment(
-            topic_partitions=[
-                heartbeat.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
-                for topic_id, partitions in sorted(reply.assignment.items())
-            ]
-        )
-    return heartbeat.ShareGroupHeartbeatResponse(
-        error_code=reply.error_code,
-        error_message=reply.error_message,
-        member_id=reply.member_id,
-        member_epoch=reply.member_epoch,
-        heartbeat_interval_ms=reply.heartbeat_interval_ms,
-        assignment=assignment,
-    )
-
-
-class ShareGroupDescribe:
-    """The handler: each group is described by its own coordinator."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-
-    def __call__(
-        self, request: describe.ShareGroupDescribeRequest, context: RequestContext
-    ) -> describe.ShareGroupDescribeResponse | Waiting:
-        group_ids = request.group_ids
-        if not self._groups.serves_share_groups:
-            code = ErrorCode.UNSUPPORTED_VERSION
-            return describe.ShareGroupDescribeResponse(
-                groups=[describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in group_ids]
-            )
-        operations_for = context if request.include_authorized_operations else None
-        # As in Kafka, refused groups come first.
-        refused, allowed = split(
-            context, group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
-        )
-        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        groups = [describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]
-
-        def respond(replies: list[commands.ShareGroupDescription]) -> describe.ShareGroupDescribeResponse:
-            described = [_visible(_described(reply, operations_for), context) for reply in replies]
-            return describe.ShareGroupDescribeResponse(groups=groups + described)
-
-        gathering = Gathering(len(allowed), respond)
-        for index, group_id in enumerate(allowed):
-            self._groups.submit(group_id, commands.DescribeShareGroup(gathering.ticket(index), group_id))
-        return gathering.waiting
-
-
-def _visible(group: describe.DescribedGroup, context: RequestContext) -> describe.DescribedGroup:
-    """The group, or its refusal if its members have topics that the client may not describe."""
-    topics = {one.topic_name for member in group.members for one in member.assignment.topic_partitions}
-    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
-        return group
-    return describe.DescribedGroup(
-        error_code=_UNAUTHORIZED,
-        error_message="The group has topics that the client may not describe.",
-        group_id=group.group_id,
-    )
-
-
-def _described(
-    reply: commands.ShareGroupDescription, operations_for: RequestContext | None
-) -> describe.DescribedGroup:
-    if reply.error_code is not NONE:
-        return describe.DescribedGroup(
-            error_code=reply.error_code, error_message=reply.error_message, group_id=reply.group_id
-        )
-    group = describe.DescribedGroup(
-        error_code=NONE,
-        group_id=reply.group_id,
-        group_state=reply.state,
-        group_epoch=reply.group_epoch,
-        assignment_epoch=reply.assignment_epoch,
-        assignor_name=reply.assignor_name,
-        members=[_described_member(member) for member in reply.members],
-    )
-    if operations_for is not None:
-        group.authorized_operations = operations.on_group(operations_for, group.group_id)
-    return group
-
-
-def _described_member(member: commands.DescribedShareMember) -> describe.Member:
-    return describe.Member(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=list(member.subscribed_topic_names),
-        assignment=describe.Assignment(
-            topic_partitions=[
-                describe.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(partitions))
-                for topic_id, name, partitions in member.assignment
-            ]
-        ),
-    )
 
 
 # Offsets
@@ -236,14 +125,15 @@ class DescribeShareGroupOffsets:
             then(_refused_group(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif group.topics is None:
 
-            def found(reply: commands.SharePartitions) -> None:
-                if reply.error_code is not NONE:
-                    message = error_message(reply.error_code)
-                    then(_refused_group(group_id, reply.error_code, message))
+            def found(response: offsets.DescribeShareGroupOffsetsResponse) -> None:
+                (with_states,) = response.groups
+                if with_states.error_code != NONE:
+                    then(with_states)
                 else:
-                    self._read(group_id, self._seen(reply, context), [], then)
+                    self._read(group_id, self._seen(with_states, context), [], then)
 
-            self._groups.submit(group_id, commands.FindSharePartitions(found, group_id))
+            request = offsets.DescribeShareGroupOffsetsRequest(groups=[group])
+            self._groups.submit(group_id, asked_by(client_of(context), OFFSETS.refuse, request, found))
         else:
             refused, allowed = split(
                 context,
@@ -262,15 +152,14 @@ class DescribeShareGroupOffsets:
             others += [_without_state(one, _UNAUTHORIZED) for one in refused]
             self._read(group_id, places, others, then)
 
-    def _seen(self, reply: commands.SharePartitions, context: RequestContext) -> Places:
+    def _seen(self, group: offsets.DescribeShareGroupOffsetsResponseGroup, context: RequestContext) -> Places:
         """The topics that exist and that the client may describe."""
-        names = self._leadership.view.topic_names
-        present = {topic_id: names[topic_id] for topic_id in reply.partitions if topic_id in names}
-        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TOPIC, list(present.values()))
+        present = [one for one in group.topics if one.topic_id in self._leadership.view.topic_names]
+        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TOPIC, [one.topic_name for one in present])
         return [
-            (name, topic_id, sorted(reply.partitions[topic_id]))
-            for topic_id, name in present.items()
-            if name not in unseen
+            (one.topic_name, one.topic_id, [each.partition_index for each in one.partitions])
+            for one in present
+            if one.topic_name not in unseen
         ]
 
     def _read(
@@ -367,12 +256,8 @@ def _partition(
     )
 
 
-def _refused_group(
-    group_id: str, code: ErrorCode, message: str | None = None
-) -> offsets.DescribeShareGroupOffsetsResponseGroup:
-    return offsets.DescribeShareGroupOffsetsResponseGroup(
-        group_id=group_id, topics=[], error_code=code, error_message=message
-    )
+def _refused_group(group_id: str, code: ErrorCode) -> offsets.DescribeShareGroupOffsetsResponseGroup:
+    return offsets.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=code)
 
 
 def _without_state(
@@ -409,69 +294,40 @@ class AlterShareGroupOffsets:
     ) -> alter.AlterShareGroupOffsetsResponse | Waiting:
         code = _refuse_change(self._groups, request.group_id, Operation.READ, context)
         if code is not None:
-            return alter.AlterShareGroupOffsetsResponse(
-                error_code=code, error_message=error_message(code), responses=[]
-            )
+            return alter.AlterShareGroupOffsetsResponse(error_code=code, error_message=error_message(code))
         refused, allowed = split(
             context,
             request.topics,
             lambda one: context.refuses(Operation.READ, ResourceType.TOPIC, one.topic_name),
         )
-        wanted: dict[str, dict[int, int]] = {}
-        asked: dict[str, list[int]] = {}
-        for topic in allowed:
-            of_topic = wanted.setdefault(topic.topic_name, {})
-            of_topic.update((one.partition_index, one.start_offset) for one in topic.partitions)
-            asked.setdefault(topic.topic_name, []).extend(one.partition_index for one in topic.partitions)
-        unauthorized = Refusal(_UNAUTHORIZED, error_message(_UNAUTHORIZED))
-        first = [
-            commands.AlteredTopic(
-                one.topic_name,
-                ZERO_UUID,
-                {partition.partition_index: unauthorized for partition in one.partitions},
-            )
-            for one in refused
-        ]
+        first = [_refused_alteration(one) for one in refused]
         waiting = Waiting()
-        command = commands.AlterShareOffsets(
-            lambda reply: waiting.complete(_altered(reply, asked, first)),
-            request.group_id,
-            list(wanted.items()),
-        )
-        self._groups.submit(request.group_id, command)
+
+        def altered(response: alter.AlterShareGroupOffsetsResponse) -> None:
+            if response.error_code == NONE:
+                # As in Kafka, topics that do not exist come before the others.
+                others = sorted(response.responses, key=lambda one: one.topic_id != ZERO_UUID)
+                response.responses = [*first, *others]
+            waiting.complete(response)
+
+        known = replace(request, topics=allowed)
+        self._groups.submit(request.group_id, asked_by(client_of(context), ALTER.refuse, known, altered))
         return waiting
 
 
-def _altered(
-    reply: commands.AlterShareOffsetsReply,
-    asked: Mapping[str, Sequence[int]],
-    first: Iterable[commands.AlteredTopic],
-) -> alter.AlterShareGroupOffsetsResponse:
-    """`asked` has the partitions as the request names them: one that it names twice is told of twice."""
-    if reply.error_code is not NONE:
-        return alter.AlterShareGroupOffsetsResponse(
-            error_code=reply.error_code,
-            error_message=reply.error_message or error_message(reply.error_code),
-            responses=[],
-        )
-    # As in Kafka, topics that do not exist come before the others.
-    topics = [*first, *sorted(reply.topics, key=lambda one: one.topic_id != ZERO_UUID)]
-    return alter.AlterShareGroupOffsetsResponse(
-        responses=[
-            alter.AlterShareGroupOffsetsResponseTopic(
-                topic_name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    alter.AlterShareGroupOffsetsResponsePartition(
-                        partition_index=index,
-                        error_code=topic.partitions[index].error_code,
-                        error_message=_message_of(topic.partitions[index]),
-                    )
-                    for index in asked.get(topic.name, topic.partitions)
-                ],
+def _refused_alteration(
+    topic: alter.AlterShareGroupOffsetsRequestTopic,
+) -> alter.AlterShareGroupOffsetsResponseTopic:
+    message = error_message(_UNAUTHORIZED)
+    return alter.AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[
+            alter.AlterShareGroupOffsetsResponsePartition(
+                partition_index=one.partition_index, error_code=_UNAUTHORIZED, error_message=message
             )
-            for topic in topics
-        ]
+            for one in topic.partitions
+        ],
     )
 
 
@@ -486,43 +342,32 @@ class DeleteShareGroupOffsets:
     ) -> delete.DeleteShareGroupOffsetsResponse | Waiting:
         code = _refuse_change(self._groups, request.group_id, Operation.DELETE, context)
         if code is not None:
-            return delete.DeleteShareGroupOffsetsResponse(
-                error_code=code, error_message=error_message(code), responses=[]
-            )
+            return delete.DeleteShareGroupOffsetsResponse(error_code=code, error_message=error_message(code))
+        # A topic that is named twice gets one result.
         refused, allowed = split(
             context,
-            dict.fromkeys(one.topic_name for one in request.topics),
-            lambda name: context.refuses(Operation.READ, ResourceType.TOPIC, name),
+            {one.topic_name: one for one in request.topics}.values(),
+            lambda one: context.refuses(Operation.READ, ResourceType.TOPIC, one.topic_name),
         )
-        unauthorized = Refusal(_UNAUTHORIZED, error_message(_UNAUTHORIZED))
-        first = [commands.DeletedTopic(name, ZERO_UUID, unauthorized) for name in refused]
+        first = [_refused_deletion(one.topic_name) for one in refused]
         waiting = Waiting()
-        command = commands.DeleteShareOffsets(
-            lambda reply: waiting.complete(_deleted(reply, first)), request.group_id, allowed
-        )
-        self._groups.submit(request.group_id, command)
+
+        def deleted(response: delete.DeleteShareGroupOffsetsResponse) -> None:
+            if response.error_code == NONE:
+                response.responses[:0] = first
+            waiting.complete(response)
+
+        known = replace(request, topics=allowed)
+        self._groups.submit(request.group_id, asked_by(client_of(context), DELETE.refuse, known, deleted))
         return waiting
 
 
-def _deleted(
-    reply: commands.DeleteShareOffsetsReply, first: Iterable[commands.DeletedTopic]
-) -> delete.DeleteShareGroupOffsetsResponse:
-    if reply.error_code is not NONE:
-        return delete.DeleteShareGroupOffsetsResponse(
-            error_code=reply.error_code,
-            error_message=reply.error_message or error_message(reply.error_code),
-            responses=[],
-        )
-    return delete.DeleteShareGroupOffsetsResponse(
-        responses=[
-            delete.DeleteShareGroupOffsetsResponseTopic(
-                topic_name=topic.name,
-                topic_id=topic.topic_id,
-                error_code=topic.refusal.error_code,
-                error_message=_message_of(topic.refusal),
-            )
-            for topic in (*first, *reply.topics)
-        ]
+def _refused_deletion(name: str) -> delete.DeleteShareGroupOffsetsResponseTopic:
+    return delete.DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name,
+        topic_id=ZERO_UUID,
+        error_code=_UNAUTHORIZED,
+        error_message=error_message(_UNAUTHORIZED),
     )
 
 
@@ -536,58 +381,57 @@ def _refuse_change(
     return None
 
 
-def _message_of(refusal: Refusal) -> str | None:
-    if refusal.error_code is NONE:
-        return None
-    return refusal.error_message or error_message(refusal.error_code)
-
-
 def _described_topics(request: offsets.DescribeShareGroupOffsetsRequest) -> Iterable[str]:
     """Names of topics, where the request has them: null asks for all."""
     return [topic.topic_name for group in request.groups for topic in group.topics or ()]
 
 
-APIS = (
-    Api(
-        heartbeat.ShareGroupHeartbeatRequest,
-        heartbeat.ShareGroupHeartbeatResponse,
-        make=lambda parts: ShareGroupHeartbeat(parts.node.groups),
-        needs=(
-            on_groups(Operation.READ, only("group_id")),
-            on_topics(Operation.DESCRIBE, each("subscribed_topic_names")),
-        ),
+def _topics_of(group: describe.DescribedGroup) -> Iterable[str]:
+    return [one.topic_name for member in group.members for one in member.assignment.topic_partitions]
+
+
+HEARTBEAT = Api(
+    heartbeat.ShareGroupHeartbeatRequest,
+    heartbeat.ShareGroupHeartbeatResponse,
+    make=lambda parts: ShareGroupHeartbeat(parts.node.groups),
+    needs=(
+        on_groups(Operation.READ, only("group_id")),
+        on_topics(Operation.DESCRIBE, each("subscribed_topic_names")),
     ),
-    Api(
-        describe.ShareGroupDescribeRequest,
-        describe.ShareGroupDescribeResponse,
-        make=lambda parts: ShareGroupDescribe(parts.node.groups),
-        needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
+    refusal=Refusal(has_message=False),
+)
+DESCRIBE = describe_api(
+    describe.ShareGroupDescribeRequest,
+    describe.ShareGroupDescribeResponse,
+    lambda groups: groups.serves_share_groups,
+    _topics_of,
+)
+OFFSETS = Api(
+    offsets.DescribeShareGroupOffsetsRequest,
+    offsets.DescribeShareGroupOffsetsResponse,
+    make=lambda parts: DescribeShareGroupOffsets(parts.node.groups, parts.node.leadership),
+    needs=(
+        on_groups(Operation.DESCRIBE, each("groups", "group_id")),
+        on_topics(Operation.DESCRIBE, _described_topics),
     ),
-    Api(
-        offsets.DescribeShareGroupOffsetsRequest,
-        offsets.DescribeShareGroupOffsetsResponse,
-        make=lambda parts: DescribeShareGroupOffsets(parts.node.groups, parts.node.leadership),
-        needs=(
-            on_groups(Operation.DESCRIBE, each("groups", "group_id")),
-            on_topics(Operation.DESCRIBE, _described_topics),
-        ),
-    ),
-    Api(
-        alter.AlterShareGroupOffsetsRequest,
-        alter.AlterShareGroupOffsetsResponse,
-        make=lambda parts: AlterShareGroupOffsets(parts.node.groups),
-        needs=(
-            on_groups(Operation.READ, only("group_id")),
-            on_topics(Operation.READ, each("topics", "topic_name")),
-        ),
-    ),
-    Api(
-        delete.DeleteShareGroupOffsetsRequest,
-        delete.DeleteShareGroupOffsetsResponse,
-        make=lambda parts: DeleteShareGroupOffsets(parts.node.groups),
-        needs=(
-            on_groups(Operation.DELETE, only("group_id")),
-            on_topics(Operation.READ, each("topics", "topic_name")),
-        ),
+    refusal=Refusal(results=("groups", each_of("groups", "group_id"))),
+)
+ALTER = Api(
+    alter.AlterShareGroupOffsetsRequest,
+    alter.AlterShareGroupOffsetsResponse,
+    make=lambda parts: AlterShareGroupOffsets(parts.node.groups),
+    needs=(
+        on_groups(Operation.READ, only("group_id")),
+        on_topics(Operation.READ, each("topics", "topic_name")),
     ),
 )
+DELETE = Api(
+    delete.DeleteShareGroupOffsetsRequest,
+    delete.DeleteShareGroupOffsetsResponse,
+    make=lambda parts: DeleteShareGroupOffsets(parts.node.groups),
+    needs=(
+        on_groups(Operation.DELETE, only("group_id")),
+        on_topics(Operation.READ, each("topics", "topic_name")),
+    ),
+)
+APIS = (HEARTBEAT, DESCRIBE, OFFSETS, ALTER, DELETE)

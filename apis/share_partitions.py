@@ -18,15 +18,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.list_offsets import NOT_FOUND, finding
-from odradek.coordinator.share_partitions.reset import LATEST, reset_timestamp
-from odradek.coordinator.share_partitions.share_partition import (
+from odradek.coordinator.shares.partitions.reset import LATEST, reset_timestamp
+from odradek.coordinator.shares.partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_partitions.window import Change
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.partitions.window import Change
+from odradek.coordinator.shares.state.persister import (
     UNINITIALIZED_OFFSET,
     Persister,
     Refusal,

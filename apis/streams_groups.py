@@ -1,9 +1,9 @@
 """Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, version 0) and
 StreamsGroupDescribe (89, version 0).
 
-A heartbeat becomes a command for the group's coordinator, after the checks that need only the request. The
-coordinator's reply has the missing internal topics of the application; this module creates them, and every
-response lists them until they exist. With the feature `streams.version` at level 0, or without `streams` in
+After the checks that need only the request the group's coordinator decides. Beside the response it gives the
+missing internal topics of the application: this module creates them, and every response lists them until they
+exist. With the feature `streams.version` at level 0, or without `streams` in
 `group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before any other check. Then
 come the permissions: for the group, and for all topics of the topology, after a check of their names. Whether
 the client may create internal topics is told in the status. A group with a topic that the client may not
@@ -18,21 +18,23 @@ Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from odradek.apis import operations
-from odradek.apis.access import each, on_groups, on_topics, only
-from odradek.apis.api import Waiting, split
-from odradek.apis.coordinators import Gathering, client_host
+from odradek.apis.access import on_groups, on_topics, only
+from odradek.apis.api import Waiting
+from odradek.apis.coordinators import client_of
 from odradek.apis.declaration import Api
+from odradek.apis.group_descriptions import describe_api
+from odradek.apis.refusals import Refusal
 from odradek.apis.topic_creation import topic_creation
+from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
-from odradek.coordinator.streams import commands
-from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
-from odradek.coordinator.streams.topology import Status, StatusCode, has_doubles
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
+from odradek.coordinator.streams.membership import StreamsGroupHeartbeatResult, refused_heartbeat
+from odradek.coordinator.streams.topology import StatusCode, has_doubles
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.messages import group_records as records
 from odradek.wire.messages import streams_group_describe as describe
 from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.streams_group_describe import (
@@ -127,66 +129,34 @@ class StreamsGroupHeartbeat:
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse | Waiting:
         if not self._groups.serves_streams_groups:
-            return _refused(ErrorCode.UNSUPPORTED_VERSION, None)
+            return refused_heartbeat(ErrorCode.UNSUPPORTED_VERSION).response
         try:
             _check_access(request, context)
             _check(request)
         except KafkaError as error:
-            return _refused(error.code, error.own_message)
+            return refused_heartbeat(error.code, error.own_message).response
         waiting = Waiting()
-        endpoint, tags = request.user_endpoint, request.client_tags
-        command = commands.StreamsHeartbeat(
-            ticket=lambda reply: waiting.complete(self._response(reply, context)),
-            group_id=request.group_id,
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-            endpoint_epoch=request.endpoint_information_epoch,
-            instance_id=request.instance_id,
-            rack_id=request.rack_id,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            topology=None if request.topology is None else _topology(request.topology),
-            owned=_owned(request),
-            process_id=request.process_id,
-            user_endpoint=None if endpoint is None else commands.UserEndpoint(endpoint.host, endpoint.port),
-            client_tags=None if tags is None else {tag.key: tag.value for tag in tags},
-            shutdown_application=request.shutdown_application,
-            client_id=context.client_id or "",
-            client_host=client_host(context.connection),
-        )
-        self._groups.submit(request.group_id, command)
+        ticket = Ticket(lambda result: waiting.complete(self._response(result, context)), refused_heartbeat)
+        self._groups.submit(request.group_id, Asked(request, client_of(context), ticket))
         return waiting
 
     def _response(
-        self, reply: commands.StreamsHeartbeatReply, context: RequestContext
+        self, result: StreamsGroupHeartbeatResult, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse:
-        if reply.error_code is not ErrorCode.NONE:
-            return _refused(reply.error_code, reply.error_message)
-        statuses = reply.statuses
-        uncreatable = _uncreatable(reply.topics_to_create, context)
+        response, topics = result
+        if not topics:
+            return response
+        uncreatable = _uncreatable(topics, context)
         if uncreatable:
-            statuses = [_with_refusal(status, uncreatable) for status in statuses]
-        elif reply.topics_to_create:
-            pause_ms = HEARTBEATS_BETWEEN_TRIALS * reply.heartbeat_interval_ms
-            failures = self._internal_topics.see_to(reply.topics_to_create, pause_ms)
-            if failures:
-                statuses = [_with_failures(status, failures) for status in statuses]
-        assignment, endpoints = reply.assignment, reply.endpoints
-        return StreamsGroupHeartbeatResponse(
-            error_code=ErrorCode.NONE,
-            member_id=reply.member_id,
-            member_epoch=reply.member_epoch,
-            heartbeat_interval_ms=reply.heartbeat_interval_ms,
-            status=[heartbeat.Status(status_code=code, status_detail=detail) for code, detail in statuses],
-            active_tasks=None if assignment is None else _task_ids(assignment.active, heartbeat.TaskIds),
-            standby_tasks=None if assignment is None else _task_ids(assignment.standby, heartbeat.TaskIds),
-            warmup_tasks=None if assignment is None else _task_ids(assignment.warmup, heartbeat.TaskIds),
-            endpoint_information_epoch=reply.endpoint_epoch,
-            partitions_by_user_endpoint=None if endpoints is None else [_endpoint(one) for one in endpoints],
-        )
-
-
-def _refused(code: ErrorCode, message: str | None) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
+            # Kafka's text, with the names in alphabetical order.
+            _add_reason(response, f"Unauthorized to CREATE on topics {', '.join(sorted(uncreatable))}.")
+            return response
+        pause_ms = HEARTBEATS_BETWEEN_TRIALS * response.heartbeat_interval_ms
+        failures = self._internal_topics.see_to(topics, pause_ms)
+        if failures:
+            reasons = ", ".join(f"{name} ({reason})" for name, reason in sorted(failures.items()))
+            _add_reason(response, f"Creation failed: {reasons}.")
+        return response
 
 
 def _uncreatable(topics: Collection[str], context: RequestContext) -> Collection[str]:
@@ -197,19 +167,14 @@ def _uncreatable(topics: Collection[str], context: RequestContext) -> Collection
     return context.refused_names(create, ResourceType.TOPIC, topics)
 
 
-def _with_refusal(status: Status, uncreatable: Iterable[str]) -> Status:
-    """Kafka's text, with the names in alphabetical order."""
-    if status.code is not StatusCode.MISSING_INTERNAL_TOPICS:
-        return status
-    names = ", ".join(sorted(uncreatable))
-    return Status(status.code, f"{status.detail}; Unauthorized to CREATE on topics {names}.")
-
-
-def _with_failures(status: Status, failures: Mapping[str, str]) -> Status:
-    if status.code is not StatusCode.MISSING_INTERNAL_TOPICS:
-        return status
-    reasons = ", ".join(f"{name} ({reason})" for name, reason in sorted(failures.items()))
-    return Status(status.code, f"{status.detail}; Creation failed: {reasons}.")
+def _add_reason(response: StreamsGroupHeartbeatResponse, reason: str) -> None:
+    """Tell with the missing internal topics why they are not created."""
+    response.status = [
+        replace(status, status_detail=f"{status.status_detail}; {reason}")
+        if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS
+        else status
+        for status in response.status or ()
+    ]
 
 
 # Checks of a request
@@ -239,16 +204,16 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         if text is not None and not text.strip():
             raise _invalid(f"{name} can't be empty.")
     epoch = request.member_epoch
-    if epoch == commands.JOIN_EPOCH:
+    if epoch == JOIN_EPOCH:
         _check_join(request)
-    elif epoch == commands.LEAVE_FOR_A_WHILE_EPOCH:
+    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid("InstanceId can't be null.")
-    elif epoch < commands.LEAVE_FOR_A_WHILE_EPOCH:
+    elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if any(one is None for one in tasks) and any(one is not None for one in tasks):
         raise _invalid("If one task-type is non-null, all must be non-null.")
-    if epoch != commands.JOIN_EPOCH and request.topology is not None:
+    if epoch != JOIN_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
     if has_doubles(tag.key for tag in request.client_tags or ()):
         raise _invalid("A client tag is named twice.")
@@ -322,236 +287,27 @@ def _invalid(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
-# From a request
-
-
-def _owned(request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
-    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
-    if active is None or standby is None or warmup is None:
-        return None
-    return TaskAssignment(_tasks(active), _tasks(standby), _tasks(warmup))
-
-
-def _tasks(listed: Iterable[heartbeat.TaskIds]) -> Tasks:
-    tasks: dict[str, frozenset[int]] = {}
-    for one in listed:
-        partitions = tasks.get(one.subtopology_id, frozenset()) | frozenset(one.partitions)
-        if partitions:
-            tasks[one.subtopology_id] = partitions
-    return tasks
-
-
-def _topology(topology: heartbeat.Topology) -> records.StreamsGroupTopologyValue:
-    """The topology as a record of the log."""
-    return records.StreamsGroupTopologyValue(
-        epoch=topology.epoch,
-        subtopologies=[
-            records.Subtopology(
-                subtopology_id=subtopology.subtopology_id,
-                source_topics=subtopology.source_topics,
-                source_topic_regex=subtopology.source_topic_regex,
-                state_changelog_topics=_topic_infos(subtopology.state_changelog_topics),
-                repartition_sink_topics=subtopology.repartition_sink_topics,
-                repartition_source_topics=_topic_infos(subtopology.repartition_source_topics),
-                copartition_groups=[
-                    records.CopartitionGroup(
-                        source_topics=group.source_topics,
-                        source_topic_regex=group.source_topic_regex,
-                        repartition_source_topics=group.repartition_source_topics,
-                    )
-                    for group in subtopology.copartition_groups
-                ],
-            )
-            for subtopology in topology.subtopologies
-        ],
-    )
-
-
-def _topic_infos(infos: Iterable[heartbeat.TopicInfo]) -> list[records.TopicInfo]:
-    return [
-        records.TopicInfo(
-            name=info.name,
-            partitions=info.partitions,
-            replication_factor=info.replication_factor,
-            topic_configs=[
-                records.KeyValue(key=config.key, value=config.value) for config in info.topic_configs
-            ],
-        )
-        for info in infos
-    ]
-
-
-# Into an answer
-
-
-def _task_ids(tasks: Tasks, make: Callable[..., Any]) -> list[Any]:
-    return [
-        make(subtopology_id=subtopology_id, partitions=sorted(partitions))
-        for subtopology_id, partitions in sorted(tasks.items())
-    ]
-
-
-def _endpoint(one: commands.EndpointPartitions) -> heartbeat.EndpointToPartitions:
-    return heartbeat.EndpointToPartitions(
-        user_endpoint=heartbeat.Endpoint(host=one.endpoint.host, port=one.endpoint.port),
-        active_partitions=[
-            heartbeat.TopicPartition(topic=name, partitions=these) for name, these in one.active
-        ],
-        standby_partitions=[
-            heartbeat.TopicPartition(topic=name, partitions=these) for name, these in one.standby
-        ],
-    )
-
-
-class StreamsGroupDescribe:
-    """The handler: each group is described by its own coordinator."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-
-    def __call__(
-        self, request: StreamsGroupDescribeRequest, context: RequestContext
-    ) -> StreamsGroupDescribeResponse | Waiting:
-        group_ids = request.group_ids
-        if not self._groups.serves_streams_groups:
-            code = ErrorCode.UNSUPPORTED_VERSION
-            return StreamsGroupDescribeResponse(
-                groups=[describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in group_ids]
-            )
-        operations_for = context if request.include_authorized_operations else None
-        # As in Kafka, refused groups come first.
-        refused, allowed = split(
-            context, group_ids, lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one)
-        )
-        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        groups = [describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in refused]
-
-        def respond(replies: list[commands.StreamsGroupDescription]) -> StreamsGroupDescribeResponse:
-            described = [_visible(_described(reply, operations_for), context) for reply in replies]
-            return StreamsGroupDescribeResponse(groups=groups + described)
-
-        gathering = Gathering(len(allowed), respond)
-        for index, group_id in enumerate(allowed):
-            ticket = gathering.ticket(index)
-            if group_id:
-                self._groups.submit(group_id, commands.DescribeStreamsGroup(ticket, group_id))
-            else:
-                ticket(commands.StreamsGroupDescription(ErrorCode.INVALID_GROUP_ID, group_id))
-        return gathering.waiting
-
-
-def _visible(group: describe.DescribedGroup, context: RequestContext) -> describe.DescribedGroup:
-    """The group, or its refusal if it has topics that the client may not describe."""
-    topics = () if group.topology is None else _topics_of(group.topology)
-    if not context.refused_names(Operation.DESCRIBE, ResourceType.TOPIC, topics):
-        return group
-    return describe.DescribedGroup(
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        error_message="The group has topics that the client may not describe.",
-        group_id=group.group_id,
-    )
-
-
-def _described(
-    reply: commands.StreamsGroupDescription, operations_for: RequestContext | None
-) -> describe.DescribedGroup:
-    if reply.error_code is not ErrorCode.NONE:
-        return describe.DescribedGroup(
-            error_code=reply.error_code,
-            error_message=reply.error_message,
-            group_id=reply.group_id,
-        )
-    topology = None
-    if reply.subtopologies is not None:
-        topology = describe.Topology(
-            epoch=reply.topology_epoch,
-            subtopologies=[_described_subtopology(one) for one in reply.subtopologies],
-        )
-    group = describe.DescribedGroup(
-        error_code=ErrorCode.NONE,
-        group_id=reply.group_id,
-        group_state=reply.state,
-        group_epoch=reply.group_epoch,
-        assignment_epoch=reply.assignment_epoch,
-        topology=topology,
-        members=[_described_member(member) for member in reply.members],
-    )
-    if operations_for is not None:
-        group.authorized_operations = operations.on_group(operations_for, group.group_id)
-    return group
-
-
-def _described_subtopology(subtopology: records.Subtopology) -> describe.Subtopology:
-    return describe.Subtopology(
-        subtopology_id=subtopology.subtopology_id,
-        source_topics=subtopology.source_topics,
-        repartition_sink_topics=subtopology.repartition_sink_topics,
-        state_changelog_topics=_described_topics(subtopology.state_changelog_topics),
-        repartition_source_topics=_described_topics(subtopology.repartition_source_topics),
-    )
-
-
-def _described_topics(infos: Iterable[records.TopicInfo]) -> list[describe.TopicInfo]:
-    return [
-        describe.TopicInfo(
-            name=info.name,
-            partitions=info.partitions,
-            replication_factor=info.replication_factor,
-            topic_configs=[
-                describe.KeyValue(key=config.key, value=config.value) for config in info.topic_configs
-            ],
-        )
-        for info in infos
-    ]
-
-
-def _described_member(member: commands.DescribedStreamsMember) -> describe.Member:
-    endpoint = member.user_endpoint
-    return describe.Member(
-        member_id=member.member_id,
-        member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topology_epoch=member.topology_epoch,
-        process_id=member.process_id,
-        user_endpoint=None if endpoint is None else describe.Endpoint(host=endpoint.host, port=endpoint.port),
-        client_tags=[describe.KeyValue(key=key, value=value) for key, value in member.client_tags.items()],
-        assignment=_described_assignment(member.assignment),
-        target_assignment=_described_assignment(member.target_assignment),
-    )
-
-
-def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:
-    return describe.Assignment(
-        active_tasks=_task_ids(assignment.active, describe.TaskIds),
-        standby_tasks=_task_ids(assignment.standby, describe.TaskIds),
-        warmup_tasks=_task_ids(assignment.warmup, describe.TaskIds),
-    )
-
-
 def _make_heartbeat(parts: ApiParts) -> StreamsGroupHeartbeat:
     node = parts.node
     topics = parts.shared(topic_creation)
     return StreamsGroupHeartbeat(node.groups, topics, node.changes, node.timers, node.now_ms)
 
 
-APIS = (
-    Api(
-        StreamsGroupHeartbeatRequest,
-        StreamsGroupHeartbeatResponse,
-        make=_make_heartbeat,
-        needs=(
-            on_groups(Operation.READ, only("group_id")),
-            on_topics(Operation.DESCRIBE, None),
-            on_topics(Operation.CREATE, None),
-        ),
+HEARTBEAT = Api(
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    make=_make_heartbeat,
+    needs=(
+        on_groups(Operation.READ, only("group_id")),
+        on_topics(Operation.DESCRIBE, None),
+        on_topics(Operation.CREATE, None),
     ),
-    Api(
-        StreamsGroupDescribeRequest,
-        StreamsGroupDescribeResponse,
-        make=lambda parts: StreamsGroupDescribe(parts.node.groups),
-        needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
-    ),
+    refusal=Refusal(has_message=False),
 )
+DESCRIBE = describe_api(
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    lambda groups: groups.serves_streams_groups,
+    lambda group: () if group.topology is None else _topics_of(group.topology),
+)
+APIS = (HEARTBEAT, DESCRIBE)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import Handler
     from odradek.apis.node import ApiSettings, NodeParts
 
-# By who asks, in the order in which clients do: `server/warm_up.py` prepares all but the last.
+# By who asks, in the order in which clients do: `server/background/warm_up.py` prepares all but the last.
 
 RECORDS = {
     18: "api_versions",

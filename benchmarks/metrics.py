@@ -17,7 +17,7 @@ from benchmarks.figures import Figure, Section
 from benchmarks.request_cost import CONNECTIONS, Setup, children, cost_figures, measured_costs, record
 from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 SHARE_MAX = 1.01

@@ -23,8 +23,8 @@ from typing import Any
 import trustme
 
 from benchmarks.wire_client import PRODUCE_VERSION, WireClient, produce_request
-from odradek.server import ports
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
+from odradek.server.network import ports
 from odradek.wire.records import Record, build_batch
 
 WAYS = ("none", "ours", "uvloop")
@@ -182,7 +182,7 @@ def serve(way: str, port: str, directory: str) -> None:
 
 
 class _UvloopAcceptor:
-    """In place of `server.security.admission.Acceptor`: the event loop accepts, and does the TLS."""
+    """In place of `server.network.admission.Acceptor`: the event loop accepts, and does the TLS."""
 
     def __init__(self, listener: Any, sockets: Sequence[Any], connections: Any) -> None:
         self._listener = listener

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from odradek import __version__
 from odradek.client.client_error import ClientError, Disconnected
 from odradek.client.secured import Secured, reason_of
 from odradek.config.config_error import ConfigError
@@ -24,6 +23,7 @@ from odradek.wire.messages import api_name
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
+from odradek.wire.version import __version__
 
 SOFTWARE_NAME = "odradek"
 """As brokers are told it (KIP-511)."""

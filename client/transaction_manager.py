@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from odradek import __version__
 from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import ANY_NODE, Cluster, coordinator_of
 from odradek.client.connection import SOFTWARE_NAME
@@ -29,6 +28,7 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 from odradek.wire.records import add_to_sequence
 from odradek.wire.schema import Message
+from odradek.wire.version import __version__
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default of the brokers' limit, transaction.max.timeout.ms."""

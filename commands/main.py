@@ -9,8 +9,8 @@ import io
 import sys
 from collections.abc import Sequence
 
-from odradek import __version__
 from odradek.commands.command import COMMANDS, joined, main_parser, parser_of
+from odradek.wire.version import __version__
 
 INTERRUPTED = 130
 

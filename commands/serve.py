@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from odradek import __version__
+from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _level(text: str) -> tuple[str, str]:
     """Logger ("" for all) and level."""
     from odradek.apis.log_levels import LOGGERS
-    from odradek.server.log_output import LEVELS
+    from odradek.server.process.log_output import LEVELS
 
     name, _, level = text.rpartition("=")
     if level.lower() not in LEVELS:
@@ -116,8 +116,8 @@ def run(options: argparse.Namespace) -> int:
     gc.disable()
     from odradek.config.broker_config import load
     from odradek.config.config_error import ConfigError
-    from odradek.server.feature_levels import read_levels
-    from odradek.server.log_output import log_to_stderr
+    from odradek.server.metadata.feature_levels import read_levels
+    from odradek.server.process.log_output import log_to_stderr
 
     try:
         config = load(
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
         log_to_stderr(levels.pop("", "info"), levels, options.log_format)
         _log_settings(config)
         # Everything heavy comes with this import; a wrong option has been told by now.
-        from odradek.server.main_loop import run as run_broker
+        from odradek.server.process.main_loop import run as run_broker
 
         status = run_broker(config, on_ready=_tell_ready)
     except ConfigError as error:
@@ -189,7 +189,7 @@ def _tell_ready(server: "BrokerServer") -> None:
         output_failed(error)
     path = os.environ.get("ODRADEK_ADDRESS_FILE")
     if path:
-        from odradek.server.health import write_address
+        from odradek.server.process.health import write_address
 
         try:
             with_tls = {listener.name for listener in server.listeners if listener.tls is not None}

@@ -12,7 +12,7 @@ import functools
 import subprocess
 from collections.abc import Callable
 
-from odradek.server.maven_jars import cache, digest, fresh, settle
+from odradek.embedding.maven_jars import cache, digest, fresh, settle
 
 __all__ = ["class_data"]
 

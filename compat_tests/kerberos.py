@@ -17,7 +17,7 @@ from types import TracebackType
 import pytest
 
 from compat_tests.clients import wait_until
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from tools import environment
 
 REALM = "TEST.EXAMPLE"

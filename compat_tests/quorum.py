@@ -22,13 +22,13 @@ from compat_tests import reference
 from compat_tests.differential.harness import Side
 from compat_tests.reference import CURRENT, SHOWN_LENGTH, START_SECONDS, Host, free_port, programs
 from odradek.config.properties import format_properties
-from odradek.server.apache_kafka import (
+from odradek.embedding.apache_kafka import (
     CONTROLLER_JVM,
     controller_properties,
     format_directory,
 )
-from odradek.server.cluster_processes import ChildProcess, wait_until_ready
-from odradek.server.meta_properties import new_id
+from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
+from odradek.server.metadata.meta_properties import new_id
 from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
 CONTROLLER_ID = 100

@@ -23,8 +23,8 @@ from typing import Protocol
 from compat_tests.class_data import class_data
 from compat_tests.kit.java import SMALL_JVM, compiled, java_version
 from compat_tests.kit.tool_server import ToolServers
-from odradek.server.apache_kafka import KafkaPrograms, format_directory
-from odradek.server.free_port import free_port
+from odradek.embedding.apache_kafka import KafkaPrograms, format_directory
+from odradek.embedding.free_port import free_port
 from tools import environment
 
 CURRENT = "4.3.1"
@@ -275,7 +275,7 @@ class Kafka:
 
     def _format(self, config: pathlib.Path) -> None:
         # Here: with it come storage and coordinators, which a client's process has no use for.
-        from odradek.server.meta_properties import new_id
+        from odradek.server.metadata.meta_properties import new_id
 
         current = self.version == CURRENT
         more = {**(ONLY_CURRENT if current else {}), **self._properties}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from compat_tests import reference
 from odradek import Broker
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 
 PASSWORD = "pw-of-ann"
 OTHER_PASSWORD = "pw-of-bob"

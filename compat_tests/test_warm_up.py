@@ -9,7 +9,7 @@ PROGRAM = """
 import sys
 import threading
 import odradek
-from odradek.server import warm_up
+from odradek.server.background import warm_up
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, OffsetSpec,

@@ -7,7 +7,7 @@ It may keep the ticket, until the response is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,6 +25,9 @@ class Client(NamedTuple):
     """As tools show it: Java's text of an address begins with a slash."""
     version: int
     """Of the API."""
+    left_out: Callable[[Collection[str]], Collection[str]] | None = None
+    """Tells which topics the client may not describe. None for a client that may describe all, and for a
+    request that searches for no topics."""
 
 
 class Ticket(Generic[Response]):

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple
 
+from odradek.coordinator.asked import Ticket
 from odradek.wire.end_marker import EndMarker
-from odradek.wire.errors import ErrorCode
 
 LogRecord = tuple[bytes, bytes | None, int]
 """Key, value (None is a tombstone) and timestamp in milliseconds of one record for the log."""
@@ -42,13 +42,6 @@ class MarkerRecord(NamedTuple):
 
 LoggedRecord = LogRecord | TransactionalRecord | MarkerRecord
 """A record that is read back."""
-
-
-class Answer(Protocol):
-    """The value of a Reply to a command without a `Ticket`. It can make a refusal of the same type."""
-
-    def refused(self, code: ErrorCode) -> Self:
-        """The reply with an error instead, when the log failed with `code`."""
 
 
 class Effect:
@@ -77,13 +70,11 @@ class AppendMarker(Effect):
 
 @dataclass(slots=True)
 class Reply(Effect):
-    """Answer the command that carried `ticket`."""
+    """Give `response` to the ticket of a command."""
 
     waits_for_log: ClassVar[bool] = True
-    ticket: Any
-    """A `Ticket` (`coordinator/asked.py`), or a function that takes the value."""
-    value: Any
-    """The response to a request; an `Answer` where the ticket is no `Ticket`."""
+    ticket: Ticket[Any]
+    response: Any
 
 
 @dataclass(slots=True)

@@ -25,13 +25,13 @@ from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
 from odradek.coordinator.late_replies import CallLater
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import EffectHandler, RunningPartition, Runtime
-from odradek.coordinator.share_groups.commands import (
+from odradek.coordinator.shares.groups.commands import (
     DeleteStates,
     InitializeStates,
     StatesDeleted,
     StatesInitialized,
 )
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     Persister,
     Results,
 )
@@ -214,7 +214,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         if kind_of(command) is HeartbeatRequest and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # While the group is being loaded no member can rejoin: the heartbeat succeeds, as in Kafka.
             code = ErrorCode.NONE
-        return command.refused(code)
+        return command.ticket.refused(code)
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
         return GroupMachine(

@@ -46,9 +46,9 @@ from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
-RETRY_LOAD_AFTER_SECONDS = 5.0
-"""After a load that failed, and between two loads with no successful append between them: what a machine
-appends as soon as it is loaded would have it loaded again for ever."""
+RELOAD_PAUSE_S = 5.0
+"""Pause before a partition is loaded again, so that a machine whose first append fails is not reloaded in a
+loop."""
 RING_FOR_MS = 10
 """How long timers that are due together may hold up the event loop."""
 STALE_TIMERS_KEPT = 1_000
@@ -85,12 +85,9 @@ class Machine(Protocol):
 
 
 class Command(Protocol):
-    """A question to a machine."""
+    """A question to a machine: what a client has asked (`Asked`), or a command that no client sends."""
 
-    ticket: Any
-
-    def refused(self, code: ErrorCode) -> Any:
-        """The answer that says only `code`."""
+    ticket: Ticket[Any]
 
 
 M = TypeVar("M", bound=Machine)
@@ -238,7 +235,7 @@ class Runtime(Generic[M]):
 
     def _refusal(self, command: Command, code: ErrorCode) -> Any:
         """The answer to a command for which there is no machine."""
-        return command.refused(code)
+        return command.ticket.refused(code)
 
     # For the server
 
@@ -330,7 +327,7 @@ class Runtime(Generic[M]):
             )
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             if command.ticket not in self._fail(partition, code):
-                command.ticket(command.refused(code))
+                command.ticket(command.ticket.refused(code))
         else:
             self._run(partition, effects)
 
@@ -347,7 +344,7 @@ class Runtime(Generic[M]):
             try:
                 check(partition.log)
             except KafkaError as error:
-                command.ticket(command.refused(coordinator_error(error.code)))
+                command.ticket(command.ticket.refused(coordinator_error(error.code)))
                 return
         self._submit_to(partition, command)
 
@@ -360,7 +357,7 @@ class Runtime(Generic[M]):
                 return None
             for effect in partition.machine.handle(command, now_ms):
                 assert isinstance(effect, Reply)
-                answers.append(effect.value)
+                answers.append(effect.response)
         return answers
 
     # Effects
@@ -382,7 +379,7 @@ class Runtime(Generic[M]):
         handlers = self._effects
         for effect in due:
             if effect.__class__ is Reply:  # most are, so these alone need no entry and no call
-                effect.ticket(effect.value)
+                effect.ticket(effect.response)
             else:
                 handlers[effect.__class__](partition, effect)
 
@@ -485,7 +482,7 @@ class Runtime(Generic[M]):
         rest_seconds = (partition.rests_until_ms - self._clock_ms()) / 1000
         if rest_seconds > 0:
             # Never longer, should the clock have been set back.
-            partition.pause = self._call_later(min(rest_seconds, RETRY_LOAD_AFTER_SECONDS), load)
+            partition.pause = self._call_later(min(rest_seconds, RELOAD_PAUSE_S), load)
         else:
             load()
 
@@ -508,7 +505,7 @@ class Runtime(Generic[M]):
                     continue
                 if partition.records is not None:
                     self._loading.appendleft(partition)
-        delay_seconds = 0.0 if self._loading else RETRY_LOAD_AFTER_SECONDS
+        delay_seconds = 0.0 if self._loading else RELOAD_PAUSE_S
         self._loading.extend(waiting)
         if self._loading and self._load_timer is None:
             self._load_timer = self._call_later(delay_seconds, self._load)
@@ -554,13 +551,13 @@ class Runtime(Generic[M]):
             self._begin(partition, machine)
         except Exception as failure:
             _loading_failed(self._topic, partition, failure)
-            partition.rests_until_ms = self._clock_ms() + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+            partition.rests_until_ms = self._clock_ms() + round(RELOAD_PAUSE_S * 1000)
             self._load_again(partition)
 
     def _begin(self, partition: RunningPartition[M], machine: M) -> None:
         partition.machine, partition.loading = machine, None
         now_ms = self._clock_ms()
-        partition.rests_until_ms = now_ms + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+        partition.rests_until_ms = now_ms + round(RELOAD_PAUSE_S * 1000)
         self._run(partition, machine.start(now_ms))
         self._machine_loaded(partition)
 
@@ -683,8 +680,7 @@ def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
     refused = []
     for effect in effects:
         if isinstance(effect, Reply):
-            refuser = effect.ticket if isinstance(effect.ticket, Ticket) else effect.value
-            refused.append(Reply(effect.ticket, refuser.refused(code)))
+            refused.append(Reply(effect.ticket, effect.ticket.refused(code)))
         elif isinstance(effect, Asking):
-            refused.append(Reply(effect.command.ticket, effect.command.refused(code)))
+            refused.append(Reply(effect.command.ticket, effect.command.ticket.refused(code)))
     return refused

@@ -46,7 +46,7 @@ from odradek.offline.directories import (
 from odradek.offline.kraft_settings import METADATA_DIRECTORY
 from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
 from odradek.offline.report import CannotTell, Progress, Report
-from odradek.server import meta_properties, metadata_store
+from odradek.server.metadata import meta_properties, metadata_files, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import (
@@ -290,9 +290,9 @@ class _Check:
     def _has_store(self, directory: Directory) -> bool:
         """SQLite makes an empty file first: a start treats it as no file."""
         path = f"{directory.path}/{metadata_store.FILE_NAME}"
-        return self._disk.exists(path + metadata_store.REPAIRED) or any(
+        return self._disk.exists(path + metadata_files.REPAIRED) or any(
             self._disk.exists(path + ending) and self._disk.size(path + ending) > 0
-            for ending in ("", metadata_store.LOG)
+            for ending in ("", metadata_files.LOG)
         )
 
     def _look_for_store(self) -> None:
@@ -329,7 +329,7 @@ class _Check:
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
         """Repair a damaged store as a start would; nothing if the start would refuse it."""
         from odradek.config.config_error import ConfigError
-        from odradek.server.metadata_repair import repair
+        from odradek.server.metadata.metadata_repair import repair
 
         identity = identity_of(directory)
         if identity is None:

@@ -11,7 +11,7 @@ from odradek.coordinator.client_metrics.subscriptions import check_subscription
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
-from odradek.server import meta_properties, metadata_repair, metadata_store
+from odradek.server.metadata import meta_properties, metadata_repair, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.store import key_of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from odradek.offline.check_partition import lost_logs
-from odradek.server import meta_properties
+from odradek.server.metadata import meta_properties
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.store import key_of

@@ -44,7 +44,7 @@ from odradek.offline.directories import IMPORT_SUFFIX, finish_work, surroundings
 from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.offline.report import Progress
-from odradek.server import meta_properties, metadata_store
+from odradek.server.metadata import meta_properties, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import STRAY_SUFFIX, is_aside

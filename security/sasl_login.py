@@ -5,7 +5,7 @@
         login.take(answer of the broker to request)
 
 Whoever opens connections sends them: other nodes (`server/security/sasl/client.py`), Spark
-(`spark_integration/connection.py`), the health check (`server/health.py`).
+(`spark_integration/connection.py`), the health check (`server/process/health.py`).
 
 Sources: SaslClientAuthenticator of Kafka 4.3; RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628 (OAUTHBEARER).
 """

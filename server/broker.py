@@ -1,16 +1,16 @@
 """A broker: starts in three phases, serves, and stops.
 
-    bind (`server/bound.py`)       ports are bound, data directories locked
-    open_data (`server/opened.py`) metadata and logs are recovered
-    serve (`server/serving.py`)    listeners answer, background work runs
+    bind (`server/phase_bind.py`)       ports are bound, data directories locked
+    open_data (`server/phase_open.py`)  metadata and logs are recovered
+    serve (`server/phase_serve.py`)     listeners answer, background work runs
 
 Each phase is complete: it has all parts that it needs, and hands them to the next one. What it acquires it
 also puts on a stack; a stop, and a start that fails, undo that in the reverse order. So a stop closes the
 ports, ends background work, answers what can be answered, closes connections (`server/shutdown.py`), ends
 workers, closes the metadata, flushes the logs and marks the directories as cleanly stopped.
 
-A node alone decides for its cluster (`server/alone.py`). A node that has controllers joins them in place of
-`bind` (`server/member.py`), and replicates (`server/replication.py`).
+A node alone decides for its cluster (`server/standalone.py`). A node that has controllers joins them in place
+of `bind` (`server/cluster/member.py`), and replicates (`server/cluster/replication.py`).
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from odradek.server.alone import decide_alone
-from odradek.server.bound import Node, bind, do_nothing
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.opened import open_data
-from odradek.server.serving import Serving, serve
-from odradek.server.timers import wall_clock_ms
+from odradek.server.network.timers import wall_clock_ms
+from odradek.server.phase_bind import Node, bind, do_nothing
+from odradek.server.phase_open import open_data
+from odradek.server.phase_serve import Serving, serve
+from odradek.server.standalone import decide_alone
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.server.connections import Connections
-    from odradek.server.coordinators import Coordinators
-    from odradek.server.listeners import Listener
+    from odradek.server.background.schedule import Schedule
+    from odradek.server.cluster.replication import Replication
+    from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.metrics.broker_metrics import BrokerMetrics
-    from odradek.server.replication import Replication
-    from odradek.server.routes import Routes
-    from odradek.server.schedule import Schedule
+    from odradek.server.network.connections import Connections
+    from odradek.server.network.listeners import Listener
+    from odradek.server.network.routes import Routes
     from odradek.storage.directories.store import LogStore
 
 
 async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
-    """Either of the two below, in the directories of a ZooKeeper: its id of the cluster counts for a new data
-    directory, and clients are served before others find the broker there."""
+    """Start alone or in a cluster, and register in ZooKeeper. A new data directory takes the cluster id from
+    ZooKeeper. Clients are served before others find the broker there."""
     from odradek.server.zookeeper.joining import join
     from odradek.server.zookeeper.opening import open_zookeeper
 
@@ -64,7 +64,7 @@ async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
 
 async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
-    from odradek.server.member import deciding_of, join_cluster, reach_brokers, replicate
+    from odradek.server.cluster.member import deciding_of, join_cluster, reach_brokers, replicate
 
     bound, member = await join_cluster(node, ending)
     opened = open_data(bound, deciding_of(member), ending)
@@ -105,10 +105,10 @@ class BrokerServer:
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made, for garbage collection by the owner of the process. `polls_before_sleep` switches
-        on `server.busy_poll`, which is wrong where other threads of the process need the core. `owns_process`
-        says that there is no other program in the process: clients may change the levels of its loggers.
-        `on_end` is called when every disk has failed and there is nothing left to serve. The options of
-        `extensions` are those that `config` was loaded with."""
+        on `server.network.busy_poll`, which is wrong where other threads of the process need the core.
+        `owns_process` says that there is no other program in the process: clients may change the levels of
+        its loggers. `on_end` is called when every disk has failed and there is nothing left to serve. The
+        options of `extensions` are those that `config` was loaded with."""
         self.config = config
         self._node = Node(
             config=config,

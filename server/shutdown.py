@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.server.connections import Connections
-    from odradek.server.coordinators import Coordinators
-    from odradek.server.schedule import Schedule
+    from odradek.server.background.schedule import Schedule
+    from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network.connections import Connections
 
 CONVERSIONS_WAIT_S = 0.5
 FLUSH_WAIT_S = 1.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterChange, PartitionView, TopicView
-    from odradek.server.replica_homes import ReplicaHomes
+    from odradek.server.cluster.replica_homes import ReplicaHomes
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.work import Work

@@ -5,7 +5,7 @@ import contextlib
 from odradek import Broker
 from odradek.config.broker_config import load
 from odradek.config.first_users import parse
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.security.users import add
 
 SECURITY = "org.apache.kafka.common.security"

@@ -81,18 +81,19 @@ DOCSTRINGS_WITH_OPENERS = {
     "wire": 0,
     "config": 0,
     "storage": 0,
-    "coordinator": 237,
+    "coordinator": 226,
     "apis": 56,
     "security": 11,
-    "server": 181,
+    "server": 164,
+    "embedding": 17,
     "offline": 4,
     "client": 65,
     "commands": 37,
     "spark_integration": 21,
     "tools": 14,
     "benchmarks": 93,
-    "tests": 295,
-    "compat_tests": 351,
+    "tests": 296,
+    "compat_tests": 352,
 }
 """Folder -> docstrings that may open with one of `OPENERS`. A number only goes down."""
 DOCSTRING = re.compile(r'"""(\w+)')
@@ -102,8 +103,8 @@ def test_docstrings_open_with_a_noun_or_a_verb() -> None:
     found: Counter[str] = Counter()
     places = []
     for folder in DOCSTRINGS_WITH_OPENERS:
-        for path in sorted((CHECKOUT / folder).rglob("*.py*")):
-            if path.suffix not in (".py", ".pyi", ".pyx"):
+        for path in sorted((CHECKOUT / folder).rglob("*.p*")):
+            if path.suffix not in (".py", ".pyi", ".pyx", ".pxi"):
                 continue
             for line in source(path).splitlines():
                 opening = DOCSTRING.match(line.lstrip())

@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from odradek.server import meta_properties, metadata_store
 from odradek.server.kafka07 import position_store
 from odradek.server.kafka07.position_store import PositionStore
+from odradek.server.metadata import meta_properties, metadata_store
 from odradek.server.security.sasl import listeners
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore

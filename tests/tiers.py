@@ -10,7 +10,7 @@ NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
 PURE = (
     *("apis", "config", "coordinator", "kit", "offline"),
-    *("replication", "security", "share_partitions", "storage", "wire"),
+    *("replication", "security", "storage", "wire"),
 )
 """The folders of tests/ without a socket and without a process; the files beside them are as pure."""
 

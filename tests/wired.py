@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from odradek.apis.declaration import Api, Served
-from odradek.server._pipeline import Turn
-from odradek.server.connection import Connection
-from odradek.server.connections import ConnectionLimits, Connections
-from odradek.server.routes import Routes
+from odradek.server.network._pipeline import Turn
+from odradek.server.network.connection import Connection
+from odradek.server.network.connections import ConnectionLimits, Connections
+from odradek.server.network.routes import Routes
 
 
 class Endpoint:

@@ -49,7 +49,7 @@ def _module(*path: str) -> ModuleType:
     return module
 
 
-maven_jars = _module("server", "maven_jars.py")
+maven_jars = _module("embedding", "maven_jars.py")
 installer = _module("tools", "installer.py")
 cache, digest = maven_jars.cache, maven_jars.digest
 alone, fresh, settle = maven_jars.alone, maven_jars.fresh, maven_jars.settle
@@ -177,7 +177,7 @@ def _extensions() -> dict[str, pathlib.Path]:
 def _compiled_digest() -> str:
     folders = sorted({built.parent for built in _extensions().values()})
     sources = sorted(
-        path for folder in folders for end in ("pyx", "pxd", "h") for path in folder.glob(f"*.{end}")
+        path for folder in folders for end in ("pyx", "pxi", "h") for path in folder.glob(f"*.{end}")
     )
     return digest(*(path.read_bytes() for path in sources))
 

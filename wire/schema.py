@@ -15,7 +15,7 @@ import binascii
 import dataclasses
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 ALL = (0, None)
 """For `nullable=`: null is allowed in every version that has the field."""
@@ -176,6 +176,23 @@ def fields_of(struct: type[Struct]) -> tuple[FieldSpec, ...]:
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory
         specs.append(FieldSpec(name=field.name, default=default, **field.metadata["on_wire"]))
     return tuple(specs)
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def copied_as(kind: type[S], struct: Struct) -> S:
+    """A copy of a struct as one of another class, whose fields are among its own, by name."""
+    fields = fields_of(kind)  # type: ignore[arg-type]
+    return kind(**{field.name: _copied_as(field.type, getattr(struct, field.name)) for field in fields})
+
+
+def _copied_as(wire_type: Any, value: Any) -> Any:
+    if value is None or isinstance(wire_type, Primitive):
+        return value
+    if isinstance(wire_type, Array):
+        return [_copied_as(wire_type.item, one) for one in value]
+    return copied_as(wire_type, value)
 
 
 def uuid_to_text(uuid: bytes) -> str:

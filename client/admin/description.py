@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek import __version__
 from odradek.client.admin.asking import all_brokers
 from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import ANY_NODE, Cluster
@@ -13,6 +12,7 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

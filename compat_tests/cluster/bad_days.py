@@ -10,7 +10,7 @@ from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.test_replication import isr_of, partition
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import OdradekMember
-from odradek.server.timers import wall_clock_ms
+from odradek.server.network.timers import wall_clock_ms
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

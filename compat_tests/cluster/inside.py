@@ -12,7 +12,7 @@ from compat_tests.quorum import INTERNAL_TOPICS, AnyControllers, broker_properti
 from compat_tests.reference import free_port
 from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
-from odradek.server.timers import wall_clock_ms
+from odradek.server.network.timers import wall_clock_ms
 
 T = TypeVar("T")
 SECONDS = 60

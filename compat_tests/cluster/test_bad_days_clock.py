@@ -21,7 +21,7 @@ from compat_tests.cluster.sharing import QUICK, with_short_sessions
 from compat_tests.cluster.test_replication import create
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, OdradekMember
-from odradek.server.timers import wall_clock_ms
+from odradek.server.network.timers import wall_clock_ms
 from odradek.wire.errors import ErrorCode
 
 JUMPING, FOLLOWING = 1, 2

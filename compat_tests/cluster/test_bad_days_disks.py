@@ -24,7 +24,7 @@ from compat_tests.cluster.sharing import FOLLOWER, LEADER, QUICK, WITNESS, Share
 from compat_tests.cluster.test_replication import create, isr_of
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import OdradekMember, new_cluster_id
-from odradek.server import meta_properties
+from odradek.server.metadata import meta_properties
 from odradek.wire.records import Record, build_batch
 
 FIRST, SECOND, THIRD = LEADER, FOLLOWER, WITNESS

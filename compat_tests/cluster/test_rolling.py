@@ -207,7 +207,7 @@ def test_an_upgrade_waits_for_the_last_node_of_the_older_release(
     lowest, _ = NODE_FEATURES[METADATA_VERSION]
     with monkeypatch.context() as patched:
         patched.setattr(
-            "odradek.server.member.NODE_FEATURES", {**NODE_FEATURES, METADATA_VERSION: (lowest, 25)}
+            "odradek.server.cluster.member.NODE_FEATURES", {**NODE_FEATURES, METADATA_VERSION: (lowest, 25)}
         )
         first = Inside(older, 1, made(tmp_path, 1))
         first.start()

@@ -26,7 +26,7 @@ from compat_tests.share_groups.members import LIBRDKAFKA
 from compat_tests.stories import topic_name
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -15,9 +15,9 @@ from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.cluster.inside import SECONDS, Inside
 from compat_tests.quorum import Controllers
-from odradek.coordinator.share_state.persister import DeliveryState, InitialState, Refusal, SharePartitionKey
-from odradek.server import new_topics
-from odradek.server.share_persister import SharePersister
+from odradek.coordinator.shares.state.persister import DeliveryState, InitialState, Refusal, SharePartitionKey
+from odradek.server.cluster import new_topics
+from odradek.server.coordination.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_share_group_offsets import (

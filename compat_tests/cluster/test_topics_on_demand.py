@@ -14,7 +14,7 @@ from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.sharing import Members
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers
-from odradek.server import new_topics
+from odradek.server.cluster import new_topics
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 

@@ -15,7 +15,7 @@ import odradek
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
 from odradek.commands.command import COMMANDS
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from tests.client.topics import Transactions
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]

@@ -67,7 +67,7 @@ def pair_of(version: str, settings: Mapping[str, str]) -> Iterator[Pair]:
 @contextlib.contextmanager
 def odradek(settings: Mapping[str, str]) -> Iterator[Side]:
     """A new Odradek, for as long as the context lasts."""
-    from odradek.server.embedded import Broker
+    from odradek.embedding.embedded import Broker
 
     options = {**settings, "group.initial.rebalance.delay.ms": 0}
     with (

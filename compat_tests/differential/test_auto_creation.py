@@ -20,7 +20,7 @@ from compat_tests.differential.test_client_quotas import (
     quota_entry,
 )
 from compat_tests.differential.topics import metadata_of
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest

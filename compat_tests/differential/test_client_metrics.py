@@ -40,6 +40,15 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
+@pytest.fixture(autouse=True)
+def _no_subscription(pair: Pair) -> Iterator[None]:
+    """None is left to the next test."""
+    yield
+    settings = [(key, DELETE, None) for key in ("metrics", "interval.ms", "match")]
+    pair.ask(lambda _: incremental(partly(CLIENT_METRICS, "only", *settings)), 1, "the end")
+    await_list(pair, [])
+
+
 def alter(
     pair: Pair, name: str, *operations: tuple[str, int, str | None], validate_only: bool = False
 ) -> None:

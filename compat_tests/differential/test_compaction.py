@@ -22,7 +22,7 @@ from compat_tests.differential.harness import Pair, Pauses, Side
 from compat_tests.differential.sharing import ACCEPT, GAP, Member, describe_offsets, readers
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.topics import NOW_MS, new_topic
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, cleaning_round
 from odradek.storage.disk import OsDisk
 from odradek.storage.log.producer_state import decode_snapshot

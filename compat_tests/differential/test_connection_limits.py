@@ -15,7 +15,7 @@ from compat_tests.broker_host import shared_host
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import Side, side_of
 from compat_tests.differential.test_client_quotas import CONNECTED, alter_quotas, found, quota_entry
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 

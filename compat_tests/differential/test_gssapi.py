@@ -15,7 +15,7 @@ from compat_tests import reference
 from compat_tests.kerberos import Centre, in_this_process
 from compat_tests.secured import LISTENER, PLAIN_USERS, SecuredKafka
 from odradek import Broker
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest

@@ -18,7 +18,7 @@ from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_settings import BROKER, complete, incremental, partly, whole
 from compat_tests.differential.topics import new_topic
 from odradek.config.changes import APPEND, DELETE, SET, SUBTRACT
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -40,7 +40,7 @@ from odradek.config.option import (
     Option,
 )
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest

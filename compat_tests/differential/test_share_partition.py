@@ -19,7 +19,7 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.kit.java import compile_java
-from odradek.coordinator.share_partitions.share_partition import (
+from odradek.coordinator.shares.partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Demand,
@@ -27,8 +27,8 @@ from odradek.coordinator.share_partitions.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from odradek.coordinator.share_partitions.window import Batch, Change
-from odradek.coordinator.share_state.persister import DeliveryState
+from odradek.coordinator.shares.partitions.window import Batch, Change
+from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from odradek.wire.messages.read_share_group_state import StateBatch

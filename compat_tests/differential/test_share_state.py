@@ -26,8 +26,8 @@ from compat_tests.differential.share_state import (
     write,
 )
 from compat_tests.differential.topics import id_of, new_topic
-from odradek.coordinator.share_state import record_codec
-from odradek.coordinator.share_state.record_codec import SNAPSHOT
+from odradek.coordinator.shares.state import record_codec
+from odradek.coordinator.shares.state.record_codec import SNAPSHOT
 from odradek.wire.messages import (
     delete_share_group_state,
     initialize_share_group_state,

@@ -87,7 +87,7 @@ def test_the_wheel_has_every_compiled_part_and_its_types(wheel: zipfile.ZipFile)
 def test_the_entry_points_are_a_console_script_and_a_pytest_plugin(wheel: zipfile.ZipFile) -> None:
     assert wheel.read(f"{METADATA}/entry_points.txt").decode().split() == [
         "[console_scripts]", "odradek", "=", "odradek.commands.main:main",
-        "[pytest11]", "odradek", "=", "odradek.server.pytest_plugin",
+        "[pytest11]", "odradek", "=", "odradek.embedding.pytest_plugin",
     ]  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_the_sdist_has_every_source_and_no_generated_file(dists: Dists) -> None:
     names = {str(name) for name in names}
     for folder in FOLDERS.values():
         for path in (CHECKOUT / folder).rglob("*"):
-            if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".h", ".typed"):
+            if path.suffix in (".py", ".pyi", ".pyx", ".pxi", ".h", ".typed"):
                 assert str(path.relative_to(CHECKOUT)) in names
     assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "docs/configuration.md"} <= names
     assert not {name for name in names if name.endswith((".so", ".c", ".pyc")) or name.startswith("tests")}

@@ -36,16 +36,16 @@ print(*sorted({"asyncio", "uvloop", "socket", "odradek.server", "odradek.wire"} 
 
 PRODUCED = """
 import odradek
-from odradek.server.health import check
+from odradek.server.process.health import check
 with odradek.Broker(process={process}) as broker:
     assert check(broker.bootstrap_servers) is None
 """
 
 COMPACTED = """
 import asyncio, os, tempfile, time
-from odradek.server.cleaner import CleanerOptions, LogCleaner
-from odradek.server.timers import Timers, wall_clock_ms
-from odradek.server.work import WorkQueue
+from odradek.server.background.cleaner import CleanerOptions, LogCleaner
+from odradek.server.network.timers import Timers, wall_clock_ms
+from odradek.server.background.work import WorkQueue
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
 from odradek.storage.directories.store import LogStore
@@ -156,7 +156,7 @@ def test_serve_is_ready_answers_and_stops(installed: Installed) -> None:
             assert select.select([process.stdout], [], [], READY_S)[0], "no ready line"
             ready = re.fullmatch(r"odradek \S+ ready on (127\.0\.0\.1:\d+) .*\n", process.stdout.readline())
             assert ready
-            installed.run(installed.python, "-m", "odradek.server.health", ready[1])
+            installed.run(installed.python, "-m", "odradek.server.process.health", ready[1])
             asked = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_S) == 0

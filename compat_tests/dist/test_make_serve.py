@@ -16,7 +16,7 @@ import pytest
 
 from compat_tests.dist.conftest import NOT_OPTIMIZED, USERS
 from compat_tests.outside import clean_environment
-from odradek.server.health import check
+from odradek.server.process.health import check
 from tools.build_dists import copy_of_checkout
 from tools.environment import ZIGLANG, only_from, wheels
 

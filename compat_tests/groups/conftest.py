@@ -13,7 +13,7 @@ from compat_tests.groups.comparison import Both
 from compat_tests.kit.transaction_brokers import Start, TransactionBroker, starting
 from odradek.config.option import REFUSED
 from odradek.config.options import BROKER_OPTIONS
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 

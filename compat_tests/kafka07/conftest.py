@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 import odradek
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 
 
 class Oldest(NamedTuple):

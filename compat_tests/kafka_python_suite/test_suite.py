@@ -47,7 +47,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
         with reference.Kafka(properties=SETTINGS | AUTHORIZER) as kafka:
             yield ApacheBroker(kafka)
         return
-    from odradek.server.embedded import Broker
+    from odradek.embedding.embedded import Broker
 
     port = reference.free_port()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}

@@ -7,8 +7,8 @@ import pathlib
 import re
 import subprocess
 
-from odradek.server.apache_kafka import TOOL_JVM
-from odradek.server.maven_jars import cache, digest, fresh, settle
+from odradek.embedding.apache_kafka import TOOL_JVM
+from odradek.embedding.maven_jars import cache, digest, fresh, settle
 
 CLIENTS = pathlib.Path(__file__).parent.parent / "clients" / "java"
 """Where programs of clients are."""

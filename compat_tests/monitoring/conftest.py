@@ -17,7 +17,7 @@ from odradek.client.admin.topics import create_topic
 from odradek.client.cluster import Cluster
 from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from tests.client.topics import produce
 
 TOPIC, GROUP, SLOW, AHEAD = "orders", "readers", "slow", "ahead"

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from compat_tests.clients import wait_until
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics.monitoring_files import files
 from tools import environment
 

@@ -18,7 +18,7 @@ from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.differential.harness import side_of
 from compat_tests.kit.working import Working
 from odradek.config.changes import SET
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -28,8 +28,8 @@ import pytest
 import odradek
 from compat_tests.clients import wait_until
 from compat_tests.security.certificates import Authority
-from odradek.server.free_port import free_port
-from odradek.server.security.unauthenticated import BYTES_MAX, DEADLINE_MS
+from odradek.embedding.free_port import free_port
+from odradek.server.network.unauthenticated import BYTES_MAX, DEADLINE_MS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.metadata import MetadataRequest

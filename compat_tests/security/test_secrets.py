@@ -36,7 +36,7 @@ from compat_tests.security.served import Served
 from odradek.config.options import BROKER_OPTIONS
 from odradek.coordinator.security import scram_users
 from odradek.coordinator.security.delegation_tokens import TokenRules
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.security.sasl import plain
 from odradek.server.security.signed_tokens import SignedValidator
 from odradek.server.security.tokens import TokenLogins

@@ -27,7 +27,7 @@ from compat_tests.security import programs, refusals, sealed_clients
 from compat_tests.security.certificates import KINDS, PASSWORD, Authority
 from compat_tests.security.sealed_clients import LIBRARIES, VALUES, JavaClients
 from compat_tests.security.served import Served
-from odradek.server.health import check
+from odradek.server.process.health import check
 
 RULES = "RULE:^CN=([^,]*),.*$/$1/L,DEFAULT"
 HALF_OPEN = 1_000

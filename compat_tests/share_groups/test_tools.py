@@ -17,7 +17,7 @@ from compat_tests.clients import Message
 from compat_tests.differential.harness import Side
 from compat_tests.groups.comparison import CONSUMER_GROUPS, GROUPS, Both, Node
 from compat_tests.share_groups.brokers import SETTINGS, alter_group, places
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.tiers import rest_at_night
 

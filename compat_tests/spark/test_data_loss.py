@@ -16,7 +16,7 @@ from compat_tests.reference import Kafka
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.topics import KafkaTables, batch_sizes, finish, values
 from compat_tests.stories import START_MS, topic_name
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from compat_tests.spark.test_data_loss import HOUR_MS, SETTINGS
 from compat_tests.spark.topics import batch_sizes, finish
 from compat_tests.stories import START_MS, topic_name
 from compat_tests.transactions.libraries.confluent import ConfluentProducer
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
 from odradek.spark.stream_readers import has_admission_control
 from tests.tiers import NIGHTLY
 

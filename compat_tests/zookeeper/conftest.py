@@ -17,7 +17,7 @@ from kazoo.exceptions import NoNodeError
 import odradek
 from compat_tests.clients import wait_until
 from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 
 SESSION_MS = 4_000
 PATIENT = {"zookeeper.connection.timeout.ms": "60000"}

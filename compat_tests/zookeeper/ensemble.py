@@ -12,7 +12,7 @@ from types import TracebackType
 
 from compat_tests import reference
 from odradek.config.properties import format_properties
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 
 TICK_MS = 500
 """Sessions last two ticks at least: a short one lets a test see the end of a session."""

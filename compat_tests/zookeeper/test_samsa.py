@@ -21,7 +21,7 @@ from compat_tests.kafka07.today import read
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Looking, in_zookeeper
 from compat_tests.zookeeper.sharing import PARTITIONS, Group, Member, Topic, has_come
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 
 MEMBER = pathlib.Path(__file__).parent / "others" / "samsa_member.py"
 JUDGE = pathlib.Path(__file__).parents[1] / "kafka07" / "python2" / "judge.py"

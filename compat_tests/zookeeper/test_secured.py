@@ -20,7 +20,7 @@ from compat_tests.zookeeper.conftest import PATIENT, SESSION_MS, Logged, in_zook
 from compat_tests.zookeeper.ensemble import KafkaInZooKeeper, ZooKeeper
 from odradek.config.option import PASSWORD
 from odradek.config.options import BROKER_OPTIONS
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from tests.tiers import rest_at_night
 
 SECONDS = 30

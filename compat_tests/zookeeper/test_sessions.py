@@ -29,7 +29,7 @@ from compat_tests.kit.proxy import Proxy
 from compat_tests.stories import topic_name
 from compat_tests.zookeeper.conftest import Logged, Looking, in_zookeeper
 from compat_tests.zookeeper.ensemble import ZooKeeper
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.kafka07.requests import LATEST, Offsets, encode_request, response_of_offsets
 from tests.raw_client import RawClient
 

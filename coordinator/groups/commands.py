@@ -1,22 +1,20 @@
-"""The commands of a group machine that no client sends, and whose response is an error code. What clients ask
-are their requests (`coordinator/asked.py`)."""
+"""The commands of a group machine that no client sends. What clients ask are their requests
+(`coordinator/asked.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from odradek.coordinator.asked import NOBODY, Ticket
 from odradek.wire.end_marker import EndMarker
-from odradek.wire.errors import ErrorCode
 
 
 @dataclass(slots=True, kw_only=True)
 class Command:
-    ticket: Ticket[ErrorCode] = NOBODY
-
-    def refused(self, code: ErrorCode) -> ErrorCode:
-        return self.ticket.refused(code)
+    ticket: Ticket[Any] = NOBODY
+    """It takes an error code, or the response to the request from which the command follows."""
 
 
 @dataclass(slots=True)

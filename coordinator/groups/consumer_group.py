@@ -27,6 +27,7 @@ from odradek.coordinator.groups.reconciliation import (
 from odradek.coordinator.groups.sessions import Session
 from odradek.coordinator.groups.subscriptions import ResolvedPattern, Subscriptions, add_to_count
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from odradek.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -74,6 +75,8 @@ class ConsumerSession(Session):
     """A classic member has to join again, in time."""
     has_sync_timer: bool = False
     """A classic member that has joined has so long to sync."""
+    quick_response: ConsumerGroupHeartbeatResponse | None = None
+    """The response to the last heartbeat that changed nothing; it is given out again, and not changed."""
 
 
 @dataclass(slots=True)

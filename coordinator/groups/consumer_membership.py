@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from odradek.coordinator.asked import Asked, Client
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import CancelTimer, Effect, MatchTopics, Reply
 from odradek.coordinator.groups.classic_group import ClassicGroup
@@ -29,28 +30,42 @@ from odradek.coordinator.groups.consumer_changes import (
     preferred_assignor,
     removal_of,
 )
-from odradek.coordinator.groups.consumer_commands import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
-    ConsumerGroupDescription,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
-    DescribeConsumerGroup,
-    DescribedConsumer,
-    OwnedPartitions,
-)
 from odradek.coordinator.groups.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     metadata_hash,
 )
-from odradek.coordinator.groups.group import Group, GroupRecord, Store
-from odradek.coordinator.groups.reconciliation import AssignmentEpochs, MemberAssignment, MemberState
+from odradek.coordinator.groups.group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    Group,
+    GroupRecord,
+    Store,
+)
+from odradek.coordinator.groups.reconciliation import (
+    AssignmentEpochs,
+    MemberAssignment,
+    MemberState,
+    OwnedPartitions,
+)
 from odradek.coordinator.groups.sessions import MemberTimers
 from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
 from odradek.coordinator.groups.subscriptions import ResolvedPattern
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import consumer_group_describe
+from odradek.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+)
+from odradek.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from odradek.wire.messages.group_records import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupRegularExpressionKey,
@@ -65,8 +80,12 @@ SESSION, REBALANCE, CLASSIC_JOIN, CLASSIC_SYNC = TIMERS = (
     "classic-sync",
 )
 """The first parts of the keys of timers, before the group and the member."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""Values of `Member.member_type`."""
 MATCH_AGAIN_AFTER_MS = 10_000
 """How long a group waits at least before its patterns are matched again (Kafka's constant)."""
+
+AskedHeartbeat = Asked[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
 
 
 def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
@@ -120,52 +139,61 @@ class ConsumerMembership:
 
     # Heartbeat
 
-    def beat(self, command: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatReply | None:
-        """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
+    def beat(self, asked: AskedHeartbeat, now_ms: int) -> ConsumerGroupHeartbeatResponse | None:
+        """The response to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
         done, where `heartbeat` has to judge it."""
         # This way does not pass the handler, which checks it for all others.
         if not self._settings.serves_consumer_groups:
             return None
-        group = self._groups.get(command.group_id)
+        request = asked.request
+        group = self._groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return None
-        member = group.members.get(command.member_id)
+        member = group.members.get(request.member_id)
         if (
             member is None
-            or not _changes_nothing(group, member, command)
+            or not _changes_nothing(group, member, asked)
             or (group.subscriptions.has_patterns and self._is_match_due(group, False, now_ms))
         ):
             return None
-        config, session = self._settings.of_group(command.group_id), member.session
+        config, session = self._settings.of_group(request.group_id), member.session
         deadline_ms = now_ms + config.consumer_session_timeout_ms
         if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
             return None
         session.deadline_ms = deadline_ms
-        return ConsumerHeartbeatReply(
-            NONE, None, command.member_id, command.member_epoch, config.consumer_heartbeat_interval_ms
-        )
+        response, interval_ms = session.quick_response, config.consumer_heartbeat_interval_ms
+        if (
+            response is None
+            or response.member_epoch != request.member_epoch
+            or response.heartbeat_interval_ms != interval_ms
+        ):
+            response = session.quick_response = _accepted(request, interval_ms)
+        return response
 
-    def heartbeat(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        reply = self.beat(command, now_ms)
-        if reply is not None:
-            out.append(Reply(command.ticket, reply))
-            return
+    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
+        request, known = asked.request, self.beat(asked, now_ms)
         try:
-            if command.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
-                reply = self._leave(command, now_ms, out)
+            if known is not None:
+                response = _accepted(request, known.heartbeat_interval_ms)
+            elif request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
+                response = self._leave(request, now_ms, out)
             else:
-                reply = self._stay(command, now_ms, out)
+                response = self._stay(request, asked.client, now_ms, out)
         except KafkaError as refusal:
-            reply = ConsumerHeartbeatReply(refusal.code, refusal.own_message)
-        out.append(Reply(command.ticket, reply))
+            response = ConsumerGroupHeartbeatResponse(
+                error_code=refusal.code, error_message=refusal.own_message
+            )
+        out.append(Reply(asked.ticket, response))
 
-    def _stay(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> ConsumerHeartbeatReply:
-        group_id = command.group_id
+    def _stay(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, now_ms: int, out: list[Effect]
+    ) -> ConsumerGroupHeartbeatResponse:
+        group_id = request.group_id
         config, view = self._settings.of_group(group_id), self._topics()
         known = self._groups.get(group_id)
-        group, records = self._group_for(command)
-        change = self._change_for(group, command)
-        is_reason = change.subscribe(_updated(change.metadata, command))
+        group, records = self._group_for(request)
+        change = self._change_for(group, request)
+        is_reason = change.subscribe(_updated(change.metadata, request, client))
         # A new member that upgrades the group is a reason. A static member that comes back is none by itself,
         # but the last leader's assignment may lack the newest topics, and in the first rebalance of a
         # classic group the epoch is 0, which no member may have.
@@ -175,41 +203,40 @@ class ConsumerMembership:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
             change.assign(view, self._settings.group_consumer_assignors, now_ms)
-        change.reconcile(view, command.owned)
+        change.reconcile(view, _owned(request))
         replaced = None if change.replaces is None else group.members[change.replaces]
         self._store_all(group_id, [*records, *change.records], now_ms, out)
         if replaced is not None:
             self.cancel_timers(group, replaced, out)
-        self._after(change, config, command.left_out, now_ms, out)
+        self._after(change, config, client, now_ms, out)
         if isinstance(known, ClassicGroup):
             self.migration.upgraded(known, now_ms, out)
         current = change.current
         is_full_request = (
-            command.rebalance_timeout_ms != -1
-            and (command.subscribed_topic_names is not None or command.subscribed_topic_regex is not None)
-            and command.owned is not None
+            request.rebalance_timeout_ms != -1
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and request.topic_partitions is not None
         )
         sends_assignment = (
-            command.member_epoch == JOIN_EPOCH
+            request.member_epoch == JOIN_EPOCH
             or is_full_request
             or current.assigned != change.current_before.assigned
         )
-        return ConsumerHeartbeatReply(
-            NONE,
-            None,
-            change.member_id,
-            current.member_epoch,
-            config.consumer_heartbeat_interval_ms,
-            _listed(current.assigned) if sends_assignment else None,
+        return ConsumerGroupHeartbeatResponse(
+            error_code=NONE,
+            member_id=change.member_id,
+            member_epoch=current.member_epoch,
+            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
+            assignment=_assignment(current.assigned) if sends_assignment else None,
         )
 
-    def _group_for(self, command: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[GroupRecord]]:
+    def _group_for(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[GroupRecord]]:
         """The group, perhaps a new one, and what makes room for it. GROUP_ID_NOT_FOUND."""
-        group_id = command.group_id
+        group_id = request.group_id
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, []
-        is_joining = command.member_epoch == JOIN_EPOCH
+        is_joining = request.member_epoch == JOIN_EPOCH
         if group is None:
             if is_joining:
                 return ConsumerGroup(group_id, self._topics), []
@@ -221,14 +248,14 @@ class ConsumerMembership:
             return ConsumerGroup(group_id, self._topics), [(key, None) for key in old_keys]
         raise _not_found(f"Group {group_id} is not a consumer group.")
 
-    def _change_for(self, group: ConsumerGroup, command: ConsumerHeartbeat) -> MemberChange:
+    def _change_for(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> MemberChange:
         """The change for the member that sent the heartbeat.
 
         GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
         FENCED_INSTANCE_ID.
         """
-        limit, member_id = self._settings.group_consumer_max_size, command.member_id
-        instance_id, is_joining = command.instance_id, command.member_epoch == JOIN_EPOCH
+        limit, member_id = self._settings.group_consumer_max_size, request.member_id
+        instance_id, is_joining = request.instance_id, request.member_epoch == JOIN_EPOCH
         member = group.members.get(member_id)
         if member is None and len(group.members) >= limit:
             raise KafkaError(
@@ -252,16 +279,11 @@ class ConsumerMembership:
             member = _static_member(group, instance_id, member_id)
         elif member is None:
             raise _unknown_member(group, member_id)
-        _check_epoch(member, command)
+        _check_epoch(member, request)
         return MemberChange(group, member, member_id)
 
     def _after(
-        self,
-        change: MemberChange,
-        config: GroupConfig,
-        left_out: Callable[[Collection[str]], Collection[str]] | None,
-        now_ms: int,
-        out: list[Effect],
+        self, change: MemberChange, config: GroupConfig, client: Client, now_ms: int, out: list[Effect]
     ) -> None:
         """State that does not survive a restart: timers, and flags for the next heartbeat."""
         group_id, member_id = change.group.group_id, change.member_id
@@ -276,7 +298,7 @@ class ConsumerMembership:
             group.matching_since_ms = now_ms
             group.has_new_topics = False
             patterns = tuple(group.subscriptions.patterns)
-            out.append(MatchTopics(group_id, patterns, self._topics().version, left_out))
+            out.append(MatchTopics(group_id, patterns, self._topics().version, client.left_out))
 
     # Topics by pattern
 
@@ -341,8 +363,10 @@ class ConsumerMembership:
 
     # Leave
 
-    def _leave(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> ConsumerHeartbeatReply:
-        group_id, member_id, instance_id = command.group_id, command.member_id, command.instance_id
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, now_ms: int, out: list[Effect]
+    ) -> ConsumerGroupHeartbeatResponse:
+        group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
         group = self._groups.get(group_id)
         if group is None:
             raise _not_found(f"Group {group_id} not found.")
@@ -354,13 +378,13 @@ class ConsumerMembership:
             member = group.members[member_id]
         else:
             raise _unknown_member(group, member_id)
-        if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
+        if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
             self._store_all(
                 group_id, [current_record(group_id, member_id, _assignment_while_away(member))], now_ms, out
             )
         else:
             self.remove(group, [member], now_ms, out)
-        return ConsumerHeartbeatReply(NONE, None, member_id, command.member_epoch)
+        return _accepted(request, 0)
 
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
@@ -427,26 +451,33 @@ class ConsumerMembership:
 
     # Questions
 
-    def describe(self, command: DescribeConsumerGroup, now_ms: int, out: list[Effect]) -> None:
-        group_id = command.group_id
+    def describe(
+        self,
+        asked: Asked[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse],
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
+        """Describe the group of a request that names one."""
+        (group_id,) = asked.request.group_ids
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            description = ConsumerGroupDescription(
-                NONE,
-                group_id,
-                None,
-                group.state_name,
-                group.group_epoch,
-                group.assignment_epoch,
-                preferred_assignor(group, self._settings.group_consumer_assignors),
-                [_described(group, member, self._topics()) for member in group.members.values()],
+            described = DescribedGroup(
+                error_code=NONE,
+                group_id=group_id,
+                group_state=group.state_name,
+                group_epoch=group.group_epoch,
+                assignment_epoch=group.assignment_epoch,
+                assignor_name=preferred_assignor(group, self._settings.group_consumer_assignors),
+                members=[_described(group, member, self._topics()) for member in group.members.values()],
             )
         else:
             problem = "not found" if group is None else "is not a consumer group"
-            description = ConsumerGroupDescription(
-                ErrorCode.GROUP_ID_NOT_FOUND, group_id, f"Group {group_id} {problem}."
+            described = DescribedGroup(
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} {problem}.",
+                group_id=group_id,
             )
-        out.append(Reply(command.ticket, description))
+        out.append(Reply(asked.ticket, ConsumerGroupDescribeResponse(groups=[described])))
 
     # Start and end
 
@@ -488,46 +519,59 @@ class ConsumerMembership:
         return group
 
 
-def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat) -> bool:
+def _accepted(
+    request: ConsumerGroupHeartbeatRequest, heartbeat_interval_ms: int
+) -> ConsumerGroupHeartbeatResponse:
+    """The member has what it had, or nothing any more."""
+    return ConsumerGroupHeartbeatResponse(
+        error_code=NONE,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+    )
+
+
+def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, asked: AskedHeartbeat) -> bool:
     """Whether this is the plain heartbeat of a member that has its target assignment.
 
     False means "perhaps not": the full check follows. The owned partitions do not matter then.
     """
     metadata, current = member.metadata, member.current
+    request, client = asked.request, asked.client
     return (
-        command.member_epoch == current.member_epoch == group.assignment_epoch == group.group_epoch
+        request.member_epoch == current.member_epoch == group.assignment_epoch == group.group_epoch
         and current.state is MemberState.STABLE
         and not group.is_to_look
-        and command.subscribed_topic_names is None
-        and command.subscribed_topic_regex is None
-        and command.rebalance_timeout_ms == -1
-        and command.server_assignor is None
-        and command.rack_id is None
-        and (command.instance_id is None or command.instance_id == metadata.instance_id)
-        and command.client_host == metadata.client_host
-        and command.client_id == metadata.client_id
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (request.instance_id is None or request.instance_id == metadata.instance_id)
+        and client.host == metadata.client_host
+        and client.client_id == metadata.client_id
         and metadata.classic_member_metadata is None
     )
 
 
 def _updated(
-    known: ConsumerGroupMemberMetadataValue, command: ConsumerHeartbeat
+    known: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMemberMetadataValue:
     """The member's metadata, changed by its heartbeat."""
     names, pattern, timeout_ms = (
-        command.subscribed_topic_names,
-        command.subscribed_topic_regex,
-        command.rebalance_timeout_ms,
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.rebalance_timeout_ms,
     )
     return ConsumerGroupMemberMetadataValue(
-        instance_id=known.instance_id if command.instance_id is None else command.instance_id,
-        rack_id=known.rack_id if command.rack_id is None else command.rack_id,
-        client_id=command.client_id,
-        client_host=command.client_host,
+        instance_id=known.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=known.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
         subscribed_topic_names=known.subscribed_topic_names if names is None else sorted(set(names)),
         subscribed_topic_regex=known.subscribed_topic_regex if pattern is None else pattern,
         rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        server_assignor=known.server_assignor if command.server_assignor is None else command.server_assignor,
+        server_assignor=known.server_assignor if request.server_assignor is None else request.server_assignor,
         classic_member_metadata=None,
     )
 
@@ -538,14 +582,14 @@ def may_assign(group: ConsumerGroup, config: GroupConfig, now_ms: int) -> bool:
     return not group.assigned_at_ms or not interval_ms or now_ms >= group.assigned_at_ms + interval_ms
 
 
-def _check_epoch(member: ConsumerMember, command: ConsumerHeartbeat) -> None:
-    """FENCED_MEMBER_EPOCH, unless the answer with the present epoch may have been lost: then the member has
+def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
+    """FENCED_MEMBER_EPOCH, unless the response with the present epoch may have been lost: then the member has
     nothing but what it was given."""
-    current, epoch = member.current, command.member_epoch
+    current, epoch = member.current, request.member_epoch
     if epoch == current.member_epoch:
         return
     if epoch < current.member_epoch:
-        if epoch == current.previous_member_epoch and _is_subset(command.owned, current.assigned):
+        if epoch == current.previous_member_epoch and _is_subset(_owned(request), current.assigned):
             return
         relation = "smaller"
     else:
@@ -555,6 +599,11 @@ def _check_epoch(member: ConsumerMember, command: ConsumerHeartbeat) -> None:
         f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
         f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin.",
     )
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> OwnedPartitions | None:
+    owned = request.topic_partitions
+    return None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned]
 
 
 def _is_subset(owned: OwnedPartitions | None, assigned: AssignmentEpochs) -> bool:
@@ -587,10 +636,9 @@ def _assignment_while_away(member: ConsumerMember) -> MemberAssignment:
     )
 
 
-def _described(group: ConsumerGroup, member: ConsumerMember, view: ClusterView) -> DescribedConsumer:
-    metadata, names = member.metadata, view.topic_names
-    target = group.target_of(member.member_id)
-    return DescribedConsumer(
+def _described(group: ConsumerGroup, member: ConsumerMember, view: ClusterView) -> Member:
+    metadata = member.metadata
+    return Member(
         member_id=member.member_id,
         instance_id=metadata.instance_id,
         rack_id=metadata.rack_id,
@@ -599,20 +647,34 @@ def _described(group: ConsumerGroup, member: ConsumerMember, view: ClusterView) 
         client_host=metadata.client_host,
         subscribed_topic_names=metadata.subscribed_topic_names,
         subscribed_topic_regex=member.pattern,
-        assignment={
-            topic_id: partitions
-            for topic_id, partitions in member.current.held().items()
-            if topic_id in names
-        },
-        target_assignment={
-            topic_id: sorted(partitions) for topic_id, partitions in target.items() if topic_id in names
-        },
-        is_classic=member.is_classic,
+        assignment=_named(member.current.held(), view),
+        target_assignment=_named(group.target_of(member.member_id), view),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 
 
-def _listed(assigned: AssignmentEpochs) -> OwnedPartitions:
-    return [(topic_id, sorted(partitions)) for topic_id, partitions in assigned.items()]
+def _named(
+    assignment: Mapping[bytes, Collection[int]], view: ClusterView
+) -> consumer_group_describe.Assignment:
+    """Without topics that do not exist any more."""
+    return consumer_group_describe.Assignment(
+        topic_partitions=[
+            consumer_group_describe.TopicPartitions(
+                topic_id=topic_id, topic_name=view.topic_names[topic_id], partitions=sorted(partitions)
+            )
+            for topic_id, partitions in assignment.items()
+            if topic_id in view.topic_names
+        ]
+    )
+
+
+def _assignment(assigned: AssignmentEpochs) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
+    )
 
 
 def _not_found(message: str) -> KafkaError:

@@ -6,43 +6,41 @@ from __future__ import annotations
 
 from odradek.coordinator.groups.classic_membership import Membership
 from odradek.coordinator.groups.commands import TopicsMatched
-from odradek.coordinator.groups.consumer_commands import (
-    ConsumerHeartbeat,
-    DescribeConsumerGroup,
-)
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.consumer_membership import TIMERS, ConsumerMembership
 from odradek.coordinator.groups.group import CLASSIC, CONSUMER
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.migration import Migration
 from odradek.coordinator.groups.request_checks import CONSUMER_CHECKS
 from odradek.wire.messages import group_records
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     classic = parts.memberships[CLASSIC]
     assert isinstance(classic, Membership)
     groups, settings, topics, store = parts.groups, parts.settings, parts.topics, parts.store
     consumers = ConsumerMembership(groups, settings, parts.new_member_id, topics, store)
     migration = Migration(groups, settings, parts.new_member_id, topics, store, classic, consumers)
     consumers.migration = migration
-    return Protocol(
+    return GroupHandlers(
         membership=consumers,
         new_group=lambda group_id: ConsumerGroup(group_id, topics),
         commands={
-            ConsumerHeartbeat: consumers.heartbeat,
-            DescribeConsumerGroup: consumers.describe,
+            ConsumerGroupHeartbeatRequest: consumers.heartbeat,
+            ConsumerGroupDescribeRequest: consumers.describe,
             TopicsMatched: consumers.topics_matched,
             JoinGroupRequest: migration.join,
             SyncGroupRequest: migration.sync,
             HeartbeatRequest: migration.heartbeat,
             LeaveGroupRequest: migration.leave,
         },
-        quick_commands={ConsumerHeartbeat: consumers.beat},
+        quick_commands={ConsumerGroupHeartbeatRequest: consumers.beat},
     )
 
 

@@ -21,6 +21,10 @@ CONSUMER: TypeOfGroup = "consumer"
 SHARE: TypeOfGroup = "share"
 STREAMS: TypeOfGroup = "streams"
 """Kafka's types, as ListGroups names them."""
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_FOR_A_WHILE_EPOCH = -2
+"""The epoch of a static member that is to be back before its session ends."""
 
 CommitRequest = OffsetCommitRequest | TxnOffsetCommitRequest
 

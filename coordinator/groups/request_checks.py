@@ -12,18 +12,16 @@ from typing import Any
 
 from odradek.coordinator.asked import Asked
 from odradek.coordinator.groups.classic_members import refused_join
-from odradek.coordinator.groups.consumer_commands import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
-    DescribeConsumerGroup,
-)
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from odradek.coordinator.groups.group_type import Check
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.wire.messages.leave_group import LeaveGroupRequest
@@ -35,12 +33,14 @@ MEMBER_ID_REQUIRED_SINCE = 1
 """ConsumerGroupHeartbeat version from which members choose their id."""
 
 
-def _check_name(asked: Asked[Any, Any], _: Any) -> Any:
+def check_name(asked: Asked[Any, Any], _: Any) -> Any:
+    """Check of a request about one group."""
     return None if asked.request.group_id else asked.refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def _check_consumer_name(command: DescribeConsumerGroup, _: Any) -> Any:
-    return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)
+def check_described(asked: Asked[Any, Any], _: Any) -> Any:
+    """Check of a request that describes one group."""
+    return None if all(asked.request.group_ids) else asked.refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def _check_join(
@@ -57,33 +57,35 @@ def _check_join(
     return refused_join(code, request.member_id)
 
 
-def _check_consumer(command: ConsumerHeartbeat, settings: GroupSettings) -> ConsumerHeartbeatReply | None:
+def _check_consumer(
+    asked: Asked[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse], settings: GroupSettings
+) -> ConsumerGroupHeartbeatResponse | None:
     try:
-        _refuse_consumer(command, settings)
+        _refuse_consumer(asked.request, asked.client.version, settings)
     except KafkaError as refusal:
-        return ConsumerHeartbeatReply(refusal.code, refusal.own_message)
+        return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.own_message)
     return None
 
 
-def _refuse_consumer(command: ConsumerHeartbeat, settings: GroupSettings) -> None:
+def _refuse_consumer(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
     """INVALID_REQUEST, UNSUPPORTED_ASSIGNOR; UNKNOWN_SERVER_ERROR for what no record has room for."""
-    epoch, assignor = command.member_epoch, command.server_assignor
-    if command.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
-        _refuse_blank(command.member_id, "MemberId")
-    _refuse_blank(command.group_id, "GroupId")
-    _refuse_blank(command.instance_id, "InstanceId")
-    _refuse_blank(command.rack_id, "RackId")
+    epoch, assignor = request.member_epoch, request.server_assignor
+    if version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
+        _refuse_blank(request.member_id, "MemberId")
+    _refuse_blank(request.group_id, "GroupId")
+    _refuse_blank(request.instance_id, "InstanceId")
+    _refuse_blank(request.rack_id, "RackId")
     if epoch == JOIN_EPOCH:
-        if command.rebalance_timeout_ms == -1:
+        if request.rebalance_timeout_ms == -1:
             raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-        if command.owned is None or command.owned:
+        if request.topic_partitions is None or request.topic_partitions:
             raise _invalid("TopicPartitions must be empty when (re-)joining.")
-        if command.subscribed_topic_names is None and command.subscribed_topic_regex is None:
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise _invalid(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
     elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
-        if command.instance_id is None:
+        if request.instance_id is None:
             raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
@@ -93,7 +95,7 @@ def _refuse_consumer(command: ConsumerHeartbeat, settings: GroupSettings) -> Non
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(offered)}.",
         )
-    if not fits_record(command.group_id, command.member_id, command.subscribed_topic_regex):
+    if not fits_record(request.group_id, request.member_id, request.subscribed_topic_regex):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -108,12 +110,12 @@ def _invalid(message: str) -> KafkaError:
 
 CLASSIC_CHECKS: dict[type, Check] = {
     JoinGroupRequest: _check_join,
-    SyncGroupRequest: _check_name,
-    HeartbeatRequest: _check_name,
-    LeaveGroupRequest: _check_name,
-    OffsetDeleteRequest: _check_name,
+    SyncGroupRequest: check_name,
+    HeartbeatRequest: check_name,
+    LeaveGroupRequest: check_name,
+    OffsetDeleteRequest: check_name,
 }
 CONSUMER_CHECKS: dict[type, Check] = {
-    DescribeConsumerGroup: _check_consumer_name,
-    ConsumerHeartbeat: _check_consumer,
+    ConsumerGroupDescribeRequest: check_described,
+    ConsumerGroupHeartbeatRequest: _check_consumer,
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from odradek.coordinator.groups.group import STREAMS, CommitRequest, TypeOfGroup
 from odradek.coordinator.groups.sessions import Session
@@ -31,6 +31,7 @@ from odradek.coordinator.streams.topology import (
     subtopology_by_source,
 )
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.group_records import (
     AssignedTaskIds,
     KeyValue,
@@ -56,6 +57,7 @@ NO_TOPOLOGY_EPOCH = -1
 NO_TARGET = TaskAssignment()
 MEMBER_EPOCHS_SINCE = 9
 """OffsetCommit version that a member of this protocol has to use at least."""
+ListedTasks = TypeVar("ListedTasks")
 
 
 def new_member_metadata() -> StreamsGroupMemberMetadataValue:
@@ -265,7 +267,7 @@ class StreamsGroup:
     ) -> bool:
         if value is not None:
             self._member(key.member_id).target = TaskAssignment(
-                _tasks(value.active_tasks), _tasks(value.standby_tasks), _tasks(value.warmup_tasks)
+                tasks_of(value.active_tasks), tasks_of(value.standby_tasks), tasks_of(value.warmup_tasks)
             )
         elif key.member_id in self.members:
             self.members[key.member_id].target = None
@@ -342,9 +344,9 @@ def group_value(
 
 def target_value(target: TaskAssignment) -> StreamsGroupTargetAssignmentMemberValue:
     return StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=_task_ids(target.active),
-        standby_tasks=_task_ids(target.standby),
-        warmup_tasks=_task_ids(target.warmup),
+        active_tasks=listed_tasks(target.active, TaskIds),
+        standby_tasks=listed_tasks(target.standby, TaskIds),
+        warmup_tasks=listed_tasks(target.warmup, TaskIds),
     )
 
 
@@ -355,24 +357,18 @@ def current_tasks_value(tasks: MemberTasks) -> StreamsGroupCurrentMemberAssignme
         previous_member_epoch=tasks.previous_member_epoch,
         state=tasks.state,
         active_tasks=_with_epochs(assigned.active),
-        standby_tasks=_without_epochs(assigned.standby),
-        warmup_tasks=_without_epochs(assigned.warmup),
+        standby_tasks=listed_tasks(assigned.standby, AssignedTaskIds),
+        warmup_tasks=listed_tasks(assigned.warmup, AssignedTaskIds),
         active_tasks_pending_revocation=_with_epochs(to_revoke.active),
-        standby_tasks_pending_revocation=_without_epochs(to_revoke.standby),
-        warmup_tasks_pending_revocation=_without_epochs(to_revoke.warmup),
+        standby_tasks_pending_revocation=listed_tasks(to_revoke.standby, AssignedTaskIds),
+        warmup_tasks_pending_revocation=listed_tasks(to_revoke.warmup, AssignedTaskIds),
     )
 
 
-def _task_ids(tasks: Tasks) -> list[TaskIds]:
+def listed_tasks(tasks: Tasks, make: Callable[..., ListedTasks]) -> list[ListedTasks]:
+    """Tasks in order, as a record or a message lists them; `make` is its class of one subtopology's tasks."""
     return [
-        TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
-        for subtopology_id, partitions in sorted(tasks.items())
-    ]
-
-
-def _without_epochs(tasks: Tasks) -> list[AssignedTaskIds]:
-    return [
-        AssignedTaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
+        make(subtopology_id=subtopology_id, partitions=sorted(partitions))
         for subtopology_id, partitions in sorted(tasks.items())
     ]
 
@@ -388,8 +384,13 @@ def _with_epochs(epochs: EpochsOfTasks) -> list[AssignedTaskIds]:
     return listed
 
 
-def _tasks(listed: Iterable[TaskIds | AssignedTaskIds]) -> Tasks:
-    return {one.subtopology_id: frozenset(one.partitions) for one in listed if one.partitions}
+def tasks_of(listed: Iterable[TaskIds | AssignedTaskIds | heartbeat.TaskIds]) -> Tasks:
+    """Tasks that a record or a request lists; a request may name a subtopology twice."""
+    tasks: dict[str, frozenset[int]] = {}
+    for one in listed:
+        if one.partitions:
+            tasks[one.subtopology_id] = tasks.get(one.subtopology_id, frozenset()).union(one.partitions)
+    return tasks
 
 
 def _member_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> MemberTasks:
@@ -403,12 +404,12 @@ def _member_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> MemberTask
         value.previous_member_epoch,
         state,
         HeldTasks(
-            _epochs(value.active_tasks, epoch), _tasks(value.standby_tasks), _tasks(value.warmup_tasks)
+            _epochs(value.active_tasks, epoch), tasks_of(value.standby_tasks), tasks_of(value.warmup_tasks)
         ),
         HeldTasks(
             _epochs(value.active_tasks_pending_revocation, epoch),
-            _tasks(value.standby_tasks_pending_revocation),
-            _tasks(value.warmup_tasks_pending_revocation),
+            tasks_of(value.standby_tasks_pending_revocation),
+            tasks_of(value.warmup_tasks_pending_revocation),
         ),
     )
 

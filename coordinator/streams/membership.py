@@ -13,12 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from odradek.coordinator.asked import Asked, Client
+from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply, SetTimer
 from odradek.coordinator.groups.consumer_group import metadata_hash
-from odradek.coordinator.groups.group import CLASSIC, Group, GroupRecord, Store
+from odradek.coordinator.groups.group import (
+    CLASSIC,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    Group,
+    GroupRecord,
+    Store,
+)
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.sessions import MemberTimers
 from odradek.coordinator.groups.settings import GroupSettings
@@ -30,18 +40,6 @@ from odradek.coordinator.streams.assignor import (
     TaskSpec,
     assign_tasks,
 )
-from odradek.coordinator.streams.commands import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
-    DescribedStreamsMember,
-    DescribeStreamsGroup,
-    EndpointPartitions,
-    StreamsGroupDescription,
-    StreamsHeartbeat,
-    StreamsHeartbeatReply,
-    UserEndpoint,
-)
 from odradek.coordinator.streams.group import (
     NO_TARGET,
     NO_TOPOLOGY_EPOCH,
@@ -49,13 +47,14 @@ from odradek.coordinator.streams.group import (
     StreamsMember,
     current_tasks_value,
     group_value,
+    listed_tasks,
     new_member_metadata,
     target_value,
+    tasks_of,
 )
 from odradek.coordinator.streams.reconciliation import HeldTasks, MemberState, MemberTasks, reconcile
 from odradek.coordinator.streams.topology import (
     ConfiguredTopology,
-    Status,
     StatusCode,
     check_topology,
     configure,
@@ -64,6 +63,8 @@ from odradek.coordinator.streams.topology import (
     required_topics,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import streams_group_describe as describe
+from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.group_records import (
     Endpoint,
     KeyValue,
@@ -77,12 +78,39 @@ from odradek.wire.messages.group_records import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
+from odradek.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from odradek.wire.messages.streams_group_heartbeat import (
+    EndpointToPartitions,
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from odradek.wire.schema import copied_as
 
 NONE = ErrorCode.NONE
 SESSION, REBALANCE, DELAY = TIMERS = ("streams-session", "streams-rebalance", "streams-delay")
 """What timers are for: the first part of their keys, before the group and the member."""
 STANDBY_REPLICAS = "num.standby.replicas"
 """As the record of the group names the setting by which tasks were assigned."""
+NO_TOPICS: Mapping[str, NewTopic] = {}
+
+
+class StreamsGroupHeartbeatResult(NamedTuple):
+    """The response to a heartbeat, and the topics that the API creates. Kafka's class has the same."""
+
+    response: StreamsGroupHeartbeatResponse
+    creatable_topics: Mapping[str, NewTopic] = NO_TOPICS
+    """By name: internal topics that the application lacks."""
+
+
+def refused_heartbeat(code: ErrorCode, message: str | None = None) -> StreamsGroupHeartbeatResult:
+    return StreamsGroupHeartbeatResult(StreamsGroupHeartbeatResponse(error_code=code, error_message=message))
+
+
+AskedHeartbeat = Asked[StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResult]
 
 
 def delay_key(group_id: str) -> tuple[str, str]:
@@ -95,7 +123,9 @@ class _Step:
 
     group: StreamsGroup
     """As it was before; a new one is in no machine yet."""
-    command: StreamsHeartbeat
+    request: StreamsGroupHeartbeatRequest
+    owned: TaskAssignment | None
+    """The tasks that the member has; None: as before."""
     now_ms: int
     records: list[GroupRecord]
     statuses: list[Status]
@@ -123,47 +153,51 @@ class StreamsMembership:
 
     # Heartbeat
 
-    def heartbeat(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> None:
+    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
         """GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
         STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST, UNKNOWN_SERVER_ERROR."""
         try:
-            if command.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
-                reply = self._leave(command, now_ms, out)
+            if asked.request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
+                result = self._leave(asked.request, now_ms, out)
             else:
-                reply = self._stay(command, now_ms, out)
+                result = self._stay(asked, now_ms, out)
         except KafkaError as error:
-            reply = StreamsHeartbeatReply(error.code, error.own_message)
-        out.append(Reply(command.ticket, reply))
+            result = refused_heartbeat(error.code, error.own_message)
+        out.append(Reply(asked.ticket, result))
 
-    def _leave(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> StreamsHeartbeatReply:
-        group = self._existing(command.group_id)
-        if command.instance_id is not None:
+    def _leave(
+        self, request: StreamsGroupHeartbeatRequest, now_ms: int, out: list[Effect]
+    ) -> StreamsGroupHeartbeatResult:
+        group = self._existing(request.group_id)
+        if request.instance_id is not None:
             raise _no_static_members()
-        member = _member_of(group, command.member_id)
-        if command.shutdown_application:
-            group.shutdown_by = group.shutdown_by or command.member_id
+        member = _member_of(group, request.member_id)
+        if request.shutdown_application:
+            group.shutdown_by = group.shutdown_by or request.member_id
         self._remove(group, member, now_ms, out)
-        return StreamsHeartbeatReply(NONE, None, command.member_id, command.member_epoch)
+        response = StreamsGroupHeartbeatResponse(
+            error_code=NONE, member_id=request.member_id, member_epoch=request.member_epoch, status=[]
+        )
+        return StreamsGroupHeartbeatResult(response)
 
-    def _stay(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> StreamsHeartbeatReply:
-        joins = command.member_epoch == JOIN_EPOCH
+    def _stay(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> StreamsGroupHeartbeatResult:
+        request = asked.request
+        joins = request.member_epoch == JOIN_EPOCH
         records: list[GroupRecord] = []
-        group = self._to_join(command, records) if joins else self._existing(command.group_id)
-        if command.instance_id is not None:
+        group = self._to_join(request.group_id, records) if joins else self._existing(request.group_id)
+        if request.instance_id is not None:
             raise _no_static_members()
-        member = group.members.get(command.member_id)
+        owned, member = _owned(request), group.members.get(request.member_id)
         if not joins:
-            member = _member_of(group, command.member_id)
-            _check_epoch(group, member, command)
+            member = _member_of(group, request.member_id)
+            _check_epoch(member, request.member_epoch, owned)
         tasks = MemberTasks() if member is None else member.tasks
 
-        step = self._next_of(group, member, command, records, now_ms)
+        step = self._next_of(group, member, asked, owned, records, now_ms)
         target_epoch, target, delays_until_ms = self._target(step)
-        new_tasks = reconcile(
-            tasks, target, target_epoch, group.owners, step.metadata.process_id, command.owned
-        )
+        new_tasks = reconcile(tasks, target, target_epoch, group.owners, step.metadata.process_id, owned)
         if new_tasks != tasks:
-            key = StreamsGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=command.member_id)
+            key = StreamsGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=request.member_id)
             step.records.append((key, current_tasks_value(new_tasks)))
         if not self._store(group.group_id, step.records, now_ms, out):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has become too large.")
@@ -171,12 +205,11 @@ class StreamsMembership:
         stored = self._groups[group.group_id]
         assert isinstance(stored, StreamsGroup)
         self._settle(stored, step, delays_until_ms, tasks, now_ms, out)
-        return self._reply(stored, step, tasks)
+        return self._result(stored, step, tasks)
 
-    def _to_join(self, command: StreamsHeartbeat, records: list[GroupRecord]) -> StreamsGroup:
+    def _to_join(self, group_id: str, records: list[GroupRecord]) -> StreamsGroup:
         """The group of a member that joins; a new one where there is none, or an empty one of the classic
         protocol."""
-        group_id = command.group_id
         group = self._groups.get(group_id)
         if group is not None and group.group_type == CLASSIC and group.is_empty:
             keys = group.keys()
@@ -202,18 +235,20 @@ class StreamsMembership:
         self,
         group: StreamsGroup,
         member: StreamsMember | None,
-        command: StreamsHeartbeat,
+        asked: AskedHeartbeat,
+        owned: TaskAssignment | None,
         records: list[GroupRecord],
         now_ms: int,
     ) -> _Step:
         """The member, the topology and the topics as they now are, and what follows for the group's epoch."""
-        metadata = _updated(new_member_metadata() if member is None else member.metadata, command)
+        request, client = asked.request, asked.client
+        metadata = _updated(new_member_metadata() if member is None else member.metadata, request, client)
         has_changed = member is None or metadata != member.metadata
         if has_changed:
-            _check_texts(command)
-            key = StreamsGroupMemberMetadataKey(group_id=group.group_id, member_id=command.member_id)
+            _check_texts(request, client)
+            key = StreamsGroupMemberMetadataKey(group_id=group.group_id, member_id=request.member_id)
             records.append((key, metadata))
-        topology = _topology_of(group, command.topology, records)
+        topology = _topology_of(group, request.topology, records)
         statuses: list[Status] = []
         if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
             statuses.append(_stale(metadata.topology_epoch, group.topology.epoch))
@@ -223,7 +258,7 @@ class StreamsMembership:
         validated_epoch = NO_TOPOLOGY_EPOCH
         if configured.is_ready:
             validated_epoch = topology.epoch
-            _check_tasks(configured, command.owned)
+            _check_tasks(configured, owned)
         configs = self._assignment_configs(group.group_id)
         has_changed = (
             has_changed
@@ -235,7 +270,7 @@ class StreamsMembership:
             group_epoch += 1
             value = group_value(group_epoch, topics_hash, validated_epoch, configs)
             records.append((StreamsGroupMetadataKey(group_id=group.group_id), value))
-        return _Step(group, command, now_ms, records, statuses, metadata, configured, group_epoch)
+        return _Step(group, request, owned, now_ms, records, statuses, metadata, configured, group_epoch)
 
     def _configured(
         self, group: StreamsGroup, topology: StreamsGroupTopologyValue
@@ -258,7 +293,7 @@ class StreamsMembership:
     def _target(self, step: _Step) -> tuple[int, TaskAssignment, int | None]:
         """Epoch and target assignment of the member, computed again where the group has changed; until
         when a new group waits for more members (None: it does not)."""
-        group, member_id, now_ms = step.group, step.command.member_id, step.now_ms
+        group, member_id, now_ms = step.group, step.request.member_id, step.now_ms
         config = self._settings.of_group(group.group_id)
         delayed_until_ms = group.delayed_until_ms
         if delayed_until_ms is None and group.is_empty and config.streams_initial_rebalance_delay_ms:
@@ -328,23 +363,23 @@ class StreamsMembership:
         if delayed_until_ms is not None and group.delayed_until_ms is None:
             group.delayed_until_ms = delayed_until_ms
             out.append(SetTimer(delay_key(group.group_id), delayed_until_ms))
-        member = group.members[step.command.member_id]
+        member = group.members[step.request.member_id]
         if member.tasks != before:
             self._follow_revocation(group, member, now_ms, out)
         self._extend_session(group, member, now_ms, out)
-        if step.command.shutdown_application:
+        if step.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or member.member_id
 
-    def _reply(self, group: StreamsGroup, step: _Step, before: MemberTasks) -> StreamsHeartbeatReply:
-        command, configured = step.command, step.configured
-        member = group.members[command.member_id]
+    def _result(self, group: StreamsGroup, step: _Step, before: MemberTasks) -> StreamsGroupHeartbeatResult:
+        request, configured = step.request, step.configured
+        member = group.members[request.member_id]
         assignment, has_changed = None, member.tasks.assigned != before.assigned
-        if command.member_epoch == JOIN_EPOCH or has_changed:
+        if request.member_epoch == JOIN_EPOCH or has_changed:
             assignment = member.tasks.assigned.without_epochs()
             # A new group begins with the settings of this request.
             if member.metadata.user_endpoint is not None and group is step.group:
                 group.endpoint_epoch += 1
-        elif command.owned is not None and not _has_all(command.owned, member.tasks.assigned):
+        elif step.owned is not None and not _has_all(step.owned, member.tasks.assigned):
             # The response that had it was lost. (In Kafka 4.3 no member runs them until something changes.)
             assignment = member.tasks.assigned.without_epochs()
         statuses = step.statuses
@@ -352,26 +387,32 @@ class StreamsMembership:
             statuses.append(configured.problem)
         if group.shutdown_by is not None:
             statuses.append(_shutdown(group.shutdown_by))
-        return StreamsHeartbeatReply(
-            NONE,
-            None,
-            member.member_id,
-            member.tasks.member_epoch,
-            self._settings.of_group(group.group_id).streams_heartbeat_interval_ms,
-            assignment,
-            statuses,
-            group.endpoint_epoch,
-            None if group.endpoint_epoch == command.endpoint_epoch else self._endpoints(group),
-            configured.topics_to_create,
+        response = StreamsGroupHeartbeatResponse(
+            error_code=NONE,
+            member_id=member.member_id,
+            member_epoch=member.tasks.member_epoch,
+            heartbeat_interval_ms=self._settings.of_group(group.group_id).streams_heartbeat_interval_ms,
+            status=statuses,
+            endpoint_information_epoch=group.endpoint_epoch,
+            partitions_by_user_endpoint=None
+            if group.endpoint_epoch == request.endpoint_information_epoch
+            else self._endpoints(group),
         )
+        if assignment is not None:
+            response.active_tasks = listed_tasks(assignment.active, heartbeat.TaskIds)
+            response.standby_tasks = listed_tasks(assignment.standby, heartbeat.TaskIds)
+            response.warmup_tasks = listed_tasks(assignment.warmup, heartbeat.TaskIds)
+        return StreamsGroupHeartbeatResult(response, configured.topics_to_create)
 
-    def _endpoints(self, group: StreamsGroup) -> list[EndpointPartitions]:
+    def _endpoints(self, group: StreamsGroup) -> list[EndpointToPartitions]:
         view = self._topics()
         return [
-            EndpointPartitions(
-                UserEndpoint(endpoint.host, endpoint.port),
-                _partitions_of(member.tasks.assigned.without_epochs().active, group.configured, view),
-                _partitions_of(member.tasks.assigned.standby, group.configured, view),
+            EndpointToPartitions(
+                user_endpoint=copied_as(heartbeat.Endpoint, endpoint),
+                active_partitions=_partitions_of(
+                    member.tasks.assigned.without_epochs().active, group.configured, view
+                ),
+                standby_partitions=_partitions_of(member.tasks.assigned.standby, group.configured, view),
             )
             for member in group.members.values()
             if (endpoint := member.metadata.user_endpoint) is not None
@@ -465,13 +506,21 @@ class StreamsMembership:
 
     # Administration
 
-    def describe(self, command: DescribeStreamsGroup, now_ms: int, out: list[Effect]) -> None:
-        """GROUP_ID_NOT_FOUND."""
+    def describe(
+        self,
+        asked: Asked[StreamsGroupDescribeRequest, StreamsGroupDescribeResponse],
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
+        """Describe the group of a request that names one. GROUP_ID_NOT_FOUND."""
+        (group_id,) = asked.request.group_ids
         try:
-            description = _described(self._existing(command.group_id))
+            described = _described(self._existing(group_id))
         except KafkaError as error:
-            description = StreamsGroupDescription(error.code, command.group_id, error.own_message)
-        out.append(Reply(command.ticket, description))
+            described = describe.DescribedGroup(
+                error_code=error.code, error_message=error.own_message, group_id=group_id
+            )
+        out.append(Reply(asked.ticket, StreamsGroupDescribeResponse(groups=[described])))
 
 
 # Checks
@@ -492,15 +541,13 @@ def _member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
     return member
 
 
-def _check_epoch(group: StreamsGroup, member: StreamsMember, command: StreamsHeartbeat) -> None:
-    """A member that comes with the epoch before has not got the last answer; it may have nothing that it was
-    not given."""
-    tasks, epoch = member.tasks, command.member_epoch
+def _check_epoch(member: StreamsMember, epoch: int, owned: TaskAssignment | None) -> None:
+    """A member that comes with the epoch before has not got the last response; it may have nothing that it
+    was not given."""
+    tasks = member.tasks
     if epoch == tasks.member_epoch:
         return
-    if epoch == tasks.previous_member_epoch < tasks.member_epoch and _are_among(
-        command.owned, tasks.assigned
-    ):
+    if epoch == tasks.previous_member_epoch < tasks.member_epoch and _are_among(owned, tasks.assigned):
         return
     relation = "greater" if epoch > tasks.member_epoch else "smaller"
     raise KafkaError(
@@ -557,15 +604,15 @@ def _check_tasks(configured: ConfiguredTopology, owned: TaskAssignment | None) -
                     )
 
 
-def _check_texts(command: StreamsHeartbeat) -> None:
+def _check_texts(request: StreamsGroupHeartbeatRequest, client: Client) -> None:
     """Refuse what does not fit into a record; requests can hold more."""
-    texts = [command.group_id, command.member_id, command.rack_id, command.process_id, command.client_id]
-    if command.user_endpoint is not None:
-        texts.append(command.user_endpoint.host)
-    for key, value in (command.client_tags or {}).items():
-        texts += (key, value)
-    if command.topology is not None:
-        for subtopology in command.topology.subtopologies:
+    texts = [request.group_id, request.member_id, request.rack_id, request.process_id, client.client_id]
+    if request.user_endpoint is not None:
+        texts.append(request.user_endpoint.host)
+    for tag in request.client_tags or ():
+        texts += (tag.key, tag.value)
+    if request.topology is not None:
+        for subtopology in request.topology.subtopologies:
             texts.append(subtopology.subtopology_id)
             texts += (*subtopology.source_topics, *subtopology.repartition_sink_topics)
             for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
@@ -583,35 +630,42 @@ def _no_static_members() -> KafkaError:
 # What becomes of things
 
 
+def _owned(request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
+    """The tasks that the member has; None: as before."""
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return TaskAssignment(tasks_of(active), tasks_of(standby), tasks_of(warmup))
+
+
 def _updated(
-    metadata: StreamsGroupMemberMetadataValue, command: StreamsHeartbeat
+    metadata: StreamsGroupMemberMetadataValue, request: StreamsGroupHeartbeatRequest, client: Client
 ) -> StreamsGroupMemberMetadataValue:
     """The member, changed by its heartbeat; fields that are left out stay."""
     changes: dict[str, Any] = {}
-    if command.client_id != metadata.client_id or command.client_host != metadata.client_host:
-        changes.update(client_id=command.client_id, client_host=command.client_host)
-    if command.rack_id is not None:
-        changes["rack_id"] = command.rack_id
-    if command.rebalance_timeout_ms != -1:
-        changes["rebalance_timeout_ms"] = command.rebalance_timeout_ms
-    if command.topology is not None:
-        changes["topology_epoch"] = command.topology.epoch
-    if command.process_id is not None:
-        changes["process_id"] = command.process_id
-    if command.user_endpoint is not None:
-        changes["user_endpoint"] = Endpoint(host=command.user_endpoint.host, port=command.user_endpoint.port)
-    if command.client_tags is not None:
-        changes["client_tags"] = [
-            KeyValue(key=key, value=value) for key, value in sorted(command.client_tags.items())
-        ]
+    if client.client_id != metadata.client_id or client.host != metadata.client_host:
+        changes.update(client_id=client.client_id, client_host=client.host)
+    if request.rack_id is not None:
+        changes["rack_id"] = request.rack_id
+    if request.rebalance_timeout_ms != -1:
+        changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    if request.topology is not None:
+        changes["topology_epoch"] = request.topology.epoch
+    if request.process_id is not None:
+        changes["process_id"] = request.process_id
+    if request.user_endpoint is not None:
+        changes["user_endpoint"] = copied_as(Endpoint, request.user_endpoint)
+    if request.client_tags is not None:
+        tags = [copied_as(KeyValue, tag) for tag in request.client_tags]
+        changes["client_tags"] = sorted(tags, key=lambda tag: tag.key)
     return replace(metadata, **changes) if changes else metadata
 
 
 def _topology_of(
-    group: StreamsGroup, brought: StreamsGroupTopologyValue | None, records: list[GroupRecord]
+    group: StreamsGroup, told: heartbeat.Topology | None, records: list[GroupRecord]
 ) -> StreamsGroupTopologyValue:
     """The group's topology, which its first member brings. It cannot be changed, as in Kafka 4.3."""
-    known = group.topology
+    known, brought = group.topology, None if told is None else copied_as(StreamsGroupTopologyValue, told)
     if known is None:
         if brought is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has no topology.")
@@ -639,26 +693,30 @@ def _assigned_member(metadata: StreamsGroupMemberMetadataValue, target: TaskAssi
 
 def _stale(member_epoch: int, group_epoch: int) -> Status:
     return Status(
-        StatusCode.STALE_TOPOLOGY,
-        f"The member's topology epoch {member_epoch} is behind the group's topology epoch {group_epoch}.",
+        status_code=StatusCode.STALE_TOPOLOGY,
+        status_detail=f"The member's topology epoch {member_epoch} is behind the group's topology epoch "
+        f"{group_epoch}.",
     )
 
 
 def _delayed(reason: str) -> Status:
-    return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {reason}.")
+    return Status(
+        status_code=StatusCode.ASSIGNMENT_DELAYED,
+        status_detail=f"Assignment delayed due to the configured {reason}.",
+    )
 
 
 def _shutdown(member_id: str) -> Status:
     return Status(
-        StatusCode.SHUTDOWN_APPLICATION,
-        f"Streams group member {member_id} encountered a fatal error and requested a shutdown for the entire "
-        "application.",
+        status_code=StatusCode.SHUTDOWN_APPLICATION,
+        status_detail=f"Streams group member {member_id} encountered a fatal error and requested a shutdown "
+        "for the entire application.",
     )
 
 
 def _partitions_of(
     tasks: Tasks, configured: ConfiguredTopology | None, view: ClusterView
-) -> list[tuple[str, list[int]]]:
+) -> list[heartbeat.TopicPartition]:
     """The partitions of source topics that belong to tasks, by topic."""
     if configured is None or configured.subtopologies is None:
         return []
@@ -668,41 +726,56 @@ def _partitions_of(
         for name in () if subtopology is None else subtopology.source_topics:
             topic = view.topics.get(name)
             count = 0 if topic is None else len(topic.partitions)
-            partitions_by_topic.append((name, [index for index in sorted(partitions) if index < count]))
+            existing = [index for index in sorted(partitions) if index < count]
+            partitions_by_topic.append(heartbeat.TopicPartition(topic=name, partitions=existing))
     return partitions_by_topic
 
 
-def _described(group: StreamsGroup) -> StreamsGroupDescription:
-    topology, configured = group.topology, group.configured
-    subtopologies = None if topology is None else [described(one) for one in topology.subtopologies]
-    if configured is not None and configured.is_ready and configured.subtopologies is not None:
-        subtopologies = [subtopology.described for subtopology in configured.subtopologies.values()]
-    return StreamsGroupDescription(
-        NONE,
-        group.group_id,
-        None,
-        group.state_name,
-        group.group_epoch,
-        group.assignment_epoch,
-        NO_TOPOLOGY_EPOCH if topology is None else topology.epoch,
-        subtopologies,
-        [_described_member(member) for member in group.members.values()],
+def _described(group: StreamsGroup) -> describe.DescribedGroup:
+    return describe.DescribedGroup(
+        error_code=NONE,
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=None if group.topology is None else _described_topology(group.topology, group.configured),
+        members=[_described_member(member) for member in group.members.values()],
     )
 
 
-def _described_member(member: StreamsMember) -> DescribedStreamsMember:
+def _described_topology(
+    topology: StreamsGroupTopologyValue, configured: ConfiguredTopology | None
+) -> describe.Topology:
+    """With the numbers of partitions of internal topics where they are decided."""
+    subtopologies = [described(one) for one in topology.subtopologies]
+    if configured is not None and configured.is_ready and configured.subtopologies is not None:
+        subtopologies = [subtopology.described for subtopology in configured.subtopologies.values()]
+    return describe.Topology(
+        epoch=topology.epoch, subtopologies=[copied_as(describe.Subtopology, one) for one in subtopologies]
+    )
+
+
+def _described_member(member: StreamsMember) -> describe.Member:
     metadata, endpoint = member.metadata, member.metadata.user_endpoint
-    return DescribedStreamsMember(
-        member.member_id,
-        member.tasks.member_epoch,
-        metadata.instance_id,
-        metadata.rack_id,
-        metadata.client_id,
-        metadata.client_host,
-        metadata.topology_epoch,
-        metadata.process_id,
-        None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
-        {tag.key: tag.value for tag in metadata.client_tags},
-        member.tasks.assigned.without_epochs(),
-        NO_TARGET if member.target is None else member.target,
+    return describe.Member(
+        member_id=member.member_id,
+        member_epoch=member.tasks.member_epoch,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        topology_epoch=metadata.topology_epoch,
+        process_id=metadata.process_id,
+        user_endpoint=None if endpoint is None else copied_as(describe.Endpoint, endpoint),
+        client_tags=[copied_as(describe.KeyValue, tag) for tag in metadata.client_tags],
+        assignment=_described_assignment(member.tasks.assigned.without_epochs()),
+        target_assignment=_described_assignment(NO_TARGET if member.target is None else member.target),
+    )
+
+
+def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:
+    return describe.Assignment(
+        active_tasks=listed_tasks(assignment.active, describe.TaskIds),
+        standby_tasks=listed_tasks(assignment.standby, describe.TaskIds),
+        warmup_tasks=listed_tasks(assignment.warmup, describe.TaskIds),
     )

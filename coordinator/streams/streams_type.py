@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from odradek.coordinator.groups.group import STREAMS
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
-from odradek.coordinator.streams.commands import DescribeStreamsGroup, StreamsHeartbeat
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
+from odradek.coordinator.groups.request_checks import check_described
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.streams.membership import TIMERS, StreamsMembership
 from odradek.wire.messages import group_records
+from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     membership = StreamsMembership(parts.groups, parts.settings, parts.topics, parts.store)
-    return Protocol(
+    return GroupHandlers(
         membership=membership,
         new_group=StreamsGroup,
-        commands={StreamsHeartbeat: membership.heartbeat, DescribeStreamsGroup: membership.describe},
+        commands={
+            StreamsGroupHeartbeatRequest: membership.heartbeat,
+            StreamsGroupDescribeRequest: membership.describe,
+        },
     )
 
 
-STREAMS_GROUPS = GroupType(name=STREAMS, records=group_records.STREAMS, timers=TIMERS, start=_start)
+STREAMS_GROUPS = GroupType(
+    name=STREAMS,
+    records=group_records.STREAMS,
+    timers=TIMERS,
+    start=_start,
+    checks={StreamsGroupDescribeRequest: check_described},
+)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import TopicView
@@ -26,6 +26,7 @@ from odradek.wire.messages.group_records import (
     Subtopology,
     TopicInfo,
 )
+from odradek.wire.messages.streams_group_heartbeat import Status
 
 TASKS_MAX = 20_000
 """Of one topology: to assign them takes half a second, in which no other request is served."""
@@ -43,11 +44,6 @@ class StatusCode(enum.IntEnum):
     MISSING_INTERNAL_TOPICS = 3
     SHUTDOWN_APPLICATION = 4
     ASSIGNMENT_DELAYED = 5
-
-
-class Status(NamedTuple):
-    code: StatusCode
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class ConfiguredTopology:
     """By id, in order; None when a source topic is missing or numbers of partitions do not fit."""
     topics_to_create: Mapping[str, NewTopic] = field(default_factory=_nothing)
     problem: Status | None = None
-    """Why there can be no tasks yet."""
+    """Why there can be no tasks yet. Not to be changed: responses have it."""
 
     @property
     def is_ready(self) -> bool:
@@ -87,7 +83,7 @@ class _Problem(Exception):
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
-        self.status = Status(code, detail)
+        self.status = Status(status_code=code, status_detail=detail)
 
 
 Topics = Mapping[str, TopicView]
@@ -171,8 +167,11 @@ def configure(topology: StreamsGroupTopologyValue, topics: Topics) -> Configured
         raise _invalid(f"The topology has more than {TASKS_MAX} tasks.")
     if not missing:
         return ConfiguredTopology(subtopologies)
-    detail = f"Internal topics are missing: {_summary(missing)}"
-    return ConfiguredTopology(subtopologies, missing, Status(StatusCode.MISSING_INTERNAL_TOPICS, detail))
+    status = Status(
+        status_code=StatusCode.MISSING_INTERNAL_TOPICS,
+        status_detail=f"Internal topics are missing: {_summary(missing)}",
+    )
+    return ConfiguredTopology(subtopologies, missing, status)
 
 
 def _check_sources(topology: StreamsGroupTopologyValue, topics: Topics) -> None:

@@ -29,9 +29,6 @@ class MarkersWritten:
     """NONE also for a partition whose topic is deleted: there is nothing left to end."""
     ticket: Ticket[ErrorCode] = NOBODY
 
-    def refused(self, code: ErrorCode) -> ErrorCode:
-        return self.ticket.refused(code)
-
 
 class Ending:
     """The end of one transaction that is under way."""

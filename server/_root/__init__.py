@@ -10,27 +10,31 @@ are loaded on first use; `odradek.testing` has a container for testcontainers, a
 brings pytest fixtures (`odradek_broker` and others).
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
-
-__version__ = "0.1.0"
 
 __all__ = ["AsyncBroker", "Broker", "BrokerStartError", "Cluster", "ClusterStartError", "__version__"]
 
 if TYPE_CHECKING:
-    from odradek.server.embedded import AsyncBroker, Broker, BrokerStartError
-    from odradek.server.embedded_cluster import Cluster, ClusterStartError
+    from odradek.embedding.cluster_processes import ClusterStartError
+    from odradek.embedding.embedded import AsyncBroker, Broker, BrokerStartError
+    from odradek.embedding.embedded_cluster import Cluster
+    from odradek.wire.version import __version__
+
+_MADE_IN = {
+    "AsyncBroker": "embedding.embedded",
+    "Broker": "embedding.embedded",
+    "BrokerStartError": "embedding.embedded",
+    "Cluster": "embedding.embedded_cluster",
+    "ClusterStartError": "embedding.cluster_processes",
+    "__version__": "wire.version",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("AsyncBroker", "Broker", "BrokerStartError"):
-        from odradek.server import embedded
-
-        return getattr(embedded, name)
-    if name in ("Cluster", "ClusterStartError"):
-        from odradek.server import embedded_cluster
-
-        return getattr(embedded_cluster, name)
-    raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    if name not in _MADE_IN:
+        raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"odradek.{_MADE_IN[name]}"), name)
 
 
 def __dir__() -> list[str]:

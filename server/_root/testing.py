@@ -1,5 +1,5 @@
 """For tests: `OdradekContainer`, a broker in Docker by testcontainers (`pip install odradek[testing]`)."""
 
-from odradek.server.testing import OdradekContainer
+from odradek.embedding.testing import OdradekContainer
 
 __all__ = ["OdradekContainer"]

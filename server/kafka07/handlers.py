@@ -60,14 +60,12 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import WorkQueue
-    from odradek.server.connection import Connection
-    from odradek.server.connections import Connections
     from odradek.server.kafka07.position_store import LogKey, PositionStore
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.connections import Connections
     from odradek.storage.log.partition import Partition
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
-
-__all__ = ["Handlers"]
 
 logger = logging.getLogger("odradek.kafka07")
 

@@ -9,19 +9,20 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.config.listeners import KAFKA_06, KAFKA_07
+from odradek.server.background.work import WorkQueues
 from odradek.server.kafka07.handlers import Handlers
 from odradek.server.kafka07.position_store import PositionStore
 from odradek.server.kafka07.reader import Reader
-from odradek.server.work import WorkQueues
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from odradek.apis.leadership import Leadership
+    from odradek.coordinator.cluster.publishing import Publisher
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
-    from odradek.server.connection import Connection
-    from odradek.server.connections import Connections
-    from odradek.server.opened import Opened
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.connections import Connections
+    from odradek.server.phase_bind import Bound
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.kafka07")
@@ -68,14 +69,17 @@ def _forgetting_failed(error: Exception) -> None:
 
 
 def open_listeners(
-    opened: Opened, connections: Connections, leadership: Leadership, ending: AsyncExitStack
+    bound: Bound,
+    publisher: Publisher,
+    connections: Connections,
+    leadership: Leadership,
+    ending: AsyncExitStack,
 ) -> dict[str, Kafka07]:
     """By protocol. `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    node, publisher = opened.bound.node, opened.plane.publisher
-    live = opened.bound.reconfiguration.live
+    node, live = bound.node, bound.reconfiguration.live
     store = PositionStore(node.config.data_directories[0])
     ending.callback(store.close)
-    queue = WorkQueues(opened.schedule.loop, WORKS_AT_ONCE)
+    queue = WorkQueues(asyncio.get_running_loop(), WORKS_AT_ONCE)
     ending.callback(queue.close)
     speakers = {}
     for protocol, magic in ((KAFKA_07, 1), (KAFKA_06, 0)):

@@ -21,8 +21,6 @@ from typing import NamedTuple
 from odradek.config.config_error import ConfigError
 from odradek.wire.kafka07.served import Form
 
-__all__ = ["FILE_NAME", "Entry", "LogKey", "PositionStore"]
-
 FILE_NAME = "kafka07-positions.sqlite"
 _APPLICATION_ID = 0x0DAD_0007
 _SCHEMA_VERSION = 1

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work
 
-__all__ = ["ENTRY_BYTES", "LogPositions", "Range", "is_quick", "reading", "select"]
-
 ENTRY_BYTES = 65_536
 """Of messages between two entries of a log that is not compacted."""
 VALUES_OF_ENTRY_MAX = 1024

@@ -13,8 +13,6 @@ from odradek.wire.kafka07.messages import iter_messages, payloads
 from odradek.wire.record_layout import HEADER_SIZE_BYTES, Buffer, Record
 from odradek.wire.records import build_batch
 
-__all__ = ["BATCH_BYTES_MAX", "iter_batches_of_set", "payload_bytes_max"]
-
 BATCH_BYTES_MAX = 1_000_000
 """Without compression, unless one payload is longer."""
 _RECORD_BYTES_MAX = 21

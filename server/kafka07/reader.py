@@ -16,11 +16,9 @@ from odradek.wire.kafka07 import Unreadable
 from odradek.wire.kafka07.requests import read_request
 
 if TYPE_CHECKING:
-    from odradek.server.connection import Connection
     from odradek.server.kafka07.handlers import Handlers
+    from odradek.server.network.connection import Connection
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
-
-__all__ = ["Reader"]
 
 logger = logging.getLogger("odradek.kafka07")
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from odradek.wire.record_layout import Buffer
     from odradek.wire.work import Work
 
-__all__ = ["Stream", "open_stream"]
-
 PIECE_BYTES = 262_144
 """A piece is not much longer, unless one batch is."""
 VALUES_AT_ONCE_MAX = 1024

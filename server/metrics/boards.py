@@ -13,21 +13,6 @@ from typing import Any, NamedTuple
 
 from odradek.server.metrics.families import CLIENT_FAMILY, COUNTER, FAMILIES, FAMILY, HISTOGRAM, Family
 
-__all__ = [
-    "BOARDS",
-    "PANELS",
-    "PLACES",
-    "SHOWN",
-    "Board",
-    "Panel",
-    "board_json",
-    "families_in",
-    "family_of",
-    "made_panel",
-    "panels_of",
-    "place_of",
-]
-
 SCHEMA_VERSION = 39
 """Of Grafana 10.4; later ones read it."""
 COLUMNS = 24

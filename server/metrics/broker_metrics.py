@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientValues
-    from odradek.server.routes import RequestMetrics
-
-__all__ = ["BrokerMetrics"]
+    from odradek.server.network.routes import RequestMetrics
 
 
 class BrokerMetrics(dict[tuple[str, int], "RequestMetrics"]):

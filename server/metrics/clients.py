@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.client_metrics.clients import ClientMetrics, ClientValues
     from odradek.wire.otlp import MetricPoint
 
-__all__ = ["INTERVALS_KEPT", "SERIES_MAX", "client_samples"]
-
 SERIES_MAX = 5_000
 INTERVALS_KEPT = 2
 STEP = 100

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from odradek import __version__
+from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
     from odradek.server.metrics.observed import Observed
-
-__all__ = ["admin_page", "reasons_not_ready"]
 
 
 def reasons_not_ready(server: Observed) -> list[str]:

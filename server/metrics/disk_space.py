@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.server.work import Detached
+from odradek.server.background.work import Detached
 
 if TYPE_CHECKING:
     import asyncio
-
-__all__ = ["DiskSpace", "FreeHistory", "Space", "file_system"]
 
 INTERVAL_S = 10.0
 HISTORY_STEP_S = 600.0

@@ -23,8 +23,6 @@ from odradek.server.metrics.sources import Sources
 if TYPE_CHECKING:
     from odradek.server.metrics.observed import Observed
 
-__all__ = ["Endpoint"]
-
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_SECONDS_MAX = 5.0
 """For a whole request, and for a whole response to be taken."""

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 
 from odradek.server.metrics.families import CLIENT_FAMILY, CLIENT_PREFIX, FAMILY
 
-__all__ = ["CONTENT_TYPE", "PIECE_SAMPLES", "label_text", "pieces"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PIECE_SAMPLES = 500
 """Lines that are made without a pause: 0.3 ms on the machine of benchmarks/RESULTS.md."""

@@ -7,8 +7,6 @@ for the JMX exporter spell them, so that existing boards show this broker; the o
 
 from typing import Final, NamedTuple
 
-__all__ = ["CLIENT_FAMILY", "CLIENT_PREFIX", "FAMILIES", "FAMILY", "PER_PARTITION", "Family"]
-
 CLIENT_PREFIX: Final = "kafka_client_"
 CLIENT_FAMILY: Final = f"{CLIENT_PREFIX}*"
 """Stands for all that clients push, whose names are theirs."""

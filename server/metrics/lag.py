@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.group_machine import GroupMachine
     from odradek.storage.log.partition import Partition
 
-__all__ = ["AgeCache", "GroupLag", "PartitionLag", "lags_of"]
-
 STEP_COMMITS = 250
 """Commits that are read without a pause."""
 LOOKS_MAX = 2_000

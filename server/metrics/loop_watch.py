@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["LoopWatch"]
-
 INTERVAL_S = 0.5
 LOOKS_KEPT = 120
 """Looks of the last minute."""

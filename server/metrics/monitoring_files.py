@@ -15,8 +15,6 @@ import sys
 from odradek.server.metrics.boards import BOARDS, board_json
 from odradek.server.metrics.rules import ALERTS, ALIASES, alert_table, alerts_yaml, aliases_yaml
 
-__all__ = ["files", "with_alerts"]
-
 _TABLE = re.compile(r"(?<=<!-- alerts -->\n).*?(?=<!-- end of alerts -->)", re.DOTALL)
 
 

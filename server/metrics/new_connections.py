@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["CreationRates", "Rates"]
-
 INTERVAL_S = 1.0
 WINDOW_S = 30
 

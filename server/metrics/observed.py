@@ -8,14 +8,12 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.server.connections import Connections
-    from odradek.server.coordinators import Coordinators
-    from odradek.server.listeners import Listener
-    from odradek.server.replication import Replication
-    from odradek.server.schedule import Schedule
+    from odradek.server.background.schedule import Schedule
+    from odradek.server.cluster.replication import Replication
+    from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network.connections import Connections
+    from odradek.server.network.listeners import Listener
     from odradek.storage.directories.store import LogStore
-
-__all__ = ["Observed"]
 
 
 class Observed(Protocol):

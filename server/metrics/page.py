@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 from odradek.server.metrics.families import FAMILIES
 
-__all__ = ["page"]
-
 _HEAD = """\
 # Metrics
 

@@ -12,9 +12,7 @@ from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.server.metrics.exposition import Sample, label_text
 
 if TYPE_CHECKING:
-    from odradek.server.replication import Replication
-
-__all__ = ["replication_samples"]
+    from odradek.server.cluster.replication import Replication
 
 STEP = 250
 """Partitions that are looked at without a pause."""

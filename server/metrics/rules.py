@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from odradek.server.metrics.families import COUNTER, FAMILIES
 
-__all__ = ["ALERTS", "ALIASES", "Alert", "Alias", "Condition", "alert_table", "alerts_yaml", "aliases_yaml"]
-
 _HEAD = """\
 # Made by `odradek monitoring`; docs/monitoring.md says how to use it.
 groups:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.share_state.persister import UNINITIALIZED_OFFSET
+from odradek.coordinator.shares.state.persister import UNINITIALIZED_OFFSET
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.wire.messages.share_fetch import ShareFetchRequest
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from odradek.apis.share_fetch import ShareFetch, ShareParts
     from odradek.server.metrics.observed import Observed
     from odradek.storage.log.partition import Partition
-
-__all__ = ["share_samples"]
 
 STEP = 250
 """Share partitions that are looked at without a pause."""

@@ -12,7 +12,6 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek import __version__
 from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import Sample, label_text
@@ -22,18 +21,17 @@ from odradek.server.metrics.replication import replication_samples
 from odradek.server.metrics.shares import share_samples
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest
+from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import PartitionView
-    from odradek.server._pipeline import Route
-    from odradek.server.listeners import Listener
     from odradek.server.metrics.disk_space import DiskSpace
     from odradek.server.metrics.loop_watch import LoopWatch
     from odradek.server.metrics.new_connections import CreationRates
     from odradek.server.metrics.observed import Observed
+    from odradek.server.network._pipeline import Route
+    from odradek.server.network.listeners import Listener
     from odradek.storage.log.partition import Partition
-
-__all__ = ["Sources"]
 
 STEP = 250
 """Partitions that are looked at without a pause."""

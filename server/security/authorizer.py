@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.acl_types import Operation
 
-__all__ = ["RefusalLog", "StandardAuthorizer", "new_authorizer"]
-
 logger = logging.getLogger("odradek.authorizer")
 
 ANSWERS_MAX = 2_000

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from odradek.apis.turn import TimerHandle, Timers
     from odradek.config.oauthbearer import SignedTokens
 
-__all__ = ["Jwks", "fetch"]
-
 logger = logging.getLogger("odradek.authentication")
 
 BYTES_MAX = 1_048_576

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from odradek.config.config_error import ConfigError
 from odradek.config.listener_security import ListenerSecurity
 from odradek.security.tls import TlsSettings
-from odradek.server.security.tls_reload import settings_of
-
-__all__ = ["OutgoingTls", "following_files"]
+from odradek.server.network.tls_reload import settings_of
 
 logger = logging.getLogger("odradek.cluster")
 

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import monotonic_ms
-from odradek.server.security.admission import AddressRates, addresses_of
+from odradek.server.network._pipeline import monotonic_ms
+from odradek.server.network.admission import AddressRates, addresses_of
 
 if TYPE_CHECKING:
     from odradek.apis.quotas import ClientQuotas
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, Quotas
     from odradek.coordinator.security.client_meters import QuotaMeters
-    from odradek.server.connections import Connections
-    from odradek.server.timers import Timers
+    from odradek.server.network.connections import Connections
+    from odradek.server.network.timers import Timers
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.connections")

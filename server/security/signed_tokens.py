@@ -25,8 +25,6 @@ from odradek.server.security.sasl.oauthbearer import InvalidToken, claims_of, su
 if TYPE_CHECKING:
     from odradek.config.oauthbearer import SignedTokens
 
-__all__ = ["KeySet", "SignedValidator", "read_key_set"]
-
 KEYS_MAX = 1_000
 CANDIDATES_MAX = 4
 """Keys that are tried for one token."""

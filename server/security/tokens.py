@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.machine import ClusterMachine, Draft
     from odradek.wire.work import Work
 
-__all__ = ["TokenLogins", "TokenSweep", "token_rules"]
-
 logger = logging.getLogger("odradek.broker")
 
 CREDENTIALS_MAX = 10_000

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.machine import CLUSTER, SCRAM, Row, count_key, scram_row
 from odradek.coordinator.security.scram_users import Key, ScramCredential, credential_of, from_row
-from odradek.server.log_directories import refuse_misplaced
-from odradek.server.meta_properties import claim_directories
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.log_directories import refuse_misplaced
+from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.server.security.sasl.scram import SALT_LENGTH, salt_text
 from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from odradek.config.first_users import FirstUser
     from odradek.coordinator.cluster.machine import MetadataStore
     from odradek.coordinator.security.scram_users import ScramUsers
-
-__all__ = ["add", "listed", "missing_credentials", "new_credential", "remove"]
 
 
 def new_credential(user: FirstUser) -> tuple[Key, ScramCredential]:

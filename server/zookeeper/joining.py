@@ -20,8 +20,8 @@ from odradek.server.zookeeper.upkeep import Upkeep
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
-    from odradek.server.listeners import Listener
-    from odradek.server.serving import Serving
+    from odradek.server.network.listeners import Listener
+    from odradek.server.phase_serve import Serving
     from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.server.zookeeper.tools import Ask
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.apis.api import RequestContext, Waiting
 
 if TYPE_CHECKING:
-    from odradek.server.routes import Routes
+    from odradek.server.network.routes import Routes
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.schema import Message
 

@@ -14,7 +14,6 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import Apis
-from odradek.apis.turn import FLUSHED, REPLICATED
 from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
@@ -46,11 +45,11 @@ from odradek.coordinator.cluster.view import (
 )
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.groups.settings import GroupSettings
-from odradek.coordinator.share_state.coordinator import ShareCoordinator
-from odradek.coordinator.share_state.settings import ShareStateSettings
+from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 from odradek.coordinator.transactions.settings import TransactionSettings
-from odradek.server.coordinator_log import PartitionLog
+from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.server.security.authorizer import StandardAuthorizer
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
@@ -160,13 +159,13 @@ class FakeLoop:
         error = None
         try:
             partition.commit()
-            if any(until & FLUSHED for _, until in waiting):
+            if any(until.flushed for _, until in waiting):
                 self.flushes += 1
                 partition.flush()
         except KafkaError as refused:
             error = refused
         for done, until in waiting:
-            if error is None and until & REPLICATED:
+            if error is None and until.replicated:
                 partition.when_high_watermark(partition.log_end_offset, done)
             else:
                 done(error)

@@ -5,7 +5,7 @@ import pytest
 from odradek.apis.access import Need, resources
 from odradek.apis.prefixes import Prefix
 from odradek.apis.table import MODULES, declared
-from odradek.server._pipeline import Route
+from odradek.server.network._pipeline import Route
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.messages import find
 from odradek.wire.messages.add_partitions_to_txn import (

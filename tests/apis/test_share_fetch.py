@@ -8,7 +8,7 @@ import pytest
 from odradek.apis.share_sessions import EPOCH_MAX, ShareSessions
 from odradek.apis.table import Apis
 from odradek.coordinator.cluster.features import SHARE_VERSION
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     SharePartitionKey,
 )
@@ -26,8 +26,8 @@ from odradek.wire.messages.share_fetch import (
 from odradek.wire.records import iter_whole_batches
 from tests.apis.conftest import FakeConnection
 from tests.apis.transactional import end, write
-from tests.coordinator.share_state_requests import state_batch
-from tests.share_partitions.memory_persister import MemoryPersister
+from tests.coordinator.shares.memory_persister import MemoryPersister
+from tests.coordinator.shares.share_state_requests import state_batch
 from tests.tiers import seeds
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)

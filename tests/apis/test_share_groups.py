@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis import operations
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.alter_share_group_offsets import (
@@ -29,7 +29,7 @@ from odradek.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.wire.schema import ZERO_UUID
 from tests.apis.granting import Granting
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 
 READ, DESCRIBE = Operation.READ, Operation.DESCRIBE
 TOPIC = ResourceType.TOPIC

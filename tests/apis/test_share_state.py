@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.coordinator.share_state.keys import share_partition_key
-from odradek.coordinator.share_state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.keys import share_partition_key
+from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     delete_share_group_state,

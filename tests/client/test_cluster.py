@@ -17,7 +17,7 @@ from odradek.client.cluster import (
     leader_of,
 )
 from odradek.client.settings import ClientSettings
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.spark.client_options import settings_of
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import response_parts

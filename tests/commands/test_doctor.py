@@ -14,7 +14,7 @@ import pytest
 
 import odradek
 from odradek.client import trial
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest

@@ -5,6 +5,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from odradek.apis import (
+    consumer_groups,
     delete_groups,
     describe_groups,
     heartbeat,
@@ -14,12 +15,18 @@ from odradek.apis import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_groups,
+    streams_groups,
     sync_group,
     txn_offset_commit,
 )
 from odradek.apis.coordinators import asked_by
 from odradek.coordinator.asked import Asked, Client, Ticket
+from odradek.coordinator.streams.group import listed_tasks
+from odradek.coordinator.streams.membership import refused_heartbeat
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
@@ -42,6 +49,8 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -62,7 +71,15 @@ MODULES = (
     sync_group,
     txn_offset_commit,
 )
-APIS = {module.API.request: module.API for module in MODULES}
+REFUSE = {
+    **{module.API.request: module.API.refuse for module in MODULES},
+    **{
+        api.request: api.refuse
+        for module in (consumer_groups, share_groups, streams_groups)
+        for api in module.APIS
+    },
+    StreamsGroupHeartbeatRequest: lambda request, version, code: refused_heartbeat(code),
+}
 
 
 class Named(str):
@@ -77,7 +94,7 @@ def asked(request, take=None, version=9, client_id="c", host="/127.0.0.1") -> As
     if isinstance(request, OffsetFetchRequest):
         ticket = Ticket(take, partial(refused_fetch, request.groups[0].group_id))
     else:
-        ticket = asked_by(client, APIS[type(request)].refuse, request, take).ticket
+        ticket = asked_by(client, REFUSE[type(request)], request, take).ticket
     if not callable(take):
         named = Named(take)
         named.refused = ticket.refused
@@ -97,6 +114,8 @@ def group_of(request) -> str:
             return request.groups[0].group_id
         case DescribeGroupsRequest():
             return request.groups[0]
+        case ConsumerGroupDescribeRequest() | StreamsGroupDescribeRequest():
+            return request.group_ids[0]
         case DeleteGroupsRequest():
             return request.groups_names[0]
     return request.group_id
@@ -151,6 +170,29 @@ def leave(group_id, *members) -> LeaveGroupRequest:
     pairs = [(member, None) if isinstance(member, str) else member for member in members]
     identities = [MemberIdentity(member_id=one, group_instance_id=instance) for one, instance in pairs]
     return LeaveGroupRequest(group_id=group_id, members=identities)
+
+
+def consumer_beat(group_id, member_id, member_epoch, owned=None, **fields) -> ConsumerGroupHeartbeatRequest:
+    """`owned` are topic ids and partitions."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=member_epoch,
+        topic_partitions=owned
+        if owned is None
+        else [TopicPartitions(topic_id=topic_id, partitions=list(indexes)) for topic_id, indexes in owned],
+        **fields,
+    )
+
+
+def streams_beat(group_id, member_id, member_epoch, owned=None, **fields) -> StreamsGroupHeartbeatRequest:
+    """`owned` are active, standby and warm-up tasks, as indexes by subtopology."""
+    if owned is not None:
+        roles = ("active_tasks", "standby_tasks", "warmup_tasks")
+        fields |= {role: listed_tasks(tasks, TaskIds) for role, tasks in zip(roles, owned, strict=True)}
+    return StreamsGroupHeartbeatRequest(
+        group_id=group_id, member_id=member_id, member_epoch=member_epoch, **fields
+    )
 
 
 def by_topic(places) -> list[tuple[str, list]]:
@@ -249,6 +291,14 @@ def delete_offsets(group_id, places) -> OffsetDeleteRequest:
 
 def describe(group_id) -> DescribeGroupsRequest:
     return DescribeGroupsRequest(groups=[group_id])
+
+
+def describe_consumers(group_id) -> ConsumerGroupDescribeRequest:
+    return ConsumerGroupDescribeRequest(group_ids=[group_id])
+
+
+def describe_streams(group_id) -> StreamsGroupDescribeRequest:
+    return StreamsGroupDescribeRequest(group_ids=[group_id])
 
 
 def delete(group_id) -> DeleteGroupsRequest:

@@ -16,7 +16,7 @@ import itertools
 import re
 from collections import Counter
 
-from odradek.coordinator.asked import Asked
+from odradek.coordinator.asked import Asked, kind_of
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.cluster.view import (
     ClusterView,
@@ -27,16 +27,12 @@ from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups.assignors import AssignedMember, AssignmentSpec, assign_uniform
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState
-from odradek.coordinator.groups.consumer_commands import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
-    ConsumerHeartbeat,
-)
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.consumer_protocol import (
     AssignedTopicPartitions,
     ConsumerProtocolAssignment,
@@ -47,7 +43,7 @@ from odradek.wire.messages.consumer_protocol import (
     encode,
 )
 from tests.coordinator import group_requests as requests
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 from tests.kit.simulation import Connection, CoordinatorWorld
 
 NONE = ErrorCode.NONE
@@ -442,8 +438,12 @@ class AuditedWorld(World):
         while self.read < len(self.log.records):
             self.reader.replay(*self.log.records[self.read][:2])
             self.read += 1
-        if isinstance(command, ConsumerHeartbeat) and reply.error_code is NONE and reply.member_epoch > 0:
-            group = self.reader.groups.get(command.group_id)
+        if (
+            kind_of(command) is ConsumerGroupHeartbeatRequest
+            and reply.error_code is NONE
+            and reply.member_epoch > 0
+        ):
+            group = self.reader.groups.get(group_of(command))
             member = None if group is None else group.members.get(reply.member_id)
             epoch = None if member is None else member.current.member_epoch
             if epoch != reply.member_epoch:
@@ -624,12 +624,10 @@ class Consumer(Client):
             self.give_up_everything()
             is_back_soon = self.instance_id is not None and self.world.random.random() < 0.7
             epoch = LEAVE_FOR_A_WHILE_EPOCH if is_back_soon else LEAVE_EPOCH
-            member_id = self.member_id
-            self.world.ask(
-                self,
-                lambda ticket: ConsumerHeartbeat(ticket, self.group_id, member_id, epoch, self.instance_id),
-                _unheard,
+            request = requests.consumer_beat(
+                self.group_id, self.member_id, epoch, instance_id=self.instance_id
             )
+            self.world.ask(self, lambda ticket: asked(request, ticket), _unheard)
             self.die()
 
     def join(self) -> None:
@@ -654,23 +652,28 @@ class Consumer(Client):
     def to_say(self, owned: set[Place] | None):
         """The heartbeat of this moment, for a ticket."""
         in_full, news = self.in_full, self.news
-        member_id, epoch = self.member_id, self.epoch
-        names, pattern = list(self.names), self.pattern
-        return lambda ticket: ConsumerHeartbeat(
-            ticket,
+        request = requests.consumer_beat(
             self.group_id,
-            member_id,
-            epoch,
-            self.instance_id,
+            self.member_id,
+            self.epoch,
+            None if owned is None else _listed(owned),
+            instance_id=self.instance_id,
             rebalance_timeout_ms=REBALANCE_MS if in_full else -1,
-            subscribed_topic_names=names if in_full or news else None,
-            subscribed_topic_regex=pattern if in_full or news else None,
+            subscribed_topic_names=list(self.names) if in_full or news else None,
+            subscribed_topic_regex=self.pattern if in_full or news else None,
             server_assignor=self.assignor if in_full else None,
-            owned=None if owned is None else _listed(owned),
         )
+        return lambda ticket: asked(request, ticket)
 
-    def places(self, assignment) -> set[Place]:
-        return {(topic_id, index) for topic_id, indexes in assignment for index in indexes}
+    def assigned(self, response) -> set[Place] | None:
+        """None: as before."""
+        if response.assignment is None:
+            return None
+        return {
+            (topic.topic_id, index)
+            for topic in response.assignment.topic_partitions
+            for index in topic.partitions
+        }
 
     def unanswered(self) -> None:
         self.in_full = True
@@ -683,8 +686,7 @@ class Consumer(Client):
             if reply.member_epoch != self.epoch:
                 self.epoch = reply.member_epoch
                 self.world.work(self, self.owned, self.epoch)
-            if reply.assignment is not None:
-                self.target = self.places(reply.assignment)
+            self.target = self.target if (target := self.assigned(reply)) is None else target
             self.reconcile(reply.heartbeat_interval_ms)
         elif code in LOST:
             self.give_up_everything()
@@ -723,6 +725,11 @@ class Consumer(Client):
         self.owned = self.owned - gone
         if self.epoch != JOIN_EPOCH and not self.in_full:
             self.heartbeat()
+
+
+def asked(request, ticket) -> Asked:
+    """The heartbeat of a client without a name."""
+    return requests.asked(request, ticket, 1, client_id="", host="")
 
 
 class AlikeConsumer(Consumer):

@@ -9,11 +9,9 @@ process may have a copy of any task of which it has one, since they would share 
 from collections import Counter
 
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.groups.consumer_commands import LEAVE_EPOCH
-from odradek.coordinator.streams.assignor import TaskAssignment
-from odradek.coordinator.streams.commands import StreamsHeartbeat
+from odradek.coordinator.groups.group import LEAVE_EPOCH
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.group_records import StreamsGroupTopologyValue
+from tests.coordinator import group_requests as requests
 from tests.coordinator.group_world import (
     HEARTBEAT_MS,
     REBALANCE_MS,
@@ -22,8 +20,9 @@ from tests.coordinator.group_world import (
     Consumer,
     Place,
     World,
+    asked,
 )
-from tests.coordinator.stages.streams_stage import subtopology
+from tests.coordinator.stages.streams_stage import subtopology, topology
 
 TOPOLOGIES = {
     # Of topics with which anything happens.
@@ -165,42 +164,40 @@ class Thread(Consumer):
     def leave(self) -> None:
         if self.is_alive and self.epoch > 0:
             self.give_up_everything()
-            member_id = self.member_id
-            self.world.ask(
-                self,
-                lambda ticket: StreamsHeartbeat(ticket, self.group_id, member_id, LEAVE_EPOCH),
-                lambda reply: None,
-            )
+            request = requests.streams_beat(self.group_id, self.member_id, LEAVE_EPOCH)
+            self.world.ask(self, lambda ticket: asked(request, ticket), lambda result: None)
             self.die()
 
     def to_say(self, owned: set[Place] | None):
-        in_full, member_id, epoch = self.in_full, self.member_id, self.epoch
-        topology = StreamsGroupTopologyValue(epoch=0, subtopologies=TOPOLOGIES[self.group_id])
-        return lambda ticket: StreamsHeartbeat(
-            ticket,
+        in_full = self.in_full
+        request = requests.streams_beat(
             self.group_id,
-            member_id,
-            epoch,
+            self.member_id,
+            self.epoch,
+            None if owned is None else (_tasks(owned, ACTIVE), _tasks(owned, STANDBY), {}),
+            endpoint_information_epoch=-1,
             rebalance_timeout_ms=REBALANCE_MS if in_full else -1,
-            topology=topology if epoch == 0 else None,
-            owned=None if owned is None else TaskAssignment(_tasks(owned, ACTIVE), _tasks(owned, STANDBY)),
+            topology=topology(TOPOLOGIES[self.group_id]) if self.epoch == 0 else None,
             process_id=self.process if in_full else None,
-            client_tags={} if in_full else None,
+            client_tags=[] if in_full else None,
         )
+        return lambda ticket: asked(request, ticket)
 
-    def places(self, assignment: TaskAssignment) -> set[Place]:
-        assert not assignment.warmup
+    def assigned(self, response) -> set[Place] | None:
+        assert not response.warmup_tasks
+        if response.active_tasks is None:
+            return None
         return {
-            (kind + subtopology_id.encode(), index)
-            for kind, tasks in ((ACTIVE, assignment.active), (STANDBY, assignment.standby))
-            for subtopology_id, indexes in tasks.items()
-            for index in indexes
+            (kind + one.subtopology_id.encode(), index)
+            for kind, tasks in ((ACTIVE, response.active_tasks), (STANDBY, response.standby_tasks))
+            for one in tasks
+            for index in one.partitions
         }
 
-    def answered(self, reply, said: set[Place]) -> None:
-        if reply.topics_to_create:
-            self.world.at(self.world.latency(), self.world.make_topics, reply.topics_to_create)
-        super().answered(reply, said)
+    def answered(self, result, said: set[Place]) -> None:
+        if result.creatable_topics:
+            self.world.at(self.world.latency(), self.world.make_topics, result.creatable_topics)
+        super().answered(result.response, said)
 
 
 def _tasks(places: set[Place], kind: bytes) -> dict[str, frozenset[int]]:

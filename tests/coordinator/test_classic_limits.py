@@ -40,7 +40,7 @@ class Coordinator:
     def carry_out(self, effects) -> None:
         for effect in effects:
             if isinstance(effect, Reply):
-                self.replies[effect.ticket] = effect.value
+                self.replies[effect.ticket] = effect.response
             elif isinstance(effect, Append):
                 self.appended_bytes += sum(len(key) + len(value or b"") for key, value, _ in effect.records)
 

@@ -18,8 +18,8 @@ from odradek.coordinator.cluster.view import (
 from odradek.coordinator.effects import Append, Reply, SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.groups.classic_group import ClassicGroup
-from odradek.coordinator.groups.consumer_commands import JOIN_EPOCH, LEAVE_EPOCH, ConsumerHeartbeat
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataKey
@@ -114,7 +114,7 @@ class World:
             if isinstance(effect, Append):
                 self.log += effect.records
             elif isinstance(effect, Reply) and effect.ticket == "mine":
-                answer = effect.value
+                answer = effect.response
             elif isinstance(effect, SetTimer):
                 self.timers[effect.key] = effect.at_ms
         return answer
@@ -137,13 +137,13 @@ class World:
         return self.random.choice(sorted(self.members)) if self.members else None
 
     def heartbeat(self, member_id, epoch, **fields):
-        answer = self.ask(ConsumerHeartbeat("mine", "g", member_id, epoch, **fields))
+        answer = self.ask(requests.consumer_beat("g", member_id, epoch, **fields), 1)
         if answer.error_code is not ErrorCode.NONE or answer.member_epoch < 0:
             self.members.pop(member_id, None)
             return
-        owned = answer.assignment
-        if owned is None:
-            owned = self.members.get(member_id, (0, []))[1]
+        owned = self.members.get(member_id, (0, []))[1]
+        if answer.assignment is not None:
+            owned = [(one.topic_id, one.partitions) for one in answer.assignment.topic_partitions]
         self.members[member_id] = answer.member_epoch, owned
 
     def join(self):
@@ -157,7 +157,7 @@ class World:
     def beat(self):
         if (member_id := self.some_member()) is not None:
             epoch, owned = self.members[member_id]
-            self.heartbeat(member_id, epoch, owned=[(topic_id, list(parts)) for topic_id, parts in owned])
+            self.heartbeat(member_id, epoch, owned=owned)
 
     def subscribe(self):
         if (member_id := self.some_member()) is not None:

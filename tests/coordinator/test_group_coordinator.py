@@ -12,7 +12,6 @@ from odradek.coordinator.effects import MarkerRecord
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import classic_membership as membership
-from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, DescribeConsumerGroup
 from odradek.coordinator.groups.record_codec import (
     CommittedOffset,
     encode_group_record,
@@ -22,7 +21,7 @@ from odradek.coordinator.groups.record_codec import (
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.runtime import (
     RECORDS_PER_TURN,
-    RETRY_LOAD_AFTER_SECONDS,
+    RELOAD_PAUSE_S,
     RunningPartition,
     TimerHeap,
     coordinator_error,
@@ -33,7 +32,7 @@ from odradek.wire.messages.group_records import GroupMetadataKey
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 from tests.coordinator.stages.group_stage import subscription
 
 NONE = ErrorCode.NONE
@@ -70,12 +69,6 @@ class Node:
 
     def lead(self, *leaders: int, leader_epoch: int = 0) -> None:
         self.coordinator.view_changed(view_with_offsets_topic(list(leaders), leader_epoch))
-
-    def submit(self, command_class, *arguments, group_id: str = "g", **options) -> list:
-        """Submit a command; a list that will hold its answers."""
-        answers: list = []
-        self.coordinator.submit(group_id, command_class(answers.append, group_id, *arguments, **options))
-        return answers
 
     def ask(self, request, version: int = 9, submit=None) -> list:
         """Submit a request; a list that will hold its response."""
@@ -349,15 +342,15 @@ def test_what_is_wrong_with_a_request_in_itself_is_told_before_the_coordinator_i
     ):
         (refused,) = node.ask(request)
         assert refused.error_code is ErrorCode.INVALID_GROUP_ID, request
-    (refused,) = node.submit(DescribeConsumerGroup, group_id="")
-    assert refused.error_code is ErrorCode.INVALID_GROUP_ID
+    ((refused,),) = (answer.groups for answer in node.ask(requests.describe_consumers("")))
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_GROUP_ID, None)
     (refused,) = node.ask(requests.join("g", "c-1", PROTOCOLS, 1, 30_000))
     assert (refused.error_code, refused.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "c-1")
     (refused,) = node.join("c-1", version=9)
     assert (refused.error_code, refused.member_id) == (code, "")
-    (refused,) = node.submit(ConsumerHeartbeat, "m", -3)
+    (refused,) = node.ask(requests.consumer_beat("g", "m", -3), 1)
     assert refused.error_code is ErrorCode.INVALID_REQUEST
-    (refused,) = node.submit(ConsumerHeartbeat, "m", 3)
+    (refused,) = node.ask(requests.consumer_beat("g", "m", 3), 1)
     assert (refused.error_code, refused.error_message) == (code, None)
 
 
@@ -497,11 +490,11 @@ def test_a_machine_whose_first_append_fails_is_not_loaded_for_ever_and_heals_whe
     log.records = [(encode_offset_key("g", topic, 0), value, 0) for topic in ("t", "gone")]
     node.coordinator.view_changed(view_with_offsets_topic([1], topics=("t",)))
     node.clock.run(60_000)
-    assert log.loads == 1 + 60_000 / (1000 * RETRY_LOAD_AFTER_SECONDS)
+    assert log.loads == 1 + 60_000 / (1000 * RELOAD_PAUSE_S)
     assert code_of_fetch(node.fetch()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     log.has_room = True
-    node.clock.run(round(1000 * RETRY_LOAD_AFTER_SECONDS))
+    node.clock.run(round(1000 * RELOAD_PAUSE_S))
     assert offset_of(node.fetch()) == 7
     assert offset_of(node.ask(requests.fetch("g", [("gone", 0)]))) == -1
     assert log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)

@@ -54,7 +54,11 @@ def commit(offsets, group_id="g", **fields):
 )
 def test_a_text_that_no_record_can_hold_is_refused_and_changes_nothing(machine, command):
     (reply,) = machine.handle(command, 0)
-    codes = requests.errors_in(reply.value) if hasattr(reply.value, "topics") else [reply.value.error_code]
+    codes = (
+        requests.errors_in(reply.response)
+        if hasattr(reply.response, "topics")
+        else [reply.response.error_code]
+    )
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert not machine.groups
 
@@ -62,7 +66,7 @@ def test_a_text_that_no_record_can_hold_is_refused_and_changes_nothing(machine, 
 def test_metadata_that_no_record_can_hold_is_too_large_whatever_the_limit(machine):
     offsets = [("t", 0, 1, -1, TOO_LONG), ("t", 1, 1, -1, "ü" * 16_000)]
     append, reply = machine.handle(commit(offsets), 0)
-    assert requests.errors_in(reply.value) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+    assert requests.errors_in(reply.response) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     assert len(append.records) == 1
 
 
@@ -70,15 +74,15 @@ def test_the_metadata_limit_counts_as_java_does(machine, settings):
     settings.offset_metadata_max_bytes = 4
     offsets = [("t", 0, 1, -1, "😀😀"), ("t", 1, 1, -1, "😀😀x")]
     _, reply = machine.handle(commit(offsets), 0)
-    assert requests.errors_in(reply.value) == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert requests.errors_in(reply.response) == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
 def test_the_longest_client_id_still_gives_a_member_id_that_can_be_kept(machine):
     machine.handle(join(client_id="c" * 32_767, version=3), 0)
     effects = machine.expire(("join", "g"), 3_000)
     (reply,) = (effect for effect in effects if isinstance(effect, Reply))
-    assert reply.value.error_code is ErrorCode.NONE
-    assert len(reply.value.member_id) < 32_000
+    assert reply.response.error_code is ErrorCode.NONE
+    assert len(reply.response.member_id) < 32_000
 
 
 def test_a_big_deletion_is_spread_over_batches(machine, settings):
@@ -105,7 +109,7 @@ def test_a_retention_without_end_is_taken_as_the_longest_there_is(machine):
     """It overflowed the record's field, and every group of the partition had to be loaded again."""
     command = commit([("t", 0, 1)], retention_time_ms=2**63 - 1)
     append, reply = machine.handle(command, 1_700_000_000_000)
-    assert requests.errors_in(reply.value) == [ErrorCode.NONE]
+    assert requests.errors_in(reply.response) == [ErrorCode.NONE]
     assert isinstance(append, Append)
     assert machine.offsets.get("g", "t", 0).expire_timestamp_ms == 2**63 - 1
 

@@ -48,7 +48,7 @@ def ask(machine, command, now_ms=0):
     """The answer to a request, or to a command."""
     if isinstance(command, Message):
         command = requests.asked(command, "a")
-    (answer,) = [one.value for one in machine.handle(command, now_ms) if isinstance(one, Reply)]
+    (answer,) = [one.response for one in machine.handle(command, now_ms) if isinstance(one, Reply)]
     return answer
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.coordinator.asked import kind_of
-from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from tests.coordinator.group_world import (
     AlikeConsumer,
@@ -42,7 +42,7 @@ class Asked(Told):
 
     def submit(self, command) -> None:
         reply = None
-        if kind_of(command) in (HeartbeatRequest, ConsumerHeartbeat):
+        if kind_of(command) in (HeartbeatRequest, ConsumerGroupHeartbeatRequest):
             reply = self.coordinator.ask(group_of(command), command)
         if reply is None:
             super().submit(command)
@@ -58,5 +58,5 @@ def test_a_life_is_the_same_whether_heartbeats_are_asked_or_submitted(seed):
     assert told.log.records == asked.log.records
     assert told.judge() == asked.judge() == []
     assert asked.prompt.count(HeartbeatRequest) > 50
-    assert asked.prompt.count(ConsumerHeartbeat) > 50
+    assert asked.prompt.count(ConsumerGroupHeartbeatRequest) > 50
     assert not told.prompt

@@ -1,11 +1,11 @@
 """The runtime with a machine that does as it is told: what any machine may rely on, groups or not."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from odradek.coordinator.asked import Ticket
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
@@ -17,7 +17,7 @@ from odradek.coordinator.effects import (
 )
 from odradek.coordinator.runtime import (
     LONGEST_CACHED_KEY,
-    RETRY_LOAD_AFTER_SECONDS,
+    RELOAD_PAUSE_S,
     Runtime,
     _remembered_partition_for,
 )
@@ -27,27 +27,16 @@ from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 
 TOPIC = "__obedient"
 COMMIT = EndMarker(9, 2, 5, True)
-PAUSE_MS = round(RETRY_LOAD_AFTER_SECONDS * 1000)
+PAUSE_MS = round(RELOAD_PAUSE_S * 1000)
 PATIENCE_MS = 5_000
-
-
-@dataclass
-class Answer:
-    text: str
-
-    def refused(self, code: ErrorCode) -> "Answer":
-        return Answer(code.name)
 
 
 @dataclass
 class Do:
     """Tell the machine what to decide."""
 
-    ticket: Callable[[Answer], None]
+    ticket: Ticket[str]
     effects: list[Any]
-
-    def refused(self, code: ErrorCode) -> Answer:
-        return Answer(code.name)
 
 
 class ObedientMachine:
@@ -104,6 +93,7 @@ class Node:
             open_log=lambda index: self.log, clock_ms=self.clock.clock_ms, call_later=self.clock.call_later
         )
         self.answers: list[str] = []
+        self.ticket = Ticket(self.answers.append, lambda code: code.name)
 
     def lead(self, leader_epoch: int = 0) -> None:
         self.runtime.view_changed(view_of(TOPIC, [1], leader_epoch, {}))
@@ -113,13 +103,10 @@ class Node:
         return self.runtime.partitions[0].machine
 
     def do(self, *effects) -> None:
-        self.runtime.submit("k", Do(self.hear, list(effects)))
-
-    def hear(self, answer: Answer) -> None:
-        self.answers.append(answer.text)
+        self.runtime.submit("k", Do(self.ticket, list(effects)))
 
     def reply(self, text: str) -> Reply:
-        return Reply(self.hear, Answer(text))
+        return Reply(self.ticket, text)
 
 
 @pytest.fixture

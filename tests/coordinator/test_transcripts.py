@@ -51,11 +51,11 @@ MODULES = {
     ],
     ConsumerStage: ["groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"],
     ShareStage: [
-        f"share_groups/{name}" for name in ("membership", "group", "partition_states", "share_type")
+        f"shares/groups/{name}" for name in ("membership", "group", "partition_states", "share_type")
     ],
     StreamsStage: ["streams/membership", "streams/group", "streams/topology", "streams/reconciliation"],
     MigrationStage: ["groups/migration", "groups/conversion"],
-    ShareStateStage: ["share_state/machine"],
+    ShareStateStage: ["shares/state/machine"],
 }
 NO_ERRORS = {"NONE"}
 NOBODY_MEETS = {"COORDINATOR_NOT_AVAILABLE"}

@@ -17,7 +17,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator import group_requests as requests
 from tests.coordinator.fakes import OneReplica, view_of
-from tests.coordinator.share_persister import FakePersister
+from tests.coordinator.shares.share_persister import FakePersister
 from tests.coordinator.transaction_requests import add_partitions, codes_in, verify_partitions
 from tests.kit.simulation import Connection, Log
 

@@ -2,7 +2,7 @@
 
 import struct
 
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.kafka07.messages import encode_set, iter_messages, payloads
 from odradek.wire.kafka07.requests import (
     EARLIEST,

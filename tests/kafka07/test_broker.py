@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 import odradek
 from odradek.config.broker_config import load
 from odradek.config.config_error import ConfigError
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.wire.kafka07.messages import encode_message, encode_set, iter_messages
 from odradek.wire.kafka07.requests import Error, Fetch, Produce
 from tests.kafka07.client import Client07, contents, options, whole_bytes

@@ -5,8 +5,8 @@ from odradek.coordinator.cluster.machine import (
 )
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import Broker
-from odradek.server.meta_properties import claim_directories
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.import_log import CannotImport, import_log
-from odradek.server.meta_properties import claim_directories
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

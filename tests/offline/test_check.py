@@ -12,9 +12,9 @@ from odradek.coordinator.cluster.machine import (
     Row,
 )
 from odradek.offline.check import CannotCheck, check
-from odradek.server.member_directories import claim_member_directories
-from odradek.server.meta_properties import claim_directories
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.cluster.member_directories import claim_member_directories
+from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from odradek.offline.dump import dump
-from odradek.server.meta_properties import claim_directories
-from odradek.server.metadata_store import SqliteMetadataStore
+from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_store import SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -10,7 +10,7 @@ import pytest
 from odradek.commands import main as cli
 from odradek.offline.check import check
 from odradek.offline.import_log import CannotImport, _Import, import_log
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile

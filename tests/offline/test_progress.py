@@ -18,8 +18,8 @@ from odradek.coordinator.cluster.view import Broker
 from odradek.offline.check import check
 from odradek.offline.import_log import import_log
 from odradek.offline.report import Progress
-from odradek.server.meta_properties import claim_directories
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -16,7 +16,7 @@ from odradek.coordinator.security.acls import Acl, AclRules
 from odradek.offline.check import check
 from odradek.offline.dump import dump
 from odradek.server.broker import BrokerServer
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish

@@ -6,9 +6,7 @@ import logging
 
 import pytest
 
-from odradek.server.connections import Connections
-from odradek.server.listeners import Listener, accept, bind_listener
-from odradek.server.security.admission import (
+from odradek.server.network.admission import (
     ADDRESSES_MAX,
     AddressRates,
     Admission,
@@ -18,6 +16,8 @@ from odradek.server.security.admission import (
     is_address,
     is_host,
 )
+from odradek.server.network.connections import Connections
+from odradek.server.network.listeners import Listener, accept, bind_listener
 from tests.raw_client import AsyncRawClient
 from tests.server.test_connection import TinyBroker, Turn, echo
 

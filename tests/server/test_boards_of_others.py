@@ -13,7 +13,7 @@ from odradek.client.admin.topics import create_topic
 from odradek.client.cluster import Cluster
 from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.rules import ALIASES
 from tests.client.topics import produce

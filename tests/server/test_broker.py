@@ -13,9 +13,10 @@ import pytest
 from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.dump import dump
-from odradek.server import serving, upkeep, work
+from odradek.server import phase_serve
+from odradek.server.background import upkeep, work
 from odradek.server.broker import BrokerServer
-from odradek.server.timers import wall_clock_ms
+from odradek.server.network.timers import wall_clock_ms
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsFile
 from odradek.storage.log import time_search
@@ -374,18 +375,18 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
 
 def test_a_broker_that_is_stopped_at_once_gets_ready_for_nothing_more(tmp_path, monkeypatch):
     """While it says goodbye, which may take a while, its timers still run."""
-    monkeypatch.setattr(serving, "WARM_UP_DELAY_MS", 0)
-    monkeypatch.setattr(serving, "WARM_UP_MORE_DELAY_MS", 0)
+    monkeypatch.setattr(phase_serve, "WARM_UP_DELAY_MS", 0)
+    monkeypatch.setattr(phase_serve, "WARM_UP_MORE_DELAY_MS", 0)
     warmed_up = []
-    monkeypatch.setattr(serving, "_warm_up", lambda *arguments: warmed_up.append(arguments[-1]))
-    stop_serving = serving.stop_serving
+    monkeypatch.setattr(phase_serve, "_warm_up", lambda *arguments: warmed_up.append(arguments[-1]))
+    stop_serving = phase_serve.stop_serving
 
     async def stop_slowly(*parts):
         for _ in range(10):
             await asyncio.sleep(0)
         await stop_serving(*parts)
 
-    monkeypatch.setattr(serving, "stop_serving", stop_slowly)
+    monkeypatch.setattr(phase_serve, "stop_serving", stop_slowly)
 
     async def story(goes_on):
         server = BrokerServer(configuration(tmp_path))

@@ -7,7 +7,7 @@ import os
 import pytest
 import uvloop
 
-from odradek.server.busy_poll import BUSY_POLL_NS, SKIPPED_MAX, BusyPoll
+from odradek.server.network.busy_poll import BUSY_POLL_NS, SKIPPED_MAX, BusyPoll
 
 
 class Clock:

@@ -17,10 +17,10 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
 import odradek
-from odradek.server import cleaner
-from odradek.server.cleaner import CleanerOptions, LogCleaner
-from odradek.server.timers import Timers, wall_clock_ms
-from odradek.server.work import WorkQueue
+from odradek.server.background import cleaner
+from odradek.server.background.cleaner import CleanerOptions, LogCleaner
+from odradek.server.background.work import WorkQueue
+from odradek.server.network.timers import Timers, wall_clock_ms
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

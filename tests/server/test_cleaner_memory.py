@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from odradek.server.child_python import child_environment
+from odradek.server.process.child_python import child_environment
 
 MEMORY_BYTES = 24 << 20
 PROGRAM = f"""

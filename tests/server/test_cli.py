@@ -18,7 +18,7 @@ import pytest
 import odradek
 from odradek import __version__
 from odradek.commands import main as cli
-from odradek.server.log_output import log_to_stderr
+from odradek.server.process.log_output import log_to_stderr
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
 from tests.config.config_sources import KAFKAS_OWN_FILE

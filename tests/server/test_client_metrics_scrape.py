@@ -7,7 +7,7 @@ from odradek.client.admin.configs import Change, Operation, Resource, ResourceKi
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
 from odradek.coordinator.client_metrics.clients import ClientMetrics, Sender
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics.clients import SERIES_MAX, client_samples
 from odradek.server.metrics.exposition import label_text, pieces
 from odradek.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest

@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 import odradek
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics.exposition import label_text
 from odradek.server.metrics.new_connections import WINDOW_S, Rates
 from odradek.wire.errors import ErrorCode

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.coordinator.kraft.broker_lifecycle import LifecycleSettings
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
-from odradek.server.controller_link import ControllerLink, LinkSettings, NoController, Refusals
+from odradek.server.cluster.controller_link import ControllerLink, LinkSettings, NoController, Refusals
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest

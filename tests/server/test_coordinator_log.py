@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.server._pipeline import Turn
-from odradek.server.coordinator_log import PartitionLog
+from odradek.server.coordination.coordinator_log import PartitionLog
+from odradek.server.network._pipeline import Turn
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
@@ -73,7 +73,7 @@ def test_a_listener_with_a_bug_does_not_keep_the_next_one_waiting(partition):
 
 @pytest.mark.parametrize("read_bytes", [1, 50, 100, 1000])
 def test_reads_that_end_within_a_batch_lose_nothing(partition, monkeypatch, read_bytes):
-    monkeypatch.setattr("odradek.server.coordinator_log.READ_BYTES", read_bytes)
+    monkeypatch.setattr("odradek.server.coordination.coordinator_log.READ_BYTES", read_bytes)
 
     def story(log, tell):
         for number in range(20):
@@ -101,7 +101,7 @@ def marker(producer_id, commit, *, epoch=0, coordinator_epoch=0):
 
 @pytest.mark.parametrize("read_bytes", [1, 100, 10_000])
 def test_records_of_transactions_and_their_ends_are_read_back_as_such(partition, monkeypatch, read_bytes):
-    monkeypatch.setattr("odradek.server.coordinator_log.READ_BYTES", read_bytes)
+    monkeypatch.setattr("odradek.server.coordination.coordinator_log.READ_BYTES", read_bytes)
     read = []
 
     def story(log, tell):

@@ -12,8 +12,8 @@ from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC,
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.transactions.record_codec import encode_key, encode_value
 from odradek.coordinator.transactions.state import Transaction, TransactionState
-from odradek.server._pipeline import Turn
-from odradek.server.coordinators import Coordinators
+from odradek.server.coordination.coordinators import Coordinators
+from odradek.server.network._pipeline import Turn
 from odradek.storage.config import LogConfig
 from odradek.storage.log.appends import Origin
 from odradek.wire.end_marker import EndMarker

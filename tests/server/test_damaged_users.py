@@ -8,7 +8,7 @@ from odradek import Broker, BrokerStartError
 from odradek.commands.main import main
 from odradek.config.broker_config import load
 from odradek.config.first_users import checked_user
-from odradek.server.metadata_store import FILE_NAME, checksum
+from odradek.server.metadata.metadata_store import FILE_NAME, checksum
 from odradek.server.security.users import add
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram

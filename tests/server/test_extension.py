@@ -7,7 +7,6 @@ The toy is a counter: a group of type `counter` keeps a number in `__consumer_of
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,9 @@ import odradek
 from odradek.apis.api import Waiting
 from odradek.apis.declaration import Api
 from odradek.config.option import CLUSTER_WIDE, HONOURED, INT, Option
+from odradek.coordinator.asked import Ticket
 from odradek.coordinator.effects import Effect, Reply, SetTimer
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.server.extensions import Extensions
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode
@@ -64,13 +64,9 @@ def counting(parts):
 
     def handle(request, context):
         waiting = Waiting()
-
-        def answer(reply):
-            waiting.complete(CountResponse(error_code=reply.error_code, count=reply.count))
-
-        node.groups.submit(
-            request.group_id, Count(answer, request.group_id, settings.option_value("counter.step"))
-        )
+        ticket = Ticket(waiting.complete, lambda code: CountResponse(error_code=code, count=-1))
+        command = Count(ticket, request.group_id, settings.option_value("counter.step"))
+        node.groups.submit(request.group_id, command)
         return waiting
 
     return handle
@@ -83,22 +79,13 @@ COUNT = Api(CountRequest, CountResponse, make=counting, needs=())
 
 
 @dataclass(slots=True)
-class CountReply:
-    error_code: ErrorCode
-    count: int = -1
-
-    def refused(self, code):
-        return CountReply(code)
-
-
-@dataclass(slots=True)
 class Count:
-    ticket: Callable[[CountReply], None]
+    ticket: Ticket[CountResponse]
     group_id: str
     step: int
 
     def refused(self, code):
-        return CountReply(code)
+        return self.ticket.refused(code)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,11 +151,12 @@ class Counters:
         out.append(SetTimer(("counter-wait", group_id), now_ms + WAIT_MS))
 
     def expire(self, group: CounterGroup, timer_key, now_ms: int, out: list[Effect]) -> None:
-        out += [Reply(ticket, CountReply(NONE, group.count)) for ticket in group.waiting]
+        response = CountResponse(error_code=NONE, count=group.count)
+        out += [Reply(ticket, response) for ticket in group.waiting]
         group.waiting.clear()
 
     def refuse_waiting(self, group: CounterGroup, code: ErrorCode, out: list[Effect]) -> None:
-        out += [Reply(ticket, CountReply(code)) for ticket in group.waiting]
+        out += [Reply(ticket, ticket.refused(code)) for ticket in group.waiting]
 
     def start(self, group, now_ms, out) -> None:
         """Nobody waits after a load."""
@@ -184,13 +172,13 @@ class Counters:
         return iter(())
 
 
-def check_name(command: Count, settings: Any) -> CountReply | None:
+def check_name(command: Count, settings: Any) -> CountResponse | None:
     return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def start(parts: MachineParts) -> Protocol:
+def start(parts: MachineParts) -> GroupHandlers:
     counters = Counters(parts)
-    return Protocol(membership=counters, new_group=CounterGroup, commands={Count: counters.count})
+    return GroupHandlers(membership=counters, new_group=CounterGroup, commands={Count: counters.count})
 
 
 COUNTER_GROUPS = GroupType(

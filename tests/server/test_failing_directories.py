@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from odradek.config.broker_config import ConfigError, load
+from odradek.embedding.free_port import free_port
+from odradek.server.background.disks import StoreEvents
 from odradek.server.broker import BrokerServer
-from odradek.server.disks import StoreEvents
-from odradek.server.free_port import free_port
 from odradek.server.metrics.exposition import label_text
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode

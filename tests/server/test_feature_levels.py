@@ -13,8 +13,8 @@ from odradek.coordinator.cluster.machine import (
     Row,
 )
 from odradek.server.broker import BrokerServer
-from odradek.server.feature_levels import read_levels
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.feature_levels import read_levels
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import api_versions, describe_configs
 

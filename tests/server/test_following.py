@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.replication.replica_fetcher import Phase
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
-from odradek.server.following import Following
-from odradek.server.peers import SetupTimeout
-from odradek.server.replica_log import ReplicationSettings
+from odradek.server.cluster.following import Following
+from odradek.server.cluster.replica_log import ReplicationSettings
+from odradek.server.network.peers import SetupTimeout
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.replication.model_log import Batch, ModelLog
 

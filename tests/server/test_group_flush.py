@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from odradek.server import group_flush
-from odradek.server._pipeline import Turn
+from odradek.apis.turn import COMMITTED, FLUSHED
+from odradek.server.network import group_flush
+from odradek.server.network._pipeline import Turn
 from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
@@ -100,8 +101,8 @@ class Bench:
         return partition.appends.append(bytes(batch), now_ms=NOW_MS).must_flush
 
     def produce(self, turn, partition, label, size_bytes=10):
-        must_flush = self.stage(partition, size_bytes)
-        turn.add(partition, lambda error: self.told.append((label, partition.index, error)), must_flush)
+        until = FLUSHED if self.stage(partition, size_bytes) else COMMITTED
+        turn.add(partition, lambda error: self.told.append((label, partition.index, error)), until)
 
     def run(self, story):
         async def whole():
@@ -423,7 +424,7 @@ def test_without_it_many_partitions_are_flushed_by_few_workers_and_told_of_their
         turn = Turn(asyncio.get_running_loop())
         try:
             for partition in partitions:
-                turn.add(partition, lambda error, p=partition: told.update({p.directory: error}), True)
+                turn.add(partition, lambda error, p=partition: told.update({p.directory: error}), FLUSHED)
             async with asyncio.timeout(10):
                 while len(told) < 30:
                     await asyncio.sleep(0.001)

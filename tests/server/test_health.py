@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from odradek.server import health
+from odradek.server.process import health
 from tests.secured import MECHANISMS, PASSWORD, PROTOCOLS, running
 from tests.server.tls_ends import Authority, chain_text
 
@@ -83,7 +83,7 @@ def test_it_is_a_command(authority, ports, tmp_path):
     file = written(tmp_path, options(authority, "SASL_SSL"))
     words = ["--command-config", file, f"127.0.0.1:{ports['SASL_SSL']}"]
     done = subprocess.run(
-        [sys.executable, "-m", "odradek.server.health", *words],
+        [sys.executable, "-m", "odradek.server.process.health", *words],
         env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
         capture_output=True,
         text=True,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from odradek.config.broker_config import BrokerConfig, Listener, load
-from odradek.server.child_python import let_find_package
-from odradek.server.health import ADDRESS_FILE_VARIABLE, write_address
+from odradek.server.process.child_python import let_find_package
+from odradek.server.process.health import ADDRESS_FILE_VARIABLE, write_address
 from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 CHECKOUT = pathlib.Path(__file__).parents[2]

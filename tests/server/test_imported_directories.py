@@ -6,10 +6,10 @@ import shutil
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from odradek.embedding.embedded import Broker as Embedded
+from odradek.embedding.embedded import BrokerStartError
 from odradek.offline.check import check
-from odradek.server.embedded import Broker as Embedded
-from odradek.server.embedded import BrokerStartError
-from odradek.server.metadata_store import FILE_NAME
+from odradek.server.metadata.metadata_store import FILE_NAME
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -12,11 +12,12 @@ from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.effects import SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.transactions.machine import ABORT_TIMED_OUT, REMOVE_EXPIRED, TransactionMachine
-from odradek.server import cleaner as cleaner_module
-from odradek.server import coordinators, schedule
+from odradek.server.background import cleaner as cleaner_module
+from odradek.server.background import schedule
 from odradek.server.broker import BrokerServer
-from odradek.server.connections import Connections
-from odradek.server.timers import Timers
+from odradek.server.coordination import coordinators
+from odradek.server.network.connections import Connections
+from odradek.server.network.timers import Timers
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.store import LogStore
@@ -67,7 +68,7 @@ class Clock:
 
 
 class HeldTimers(Timers):
-    """Those of `server/timers.py`, save that time passes when it is told to."""
+    """Those of `server/network/timers.py`, save that time passes when it is told to."""
 
     def __init__(self, clock):
         self.clock = clock

@@ -12,7 +12,7 @@ from odradek.client.admin.topics import create_topic
 from odradek.client.cluster import LATEST, Cluster
 from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics.exposition import label_text
 from tests.client.topics import produce
 from tests.server.scrape import scraped

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from odradek.config.broker_config import ConfigError
-from odradek.server.listeners import Listener, SocketOptions, bind_listener
+from odradek.server.network.listeners import Listener, SocketOptions, bind_listener
 
 HAS_IPV6 = socket.has_ipv6
 

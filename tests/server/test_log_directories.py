@@ -7,8 +7,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from odradek.config.broker_config import ConfigError
-from odradek.server.embedded import Broker, BrokerStartError
-from odradek.server.log_directories import absent_directories, refuse_misplaced
+from odradek.embedding.embedded import Broker, BrokerStartError
+from odradek.server.metadata.log_directories import absent_directories, refuse_misplaced
 
 PARTITIONS = 4
 

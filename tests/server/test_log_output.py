@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from odradek.server.log_output import Gathering, log_to_stderr
+from odradek.server.process.log_output import Gathering, log_to_stderr
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 from odradek.config.broker_config import ConfigError
 from odradek.config.properties import parse_properties
 from odradek.coordinator.cluster.machine import Row
-from odradek.server.meta_properties import FILE_NAME, claim_directories
-from odradek.server.metadata_repair import repair
-from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore, verify
+from odradek.server.metadata.meta_properties import FILE_NAME, claim_directories
+from odradek.server.metadata.metadata_repair import repair
+from odradek.server.metadata.metadata_store import DamagedMetadata, SqliteMetadataStore, verify
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ def test_a_write_is_on_disk_when_it_returns(path):
     # The child ends without closing anything, as after kill -9.
     program = (
         "import os, sys\n"
-        "from odradek.server.metadata_store import SqliteMetadataStore\n"
+        "from odradek.server.metadata.metadata_store import SqliteMetadataStore\n"
         "store = SqliteMetadataStore(sys.argv[1])\n"
         "store.write([('topic', 'a', '1')])\n"
         "os._exit(9)\n"

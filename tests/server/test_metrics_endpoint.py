@@ -21,7 +21,7 @@ from odradek.client.cluster import ANY_NODE, Cluster, coordinator_of
 from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
 from odradek.config.broker_config import ConfigError, load
-from odradek.server.free_port import free_port
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics import endpoint
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import label_text, pieces

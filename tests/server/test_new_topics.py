@@ -7,8 +7,8 @@ import pytest
 
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import ClusterView, TopicView
-from odradek.server import new_topics
-from odradek.server.new_topics import NewTopics
+from odradek.server.cluster import new_topics
+from odradek.server.cluster.new_topics import NewTopics
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.work import finish

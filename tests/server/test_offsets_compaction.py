@@ -8,7 +8,7 @@ import sys
 
 from odradek.config.broker_config import load
 from odradek.coordinator.groups.record_codec import Kind, decode_key
-from odradek.server import cleaner
+from odradek.server.background import cleaner
 from odradek.server.broker import BrokerServer
 from odradek.wire.messages import create_topics, delete_groups, list_groups, offset_commit, offset_fetch
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest

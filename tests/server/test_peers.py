@@ -5,7 +5,14 @@ import socket
 
 import pytest
 
-from odradek.server.peers import BUFFER_KEPT_BYTES, SETUP_JITTER, Peer, PeerLost, SetupTimeout, connect
+from odradek.server.network.peers import (
+    BUFFER_KEPT_BYTES,
+    SETUP_JITTER,
+    Peer,
+    PeerLost,
+    SetupTimeout,
+    connect,
+)
 from odradek.wire.codec import encode_message
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,

@@ -7,12 +7,12 @@ import threading
 import pytest
 
 from odradek.config.broker_config import load
-from odradek.server import alone, bound, opened, serving
+from odradek.embedding.free_port import free_port
+from odradek.server import phase_bind, phase_open, phase_serve, standalone
+from odradek.server.background.schedule import Schedule
 from odradek.server.broker import BrokerServer, NotServing
-from odradek.server.free_port import free_port
-from odradek.server.metadata_store import SqliteMetadataStore
-from odradek.server.ports import Ports
-from odradek.server.schedule import Schedule
+from odradek.server.metadata.metadata_store import SqliteMetadataStore
+from odradek.server.network.ports import Ports
 from odradek.storage.directories.store import LogStore
 from tests.raw_client import AsyncRawClient
 
@@ -27,16 +27,16 @@ def configuration(directory, port=0, **keywords):
 
 SEAMS = [
     # Where a start fails: in which module, in which function.
-    (bound, "_claim_directories"),
-    (bound, "_lock"),
-    (alone, "_new_machine"),
-    (alone, "_register_broker"),
-    (opened, "_open_logs"),
-    (opened, "_follow_changes"),
-    (serving, "_new_coordinators"),
-    (serving, "_new_connections"),
-    (serving, "_start_background"),
-    (serving, "_watch_disks"),
+    (phase_bind, "_claim_directories"),
+    (phase_bind, "_lock"),
+    (standalone, "_new_machine"),
+    (standalone, "_register_broker"),
+    (phase_open, "_open_logs"),
+    (phase_open, "_follow_changes"),
+    (phase_serve, "_new_coordinators"),
+    (phase_serve, "_new_connections"),
+    (phase_serve, "_start_background"),
+    (phase_serve, "_watch_disks"),
 ]
 
 
@@ -110,13 +110,13 @@ def test_a_stop_undoes_the_phases_in_the_reverse_order(tmp_path, monkeypatch):
     note(Schedule, "close")
     note(SqliteMetadataStore, "close")
     note(LogStore, "close")
-    stop_serving = serving.stop_serving
+    stop_serving = phase_serve.stop_serving
 
     async def stop_serving_noted(*parts):
         ended.append("stop_serving")
         await stop_serving(*parts)
 
-    monkeypatch.setattr(serving, "stop_serving", stop_serving_noted)
+    monkeypatch.setattr(phase_serve, "stop_serving", stop_serving_noted)
 
     async def act():
         server = BrokerServer(configuration(tmp_path))

@@ -14,8 +14,8 @@ from odradek.apis.api import Waiting
 from odradek.apis.prefixes import Ask, Prefix, Submit
 from odradek.apis.turn import COMMITTED
 from odradek.coordinator.security.client_meters import QuotaMeters
-from odradek.server._pipeline import monotonic_ms
-from odradek.server.embedded import Broker
+from odradek.embedding.embedded import Broker
+from odradek.server.network._pipeline import monotonic_ms
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode

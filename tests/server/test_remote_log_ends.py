@@ -3,8 +3,8 @@
 import pytest
 
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
-from odradek.server import remote_log_ends
-from odradek.server.remote_log_ends import ATTEMPTS_MAX, RemoteLogEnds
+from odradek.server.coordination import remote_log_ends
+from odradek.server.coordination.remote_log_ends import ATTEMPTS_MAX, RemoteLogEnds
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,

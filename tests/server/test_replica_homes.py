@@ -4,7 +4,7 @@ import pytest
 
 from odradek.coordinator.cluster.view import LOST, UNASSIGNED, PartitionView, TopicView
 from odradek.coordinator.kraft.directory_assignments import Assignment
-from odradek.server.replica_homes import ReplicaHomes
+from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.storage.config import LogConfig
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish

@@ -14,8 +14,8 @@ from odradek.coordinator.cluster.view import (
     TopicView,
 )
 from odradek.coordinator.replication.transitions import Known
-from odradek.server.replica_log import ReplicationSettings
-from odradek.server.replication import OFFLINE_LOOK_MS, Replication
+from odradek.server.cluster.replica_log import ReplicationSettings
+from odradek.server.cluster.replication import OFFLINE_LOOK_MS, Replication
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.failing_disks import Role
 from odradek.wire.errors import ErrorCode, KafkaError

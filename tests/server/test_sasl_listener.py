@@ -17,13 +17,13 @@ import pytest
 from odradek import Broker, BrokerStartError
 from odradek.config.credentials import Credentials
 from odradek.config.secret import Secret
-from odradek.server.peers import PeerLost, SetupTimeout, connect
+from odradek.server.network.peers import PeerLost, SetupTimeout, connect
+from odradek.server.network.unauthenticated import Unauthenticated
 from odradek.server.security.sasl import listeners
 from odradek.server.security.sasl.client import PeerLogin
 from odradek.server.security.sasl.exchange import Settings
 from odradek.server.security.sasl.gate import COMPUTATIONS_MAX, SaslListener
 from odradek.server.security.sasl.mechanism import Later
-from odradek.server.security.unauthenticated import Unauthenticated
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import find
@@ -351,7 +351,7 @@ BEGINNINGS = {
 }
 KEYS = range(-1, 93)
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
-WITHOUT_PLACE_FOR_CODE = {2, 9, 10, 21, 23, 32, 61, 65, 69, 75, 77, 89, 90}
+WITHOUT_PLACE_FOR_CODE = {2, 9, 10, 21, 23, 32, 61, 65, 75}
 """The last versions of these have no error for the whole request."""
 ILLEGAL_STATE, FAILED = ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED
 

@@ -11,8 +11,8 @@ from odradek.client.cluster import Cluster
 from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
 from odradek.config.broker_config import load
+from odradek.embedding.free_port import free_port
 from odradek.server.broker import BrokerServer
-from odradek.server.free_port import free_port
 from odradek.server.metrics import endpoint, exposition
 from tests.server.scrape import scraped
 

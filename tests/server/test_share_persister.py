@@ -4,14 +4,14 @@ import pytest
 
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     InitialState,
     Refusal,
     SharePartitionKey,
 )
-from odradek.server import share_persister
-from odradek.server.share_persister import ATTEMPTS_MAX, SharePersister
+from odradek.server.coordination import share_persister
+from odradek.server.coordination.share_persister import ATTEMPTS_MAX, SharePersister
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     delete_share_group_state,
@@ -20,7 +20,7 @@ from odradek.wire.messages import (
     write_share_group_state,
 )
 from tests.coordinator.fakes import FakeClock
-from tests.coordinator.share_state_requests import batches_in, change, state_batch
+from tests.coordinator.shares.share_state_requests import batches_in, change, state_batch
 
 HERE, THERE = 1, 2
 DONE = Refusal(ErrorCode.NONE)

@@ -11,18 +11,18 @@ import pytest
 
 from odradek.apis.turn import FLUSHED
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.coordinator import ShareCoordinator
-from odradek.coordinator.share_state.persister import SharePartitionKey
-from odradek.coordinator.share_state.settings import ShareStateSettings
-from odradek.server.coordinator_log import PartitionLog
+from odradek.coordinator.shares.state.batches import Batch
+from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+from odradek.coordinator.shares.state.persister import SharePartitionKey
+from odradek.coordinator.shares.state.settings import ShareStateSettings
+from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode
 from odradek.wire.work import finish
 from tests.coordinator.fakes import FakeClock
-from tests.coordinator.share_state_requests import asked, initialize, result_of, summarize, write
-from tests.coordinator.test_share_state_coordinator import NODE, TOPIC_ID, view
+from tests.coordinator.shares.share_state_requests import asked, initialize, result_of, summarize, write
+from tests.coordinator.shares.test_share_state_coordinator import NODE, TOPIC_ID, view
 from tests.storage.memory_disk import MemoryDisk, PowerLost
 from tests.tiers import seeds
 

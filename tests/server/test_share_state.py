@@ -13,7 +13,7 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.share_state.persister import (
+from odradek.coordinator.shares.state.persister import (
     DeliveryState,
     InitialState,
     Refusal,
@@ -23,7 +23,7 @@ from odradek.server.broker import BrokerServer
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.coordinator.share_state_requests import batches_in, change, state_batch
+from tests.coordinator.shares.share_state_requests import batches_in, change, state_batch
 from tests.raw_client import AsyncRawClient
 
 PATIENCE_S = 20

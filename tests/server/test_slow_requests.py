@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import odradek
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
-from odradek.server.slow_requests import SlowRequests
+from odradek.server.network.slow_requests import SlowRequests
 
 CONNECTION = SimpleNamespace(
     principal="User:ann",

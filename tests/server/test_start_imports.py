@@ -26,17 +26,17 @@ NOT_NEEDED = (
     "odradek.coordinator.transactions.coordinator",
     "odradek.offline",
     "odradek.client",
-    "odradek.server.member_directories",
+    "odradek.server.cluster.member_directories",
     "odradek.server.metrics",
-    "odradek.server.slow_requests",
-    "odradek.server.systemd",
+    "odradek.server.network.slow_requests",
+    "odradek.server.process.systemd",
     "odradek.coordinator.security.client_meters",
     "odradek.coordinator.security.quota_meters",
     "odradek.server.security.authorizer",
     "odradek.server.security.sasl",
     "odradek.server.security.tokens",
     "odradek.server.security.tls",
-    "odradek.server.security.tls_transport",
+    "odradek.server.network.tls_transport",
     "odradek.server.security.users",
     "odradek.storage.compaction.cleaner",
     "shutil",
@@ -45,7 +45,7 @@ NOT_NEEDED = (
 
 PROGRAM = """
 import sys
-from odradek.server import main_loop
+from odradek.server.process import main_loop
 from odradek.commands.main import main
 
 def stop_at_once(server):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from odradek.server.systemd import Systemd, systemd_of
+from odradek.server.process.systemd import Systemd, systemd_of
 
 
 @pytest.fixture

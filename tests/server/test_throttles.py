@@ -12,7 +12,7 @@ from odradek.coordinator.cluster.view import (
     TopicView,
 )
 from odradek.coordinator.replication.replication_quota import UNLIMITED
-from odradek.server.throttles import Throttles
+from odradek.server.cluster.throttles import Throttles
 
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"

@@ -16,9 +16,9 @@ from odradek.config.listener_security import resolve
 from odradek.config.live import LiveConfig
 from odradek.config.options import BrokerLayers
 from odradek.security.tls import TlsSettings, client_context
+from odradek.server.network.tls_reload import TlsReload, check_change, check_talks_to_itself
+from odradek.server.network.tls_transport import TlsAcceptor
 from odradek.server.security.outgoing import OutgoingTls, following_files
-from odradek.server.security.tls_reload import TlsReload, check_change, check_talks_to_itself
-from odradek.server.security.tls_transport import TlsAcceptor
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.server.tls_ends import Authority, Ends, acceptor, chain_text
 

@@ -8,8 +8,8 @@ import pytest
 from odradek import Broker
 from odradek.coordinator.cluster.machine import Row
 from odradek.coordinator.security.delegation_tokens import NO_TOKENS, TokenSecret
-from odradek.server.free_port import free_port
-from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.embedding.free_port import free_port
+from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.server.security import tokens
 from odradek.server.security.tokens import TokenLogins
 from odradek.wire.errors import ErrorCode

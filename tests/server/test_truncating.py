@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from odradek.server.work import WorkQueue
+from odradek.server.background.work import WorkQueue
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from odradek import Broker
-from odradek.server.free_port import free_port
-from odradek.server.security import tls_reload
+from odradek.embedding.free_port import free_port
+from odradek.server.network import tls_reload
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from odradek.server.security.failure_log import ADDRESSES_MAX, OTHERS, FailureLog
-from odradek.server.security.unauthenticated import Unauthenticated
+from odradek.server.network.failure_log import ADDRESSES_MAX, OTHERS, FailureLog
+from odradek.server.network.unauthenticated import Unauthenticated
 
 
 class Clock:

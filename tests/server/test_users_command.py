@@ -14,7 +14,7 @@ from odradek.commands.main import main
 from odradek.config.config_error import ConfigError
 from odradek.config.passwords import read_password
 from odradek.offline.dump import dump
-from odradek.server.metadata_store import FILE_NAME
+from odradek.server.metadata.metadata_store import FILE_NAME
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram
 

@@ -5,16 +5,23 @@ import sys
 
 import pytest
 
-from odradek.server.warm_up import ADMINISTRATION, GROUPS, RECORDS, TRANSACTIONS, parts_at_once, parts_later
+from odradek.server.background.warm_up import (
+    ADMINISTRATION,
+    GROUPS,
+    RECORDS,
+    TRANSACTIONS,
+    parts_at_once,
+    parts_later,
+)
 
 PROGRAM = """
 import asyncio
 import signal
 import sys
 import time
-from odradek.server import main_loop
+from odradek.server.process import main_loop
 from odradek.commands.main import main
-from odradek.server.warm_up import parts_at_once, parts_later
+from odradek.server.background.warm_up import parts_at_once, parts_later
 
 STAGES = [{key for part in parts(()) for key in part.apis} for parts in (parts_at_once, parts_later)]
 SEEN = {"odradek.apis.fetch", "odradek.apis.find_coordinator"}

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from odradek.server.work import SLICE_S, Detached, WorkQueue, WorkQueues
+from odradek.server.background.work import SLICE_S, Detached, WorkQueue, WorkQueues
 from odradek.wire.work import finish
 
 

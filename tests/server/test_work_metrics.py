@@ -10,9 +10,9 @@ from odradek.client.admin.quotas import CLIENT_ID, alter_quotas
 from odradek.client.admin.topics import create_topic
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
-from odradek.server.free_port import free_port
-from odradek.server.group_flush import TIME_BUCKETS, FlushTimes
+from odradek.embedding.free_port import free_port
 from odradek.server.metrics.exposition import label_text
+from odradek.server.network.group_flush import TIME_BUCKETS, FlushTimes
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.metadata import MetadataRequest

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from odradek.coordinator.cluster.machine import Row
-from odradek.server.metadata_store import SqliteMetadataStore, verify
-from odradek.server.write_ahead_log import FRAME_HEADER_BYTES, HEADER_BYTES, mend, read, replayed
+from odradek.server.metadata.metadata_store import SqliteMetadataStore, verify
+from odradek.server.metadata.write_ahead_log import FRAME_HEADER_BYTES, HEADER_BYTES, mend, read, replayed
 from tests.tiers import NIGHTLY
 
 PAGE_BYTES = 4096

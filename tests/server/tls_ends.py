@@ -11,7 +11,7 @@ from typing import Any
 import trustme
 
 from odradek.security.tls import TlsSettings
-from odradek.server.security.tls_transport import TlsAcceptor, TlsTransport
+from odradek.server.network.tls_transport import TlsAcceptor, TlsTransport
 
 
 class Authority:

@@ -303,7 +303,8 @@ class World:
         book.flushed_end = end_offset
 
     def group_flush(self, chance: random.Random) -> None:
-        """As `server.group_flush` does it: what the flush journal does not take is flushed by itself."""
+        """As `server.network.group_flush` does it: what the flush journal does not take is flushed by
+        itself."""
         (log,) = self.store.flush_journals
         if not log.is_ready and not log.has_failed:
             try:

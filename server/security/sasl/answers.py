@@ -18,10 +18,8 @@ from odradek.wire.frames import API_VERSIONS, RequestHeader
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
-    from odradek.server.connection import Connection
-    from odradek.server.routes import Routes
-
-__all__ = ["Answers"]
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.routes import Routes
 
 
 class Answers:

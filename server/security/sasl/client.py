@@ -11,12 +11,10 @@ import secrets
 from typing import TYPE_CHECKING
 
 from odradek.security.sasl_login import RENEWAL_SHARE, SaslLogin, SaslRefused
-from odradek.server.peers import Peer, PeerLost
+from odradek.server.network.peers import Peer, PeerLost
 
 if TYPE_CHECKING:
     from odradek.config.credentials import Credentials
-
-__all__ = ["PeerLogin"]
 
 _TIMEOUT_MS = 10_000
 

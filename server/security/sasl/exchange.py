@@ -35,21 +35,6 @@ from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sas
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.wire.schema import Message
 
-__all__ = [
-    "MIN_REAUTHENTICATION_INTERVAL_MS",
-    "Authenticated",
-    "Close",
-    "Compute",
-    "Effect",
-    "Exchange",
-    "Send",
-    "Settings",
-    "State",
-    "Versions",
-    "decoded",
-    "encoded",
-]
-
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
 """Kafka's bound (KafkaChannel)."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.server._pipeline import BUFFER_BYTES, monotonic_ms
+from odradek.server.network._pipeline import BUFFER_BYTES, monotonic_ms
 from odradek.server.security.sasl.exchange import (
     Authenticated,
     Close,
@@ -28,14 +28,12 @@ from odradek.server.security.sasl.mechanism import AuthenticationFailed
 from odradek.wire.errors import MalformedMessage
 
 if TYPE_CHECKING:
-    from odradek.server.connection import Connection
-    from odradek.server.security.unauthenticated import Unauthenticated
-    from odradek.server.timers import Timers
-    from odradek.server.work import WorkQueues
+    from odradek.server.background.work import WorkQueues
+    from odradek.server.network.connection import Connection
+    from odradek.server.network.timers import Timers
+    from odradek.server.network.unauthenticated import Unauthenticated
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.work import Work
-
-__all__ = ["COMPUTATIONS_MAX", "Gate", "SaslListener"]
 
 UNREAD_ANSWERS_BYTES_MAX = 65_536
 """Answers that a client does not read, such as those to ApiVersions of unknown versions."""
@@ -189,9 +187,7 @@ class Gate:
         shared, connection = self._listener.unauthenticated, self._connection
         shared.remove(self)
         shared.successes += 1
-        if known.is_again:
-            shared.reauthentications += 1
-        else:
+        if not known.is_again:
             self._listener.successes += 1
         requests = connection.requests
         connection.principal, connection.is_token = known.principal, known.is_token

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from odradek.config.kerberos import KerberosService
     from odradek.config.kerberos_names import ShortNames
 
-__all__ = ["Acceptor", "GssapiServer", "open_acceptor"]
-
 NO_LAYER: Final = 1
 OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
 """No layer, and so messages of no length in one."""

@@ -14,6 +14,9 @@ from odradek.config.config_error import ConfigError
 from odradek.config.kerberos import GSSAPI
 from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens
 from odradek.coordinator.security.scram_users import ScramUsers
+from odradek.server.background.work import Detached, WorkQueues
+from odradek.server.network.timers import monotonic_ms
+from odradek.server.network.unauthenticated import Unauthenticated
 from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
 from odradek.server.security.sasl.gate import SaslListener
@@ -21,21 +24,16 @@ from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
 from odradek.server.security.sasl.mechanism import NewServer
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
-from odradek.server.security.unauthenticated import Unauthenticated
-from odradek.server.timers import monotonic_ms
-from odradek.server.work import Detached, WorkQueues
 from odradek.wire.scram import MECHANISM_NUMBERS
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.listener_security import ListenerSecurity
-    from odradek.server.connections import Connections
-    from odradek.server.listeners import Listener
-    from odradek.server.schedule import Schedule
+    from odradek.server.background.schedule import Schedule
+    from odradek.server.network.connections import Connections
+    from odradek.server.network.listeners import Listener
     from odradek.server.security.sasl.oauthbearer import Validator
     from odradek.server.security.tokens import TokenLogins
-
-__all__ = ["SECRET_FILE", "node_secret", "open_listeners"]
 
 SECRET_FILE = "odradek-scram-secret"
 _SECRET_BYTES = 32

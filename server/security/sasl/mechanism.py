@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["AuthenticationFailed", "Later", "Login", "MechanismServer", "NewServer", "shown"]
-
 SHOWN_LENGTH = 100
 
 

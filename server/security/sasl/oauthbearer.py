@@ -25,16 +25,6 @@ from odradek.wire.scram import SASL_NAME
 if TYPE_CHECKING:
     from odradek.config.oauthbearer import UnsignedTokens
 
-__all__ = [
-    "InvalidToken",
-    "OAuthBearerServer",
-    "UnsignedValidator",
-    "Validator",
-    "claims_of",
-    "subject_of",
-    "time_ms",
-]
-
 TOKEN_LENGTH_MAX = 65_536
 """Of authorities the longest have some thousand characters; a worker should not read half a MB of JSON."""
 MESSAGE_BYTES_MAX = TOKEN_LENGTH_MAX + 16 * 1024

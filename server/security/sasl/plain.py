@@ -11,8 +11,6 @@ from collections.abc import Mapping
 
 from odradek.server.security.sasl.mechanism import AuthenticationFailed, Login, shown
 
-__all__ = ["PlainServer", "users_of"]
-
 USER_PREFIX = "user_"
 _NO_PASSWORD = "no password at all"
 

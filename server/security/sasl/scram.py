@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.security.delegation_tokens import DelegationToken
     from odradek.server.security.tokens import TokenLogins
 
-__all__ = ["SALT_LENGTH", "ScramServer", "salt_text"]
-
 _SALT_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 SALT_LENGTH = 26
 MESSAGE_BYTES_MAX = 8 * 1024

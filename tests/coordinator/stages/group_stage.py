@@ -24,12 +24,6 @@ from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import record_codec
 from odradek.coordinator.groups.classic_group import GroupState
 from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics, TopicsChanged, TopicsMatched
-from odradek.coordinator.groups.consumer_commands import (
-    ConsumerGroupDescription,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
-    DescribeConsumerGroup,
-)
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.pending_offsets import Written
 from odradek.coordinator.groups.record_codec import CommittedOffset, Kind
@@ -37,6 +31,8 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol, group_records
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.wire.messages.delete_groups import DeleteGroupsResponse
 from odradek.wire.messages.describe_groups import DescribeGroupsResponse
@@ -360,21 +356,17 @@ def beat(line: Line):
     timeout = line.get("rebalance", "30" if epoch == 0 or "full" in line.rest else "-0.001")
     names = line.get("names", "" if epoch == 0 and "regex" not in line else "null")
     owned = line.get("owned", "-" if epoch == 0 else "null")
-    return ConsumerHeartbeat(
-        line.ticket,
+    return requests.consumer_beat(
         line.group,
         line.get("member", ""),
         epoch,
-        line.get("instance"),
-        line.get("rack"),
-        milliseconds(timeout),
-        None if names == "null" else split_at(names, "+"),
-        line.get("regex"),
-        line.get("assignor"),
         None if owned == "null" else partitions_of(owned),
-        line.get("client", "c"),
-        line.get("host", "/127.0.0.1"),
-        line.number("version", 1),
+        instance_id=line.get("instance"),
+        rack_id=line.get("rack"),
+        rebalance_timeout_ms=milliseconds(timeout),
+        subscribed_topic_names=None if names == "null" else split_at(names, "+"),
+        subscribed_topic_regex=line.get("regex"),
+        server_assignor=line.get("assignor"),
     )
 
 
@@ -385,7 +377,7 @@ def matched(line: Line):
 
 
 GroupStage.commands = {
-    "beat": beat,
+    "beat": asking(beat, 1),
     "matched": matched,
     "join": asking(join),
     "sync": asking(sync),
@@ -400,7 +392,7 @@ GroupStage.commands = {
         )
     ),
     "describe": asking(lambda line: requests.describe(line.group)),
-    "describe-consumers": lambda line: DescribeConsumerGroup(line.ticket, line.group),
+    "describe-consumers": asking(lambda line: requests.describe_consumers(line.group)),
     "delete": asking(lambda line: requests.delete(line.group)),
     "delete-offsets": asking(lambda line: requests.delete_offsets(line.group, line.partitions)),
     "remove-topics": lambda line: RemoveTopics(dict.fromkeys(line.rest), ticket=line.ticket),
@@ -532,23 +524,30 @@ def answer_text(answer) -> str:
             return " ".join([code.name, *found])
         case DeleteGroupsResponse(results=[result]):
             return refusal(result)
-        case ConsumerHeartbeatReply(ErrorCode.NONE):
-            told = "" if answer.assignment is None else f" {topics_text(answer.assignment)}"
+        case ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
+            told = "" if answer.assignment is None else f" {parts_text(answer.assignment.topic_partitions)}"
             every = (
                 "" if answer.heartbeat_interval_ms in (0, 5_000) else seconds(answer.heartbeat_interval_ms)
             )
             return f"NONE {answer.member_id} epoch={answer.member_epoch}{told}{every and f' every {every}'}"
-        case ConsumerGroupDescription(ErrorCode.NONE):
-            members = " ".join(
-                f"{m.member_id}@{m.member_epoch}({topics_text(m.assignment)}>{topics_text(m.target_assignment)})"
-                for m in answer.members
-            )
-            epochs = f"{answer.group_epoch}/{answer.assignment_epoch}"
-            return f"NONE {answer.state} {epochs} {answer.assignor_name} [{members}]"
+        case ConsumerGroupDescribeResponse(groups=[group]):
+            return refusal(group) if group.error_code else description_text(group)
         case _ if code:
             return refusal(answer)
     assert list(asdict(answer)) in (["error_code"], ["throttle_time_ms", "error_code"])
     return code.name
+
+
+def description_text(group) -> str:
+    def shown(assignment) -> str:
+        return parts_text(assignment.topic_partitions)
+
+    members = " ".join(
+        f"{m.member_id}@{m.member_epoch}({shown(m.assignment)}>{shown(m.target_assignment)})"
+        for m in group.members
+    )
+    epochs = f"{group.group_epoch}/{group.assignment_epoch}"
+    return f"NONE {group.group_state} {epochs} {group.assignor_name} [{members}]"
 
 
 def joined_text(answer) -> str:

@@ -14,10 +14,10 @@ migrations. A record without anything behind its name is a tombstone; markers ar
 
 from odradek.coordinator.effects import Append, AppendMarker, Reply
 from odradek.coordinator.groups.classic_group import ClassicGroup
-from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeatReply
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages import consumer_protocol, group_records
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from odradek.wire.messages.consumer_protocol import AssignedTopicPartitions, ConsumerProtocolAssignment
 from odradek.wire.messages.sync_group import SyncGroupResponse
 from tests.coordinator.stages import group_stage
@@ -68,8 +68,13 @@ class MigrationStage(GroupStage):
             case SyncGroupResponse(error_code=ErrorCode.NONE):
                 given = assignment_text(answer.assignment)
                 return f"NONE {answer.protocol_type}/{answer.protocol_name} {given}"
-            case ConsumerHeartbeatReply(ErrorCode.NONE):
-                told = "" if answer.assignment is None else f" {swapped_text(dict(answer.assignment))}"
+            case ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
+                parts = None if answer.assignment is None else answer.assignment.topic_partitions
+                told = (
+                    ""
+                    if parts is None
+                    else f" {swapped_text({one.topic_id: one.partitions for one in parts})}"
+                )
                 return f"NONE {answer.member_id}@{answer.member_epoch}{told}"
         return super().answer_text(answer)
 
@@ -107,7 +112,7 @@ def assignment_of(text: str) -> bytes:
 
 MigrationStage.commands = {
     **GroupStage.commands,
-    "beat": beat,
+    "beat": group_stage.asking(beat, 1),
     "join": group_stage.asking(join),
     "sync": group_stage.asking(lambda line: group_stage.sync(line, ";=", assignment_of)),
 }

@@ -15,22 +15,28 @@ oldest question to the share coordinator that is still open, in which it does al
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.share_groups import commands
-from odradek.coordinator.share_groups.commands import DeleteStates, InitializeStates
-from odradek.coordinator.share_groups.group import ShareGroup
-from odradek.coordinator.share_state.persister import Refusal
+from odradek.coordinator.shares.groups.commands import DeleteStates, InitializeStates
+from odradek.coordinator.shares.groups.group import ShareGroup
+from odradek.coordinator.shares.state.persister import Refusal
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records as records
+from odradek.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from odradek.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
+from odradek.wire.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
+from odradek.wire.messages.share_group_describe import ShareGroupDescribeResponse
+from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from tests.coordinator.shares import share_requests as requests
 from tests.coordinator.stages.group_stage import (
     GroupStage,
     answer_text,
+    asking,
     listed,
     parts_text,
     topic_name,
     topics_text,
     view_of_topics,
 )
-from tests.kit.transcript import Line, partition_of, seconds, split_at
+from tests.kit.transcript import Line, partition_of, refusal, seconds, split_at
 
 
 def view_of(topics: str) -> ClusterView:
@@ -150,35 +156,24 @@ def durable_state(machine: GroupMachine):
     }
 
 
-def heartbeat(line: Line) -> commands.ShareHeartbeat:
-    return commands.ShareHeartbeat(
-        line.ticket,
-        line.group,
-        line["member"],
-        -1 if line.verb == "leave" else line.number("epoch"),
-        line.get("rack"),
-        split_at(line["topics"], "+") if "topics" in line else None,
-        line.get("client", "c"),
-        "/127.0.0.1",
-    )
+def heartbeat(line: Line):
+    epoch = -1 if line.verb == "leave" else line.number("epoch")
+    topics = split_at(line["topics"], "+") if "topics" in line else None
+    return requests.beat(line.group, line["member"], epoch, topics, line.get("rack"))
 
 
-def alter(line: Line) -> commands.AlterShareOffsets:
-    offsets: dict[str, dict[int, int]] = {}
-    for name, offset in line.pairs:
-        topic, index = partition_of(name)
-        offsets.setdefault(topic, {})[index] = int(offset)
-    return commands.AlterShareOffsets(line.ticket, line.group, list(offsets.items()))
+def alter(line: Line):
+    return requests.alter(line.group, [(*partition_of(name), int(offset)) for name, offset in line.pairs])
 
 
 ShareStage.commands = {
     **GroupStage.commands,
-    "beat": heartbeat,
-    "leave": heartbeat,
-    "alter": alter,
-    "forget": lambda line: commands.DeleteShareOffsets(line.ticket, line.group, line.rest),
-    "describe-share": lambda line: commands.DescribeShareGroup(line.ticket, line.group),
-    "partitions": lambda line: commands.FindSharePartitions(line.ticket, line.group),
+    "beat": asking(heartbeat),
+    "leave": asking(heartbeat),
+    "alter": asking(alter),
+    "forget": asking(lambda line: requests.forget(line.group, line.rest)),
+    "describe-share": asking(lambda line: requests.describe(line.group)),
+    "partitions": asking(lambda line: requests.describe_offsets(line.group)),
 }
 
 
@@ -205,27 +200,36 @@ def value_text(value) -> str:
 
 def share_answer_text(answer) -> str:
     match answer:
-        case commands.ShareHeartbeatReply(error_code=ErrorCode.NONE):
-            told = "" if answer.assignment is None else f" partitions={topics_text(answer.assignment)}"
+        case ShareGroupHeartbeatResponse(error_code=ErrorCode.NONE):
+            partitions = requests.assigned_in(answer)
+            told = "" if partitions is None else f" partitions={topics_text(partitions)}"
             return f"NONE epoch={answer.member_epoch}{told}"
-        case commands.ShareGroupDescription(error_code=ErrorCode.NONE):
-            members = " ".join(
-                f"{m.member_id}@{m.member_epoch}={listed((name, have) for _, name, have in m.assignment)}"
-                for m in answer.members
-            )
+        case ShareGroupDescribeResponse(groups=[group]) if group.error_code == ErrorCode.NONE:
+            members = " ".join(map(described_text, group.members))
             return (
-                f"NONE {answer.state} epoch={answer.group_epoch} assigned={answer.assignment_epoch} "
-                f"{answer.assignor_name} members=[{members}]"
+                f"NONE {group.group_state} epoch={group.group_epoch} assigned={group.assignment_epoch} "
+                f"{group.assignor_name} members=[{members}]"
             )
-        case commands.SharePartitions(error_code=ErrorCode.NONE):
-            return f"NONE {topics_text(answer.partitions)}"
-        case commands.AlterShareOffsetsReply(error_code=ErrorCode.NONE):
+        case ShareGroupDescribeResponse(groups=[group]):
+            return refusal(group)
+        case DescribeShareGroupOffsetsResponse(groups=[group]) if group.error_code == ErrorCode.NONE:
+            return f"NONE {topics_text(requests.partitions_in(answer))}"
+        case AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
             shown = [
-                f"{topic.name}-{index}={refused.error_code.name}"
-                for topic in answer.topics
-                for index, refused in topic.partitions.items()
+                f"{topic.topic_name}-{one.partition_index}={one.error_code.name}"
+                for topic in answer.responses
+                for one in topic.partitions
             ]
             return " ".join(["NONE", *shown])
-        case commands.DeleteShareOffsetsReply(error_code=ErrorCode.NONE):
-            return " ".join(["NONE", *(f"{one.name}={one.refusal.error_code.name}" for one in answer.topics)])
+        case DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
+            return " ".join(
+                ["NONE", *(f"{one.topic_name}={one.error_code.name}" for one in answer.responses)]
+            )
+        case _ if getattr(answer, "error_code", None) is ErrorCode.INVALID_GROUP_ID:
+            return "INVALID_GROUP_ID"  # the group is not there that would have more to say
     return answer_text(answer)
+
+
+def described_text(member) -> str:
+    places = listed((one.topic_name, one.partitions) for one in member.assignment.topic_partitions)
+    return f"{member.member_id}@{member.member_epoch}={places}"

@@ -14,16 +14,16 @@ the log must hold the same state."""
 from dataclasses import replace
 
 from odradek.coordinator.asked import Asked
-from odradek.coordinator.share_state import record_codec
-from odradek.coordinator.share_state.batches import Batch
-from odradek.coordinator.share_state.machine import DeleteBefore, RemoveTopics, ShareMachine
-from odradek.coordinator.share_state.persister import DeliveryState, SharePartitionKey
-from odradek.coordinator.share_state.record_codec import SNAPSHOT
-from odradek.coordinator.share_state.settings import ShareStateSettings
+from odradek.coordinator.shares.state import record_codec
+from odradek.coordinator.shares.state.batches import Batch
+from odradek.coordinator.shares.state.machine import DeleteBefore, RemoveTopics, ShareMachine
+from odradek.coordinator.shares.state.persister import DeliveryState, SharePartitionKey
+from odradek.coordinator.shares.state.record_codec import SNAPSHOT
+from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateResponse
 from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryResponse
-from tests.coordinator import share_state_requests as requests
+from tests.coordinator.shares import share_state_requests as requests
 from tests.coordinator.stages.group_stage import topic_id, topic_name
 from tests.kit.transcript import Line, Stage, seconds
 

@@ -10,22 +10,31 @@ the tasks that a member says it has (`-` for none of them), by subtopology and p
 names (`TOPOLOGIES`); `topology=words@1` has the epoch 1. Tasks are shown as `active|standby|warmup`, active
 ones with the epoch at which the member got them where the log has it."""
 
+from collections.abc import Mapping
+
+from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.streams.assignor import TaskAssignment
-from odradek.coordinator.streams.commands import (
-    DescribeStreamsGroup,
-    StreamsGroupDescription,
-    StreamsHeartbeat,
-    StreamsHeartbeatReply,
-    UserEndpoint,
-)
-from odradek.coordinator.streams.group import StreamsGroup
+from odradek.coordinator.streams.group import StreamsGroup, tasks_of
+from odradek.coordinator.streams.membership import StreamsGroupHeartbeatResult
 from odradek.coordinator.streams.reconciliation import MemberState
-from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records as records
-from tests.coordinator.stages.group_stage import GroupStage, answer_text, listed
+from odradek.wire.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    StreamsGroupDescribeResponse,
+)
+from odradek.wire.messages.streams_group_heartbeat import (
+    Endpoint,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
+from odradek.wire.schema import copied_as
+from tests.coordinator import group_requests as requests
+from tests.coordinator.stages.group_stage import GroupStage, answer_text, asking, listed
 from tests.coordinator.stages.share_stage import NamedRecordsStage
-from tests.kit.transcript import Line, seconds
+from tests.kit.transcript import Line, refusal, seconds
 
 
 def topic_info(name: str, count: int = 0) -> records.TopicInfo:
@@ -96,10 +105,10 @@ class StreamsStage(NamedRecordsStage):
 
     def answer_text(self, answer) -> str:
         match answer:
-            case StreamsGroupDescription(error_code=ErrorCode.NONE):
-                return description_text(answer)
-            case StreamsHeartbeatReply(error_code=ErrorCode.NONE):
-                return heartbeat_text(answer)
+            case StreamsGroupDescribeResponse(groups=[group]):
+                return refusal(group) if group.error_code else description_text(group)
+            case StreamsGroupHeartbeatResult(response, topics):
+                return refusal(response) if response.error_code else heartbeat_text(response, topics)
         return answer_text(answer)
 
 
@@ -126,51 +135,53 @@ def durable_state(machine: GroupMachine):
 # Commands
 
 
-def heartbeat(line: Line) -> StreamsHeartbeat:
+def heartbeat(line: Line) -> StreamsGroupHeartbeatRequest:
     epoch = -1 if line.verb == "leave" else line.number("epoch")
     owned = None
     if {"owned", "standby", "warmup"} & line.options.keys() or epoch == 0:
-        owned = TaskAssignment(*(tasks_of(line.get(role, "-")) for role in ("owned", "standby", "warmup")))
+        owned = [named_tasks(line.get(role, "-")) for role in ("owned", "standby", "warmup")]
     endpoint = None
     if "endpoint" in line:
         host, _, port = line["endpoint"].partition(":")
-        endpoint = UserEndpoint(host, int(port))
-    return StreamsHeartbeat(
-        line.ticket,
+        endpoint = Endpoint(host=host, port=int(port))
+    return requests.streams_beat(
         line.group,
         line["member"],
         epoch,
-        endpoint_epoch=line.number("endpoints", 0),
+        owned,
+        endpoint_information_epoch=line.number("endpoints", 0),
         instance_id=line.get("instance"),
         rack_id=line.get("rack"),
         rebalance_timeout_ms=line.time_ms("rebalance", 60_000) if epoch == 0 else -1,
         topology=topology_of(line.get("topology", "plain" if epoch == 0 else "none")),
-        owned=owned,
         process_id=line.get("process", f"p-{line['member']}") if epoch == 0 else None,
         user_endpoint=endpoint,
-        client_tags={} if epoch == 0 else None,
+        client_tags=[] if epoch == 0 else None,
         shutdown_application="shutdown" in line.rest,
-        client_id="c",
-        client_host="/127.0.0.1",
     )
 
 
 StreamsStage.commands = {
     **GroupStage.commands,
-    "beat": heartbeat,
-    "leave": heartbeat,
-    "describe-streams": lambda line: DescribeStreamsGroup(line.ticket, line.group),
+    "beat": asking(heartbeat, 0),
+    "leave": asking(heartbeat, 0),
+    "describe-streams": asking(lambda line: requests.describe_streams(line.group)),
 }
 
 
-def topology_of(text: str) -> records.StreamsGroupTopologyValue | None:
+def topology_of(text: str) -> Topology | None:
     name, _, epoch = text.partition("@")
     if name == "none":
         return None
-    return records.StreamsGroupTopologyValue(epoch=int(epoch or 0), subtopologies=TOPOLOGIES[name])
+    return topology(TOPOLOGIES[name], int(epoch or 0))
 
 
-def tasks_of(text: str) -> dict[str, frozenset[int]]:
+def topology(subtopologies: list[records.Subtopology], epoch: int = 0) -> Topology:
+    """As a member brings it."""
+    return Topology(epoch=epoch, subtopologies=[copied_as(Subtopology, one) for one in subtopologies])
+
+
+def named_tasks(text: str) -> dict[str, frozenset[int]]:
     """`0:0+1,1:2`; `-` for none."""
     parts = (part.split(":") for part in text.split(",") if text != "-")
     return {number: frozenset(map(int, partitions.split("+"))) for number, partitions in parts}
@@ -217,35 +228,43 @@ def ids_text(value, suffix: str = "") -> str:
     )
 
 
-def tasks_text(assignment: TaskAssignment) -> str:
-    roles = (getattr(assignment, role) for role in ROLES)
+def tasks_text(assignment: Assignment | StreamsGroupHeartbeatResponse) -> str:
+    roles = (tasks_of(getattr(assignment, f"{role}_tasks")) for role in ROLES)
     return "|".join(listed((number, sorted(of)) for number, of in sorted(role.items())) for role in roles)
 
 
-def description_text(answer: StreamsGroupDescription) -> str:
+def description_text(group: DescribedGroup) -> str:
+    epoch, subtopologies = -1, []
+    if group.topology is not None:
+        epoch, subtopologies = group.topology.epoch, group.topology.subtopologies
     counts = " ".join(
         f"{topic.name}:{topic.partitions}"
-        for one in answer.subtopologies or ()
+        for one in subtopologies
         for topic in (*one.repartition_source_topics, *one.state_changelog_topics)
     )
     members = " ".join(
         f"{m.member_id}@{m.member_epoch}={tasks_text(m.assignment)}->{tasks_text(m.target_assignment)}"
-        for m in answer.members
+        for m in group.members
     )
     return (
-        f"NONE {answer.state} epoch={answer.group_epoch} assigned={answer.assignment_epoch} "
-        f"topology={answer.topology_epoch} topics=[{counts}] members=[{members}]"
+        f"NONE {group.group_state} epoch={group.group_epoch} assigned={group.assignment_epoch} "
+        f"topology={epoch} topics=[{counts}] members=[{members}]"
     )
 
 
-def heartbeat_text(answer: StreamsHeartbeatReply) -> str:
+def heartbeat_text(answer: StreamsGroupHeartbeatResponse, topics: Mapping[str, NewTopic]) -> str:
     text = f"NONE epoch={answer.member_epoch}"
-    if answer.assignment is not None:
-        text += f" tasks={tasks_text(answer.assignment)}"
-    if answer.endpoint_epoch or answer.endpoints is not None:
-        text += f" endpoints={answer.endpoint_epoch}"
-    for one in answer.endpoints or ():
-        text += f" {one.endpoint.host}:{one.endpoint.port}={listed(one.active)}|{listed(one.standby)}"
-    for name, topic in answer.topics_to_create.items():
+    if answer.active_tasks is not None:
+        text += f" tasks={tasks_text(answer)}"
+    endpoints = answer.partitions_by_user_endpoint
+    if answer.endpoint_information_epoch or endpoints is not None:
+        text += f" endpoints={answer.endpoint_information_epoch}"
+    for one in endpoints or ():
+        active, standby = (
+            listed((of.topic, of.partitions) for of in role)
+            for role in (one.active_partitions, one.standby_partitions)
+        )
+        text += f" {one.user_endpoint.host}:{one.user_endpoint.port}={active}|{standby}"
+    for name, topic in topics.items():
         text += f" create={name}:{topic.partition_count}"
-    return text + "".join(f" {status.code.name}({status.detail})" for status in answer.statuses)
+    return text + "".join(f" {one.status_code.name}({one.status_detail})" for one in answer.status)

@@ -71,8 +71,10 @@ class TransactionStage(Stage):
         return super().command(verb, words)
 
     def verification_text(self, effect: Reply) -> str:
-        codes = requests.codes_in(effect.value)
-        return " ".join(codes.get(one, effect.value.error_code).name for one in self.verified[effect.ticket])
+        codes = requests.codes_in(effect.response)
+        return " ".join(
+            codes.get(one, effect.response.error_code).name for one in self.verified[effect.ticket]
+        )
 
     def given(self, words: list[str]) -> list[str]:
         line = Line("given", words, {})

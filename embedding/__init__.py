@@ -1,0 +1,1 @@
+"""Brokers and clusters in a program or in its tests, started as threads or as child processes."""

@@ -1,0 +1,419 @@
+"""A cluster of several nodes inside a Python program: `odradek.Cluster`, on this machine.
+
+    with odradek.Cluster(nodes=3) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
+        producer.send("orders", b"one").get(30)
+        leader = cluster.leader_of("orders")
+        leader.kill()                               # SIGKILL: the controllers elect another one after 9 s
+        leader.restart()                            # same port, same data
+        leader.partition_from(*cluster.nodes)       # nothing passes between them, and nobody is told
+        leader.heal()
+
+Each node is a process of its own. The controllers are Apache Kafka's, which need Java 17 and Kafka's jars
+(`apache_kafka`). All of them end with this process, whatever ends that.
+
+Nodes and controllers reach each other through `links`, so that they can be cut off from each other. Clients
+connect to the nodes directly: no cut is between a client and a node.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_kafka
+from odradek.embedding.cluster_files import HOST, ClusterFiles
+from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
+from odradek.embedding.links import Cut, Links
+from odradek.server.process.child_python import child_environment
+from odradek.wire.errors import MalformedMessage
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+Direction = Literal["both", "to", "from"]
+
+READY_MARK = " ready on "
+METADATA_VERSION = 9
+ASK_TIMEOUT_S = 5.0
+POLL_S = 0.05
+
+
+class Cluster:
+    """A running cluster as a context manager; `start` and `stop` do the same by hand.
+
+    The `nodes` nodes of ours have the ids 1, 2, ..., the `controllers` controllers of Kafka 1001, 1002, ...
+    With a `port` the nodes listen at it and at those after it, else at free ones, all on 127.0.0.1.
+    `data_dir` is kept, a temporary directory is deleted by `close` (and by leaving the `with`).
+
+    `options` are Kafka's options by their own names, for nodes and controllers alike; keywords do the same
+    with underscores for dots. `node_options` are those of single nodes, by id: `{1: {"broker.rack": "a"}}`.
+    With three nodes or more, topics have three replicas of which two have to be in sync, unless options say
+    otherwise.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        controllers: int = 1,
+        port: int = 0,
+        data_dir: str | os.PathLike[str] | None = None,
+        start_timeout_s: float = 90.0,
+        options: Mapping[str, Any] | None = None,
+        node_options: Mapping[int, Mapping[str, Any]] | None = None,
+        **keywords: Any,
+    ) -> None:
+        if nodes < 1 or controllers < 1:
+            raise ValueError("a cluster has one node and one controller at least")
+        self.start_timeout_s = start_timeout_s
+        """Of the whole cluster, and of a member that starts again."""
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if data_dir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-cluster-")
+            data_dir = self._temporary.name
+        self.data_dir = Path(data_dir).absolute()
+        """Has a directory for each member: its server.properties, its log, and its data."""
+        self._files = ClusterFiles(
+            self.data_dir,
+            nodes=nodes,
+            controllers=controllers,
+            port=port,
+            options=_by_name({**(options or {}), **keywords}),
+            node_options={node: _by_name(of_node) for node, of_node in (node_options or {}).items()},
+        )
+        self._links = Links(self._files.links(), self.data_dir / "links.log")
+        self._cuts: set[Cut] = set()
+        plan = self._files.plan
+        self.nodes = [self._node(node, port) for node, (port, _, _) in plan.nodes.items()]
+        """By ascending id."""
+        self.controllers = [self._controller(one, port) for one, (port, _) in plan.controllers.items()]
+
+    @property
+    def cluster_id(self) -> str:
+        return self._files.plan.cluster_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all nodes, also of those that do not run: the clients' option of this name."""
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether every node and every controller runs."""
+        return all(one.is_running for one in self._members)
+
+    @property
+    def links_pid(self) -> int | None:
+        """Of the process that has the links among the members; None when it does not run."""
+        return self._links.pid
+
+    def node(self, node_id: int) -> Node:
+        """KeyError where there is none."""
+        return {one.node_id: one for one in self.nodes}[node_id]
+
+    def leader_of(self, topic: str, partition: int = 0, *, timeout_s: float = 60.0) -> Node:
+        """The node that leads the partition. Waits while none does, or while one that does not run is named;
+        then TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = _described(self.nodes, topic, partition)
+            if found is not None and found.leader_id >= 0 and self.node(found.leader_id).is_running:
+                return self.node(found.leader_id)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no node that runs leads {topic}-{partition} after {timeout_s:g} s")
+            time.sleep(POLL_S)
+
+    def in_sync(self, topic: str, partition: int = 0) -> set[int]:
+        """The ids of the replicas in sync (ISR), as far as the nodes know; empty: none knows it."""
+        found = _described(self.nodes, topic, partition)
+        return set() if found is None else set(found.isr_nodes)
+
+    def start(self) -> Self:
+        """Starts what does not run, and returns when every node serves and knows of the others.
+        ClusterStartError with the reason if that fails."""
+        try:
+            self._files.write()
+            self._start(find_kafka())
+        except BaseException:
+            self._kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stops the nodes cleanly, then the controllers; the data stays. Harmless when it does not run."""
+        _end(self.nodes, signal.SIGTERM)
+        _end(self.controllers, signal.SIGTERM)
+        self._links.close()
+
+    def close(self) -> None:
+        """Stops it; if its directory is a temporary one, it is killed, and the directory deleted."""
+        if self._temporary is None:
+            self.stop()
+        else:
+            self._kill()
+            self._temporary.cleanup()
+
+    def heal(self) -> None:
+        """Undoes every `partition_from`."""
+        self.cut_only(())
+
+    @property
+    def cuts(self) -> frozenset[Cut]:
+        """What is cut now: from one member to another, by their ids."""
+        return frozenset(self._cuts)
+
+    def cut_only(self, cuts: Iterable[Cut]) -> None:
+        """From now on, or from the start on, just these are cut. See `partition_from` of a node."""
+        self._cuts = set(cuts)
+        if self._links.pid is not None:
+            self._links.cut(self._cuts)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        running = sum(node.is_running for node in self.nodes)
+        return f"<odradek.Cluster of {len(self.nodes)} nodes, {running} of them running>"
+
+    # Inside
+
+    @property
+    def _members(self) -> list[Node | Controller]:
+        return [*self.controllers, *self.nodes]
+
+    def _start(self, kafka: KafkaPrograms) -> None:
+        self._links.start()
+        self._links.cut(self._cuts)
+        self._files.format(kafka)
+        starting = [member for member in self._members if not member.is_running]
+        for member in starting:
+            if isinstance(member, Controller):
+                member.use(kafka, self._files.config_of(member.node_id))
+            member.process.begin()
+        wait_until_ready(
+            [(member.process, partial(self._is_ready, member)) for member in starting],
+            self.start_timeout_s,
+            [member.process for member in self._members],
+        )
+
+    def _is_ready(self, member: Node | Controller) -> bool:
+        """A node is once it knows of all others that run."""
+        if not member.is_ready() or isinstance(member, Controller):
+            return member.is_ready()
+        answer = _asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        named = set() if answer is None else {broker.node_id for broker in answer.brokers}
+        return named >= {node.node_id for node in self.nodes if not node.process.is_paused}
+
+    def _kill(self) -> None:
+        _end(self._members, signal.SIGKILL)
+        self._links.close()
+
+    def _node(self, node_id: int, port: int) -> Node:
+        command = [sys.executable, "-m", "odradek", "serve", str(self._files.config_of(node_id))]
+        command += ["--cluster-id", self.cluster_id]
+        log = self._files.folder_of(node_id) / "log"
+        process = ChildProcess(f"node {node_id}", command, log, child_environment())
+        return Node(self, node_id, process, port, self._files.data_of(node_id))
+
+    def _controller(self, node_id: int, port: int) -> Controller:
+        # Its command is known once Java is found.
+        process = ChildProcess(f"controller {node_id}", [], self._files.folder_of(node_id) / "log")
+        return Controller(self, node_id, process, port)
+
+
+class _Member:
+    """A process of the cluster."""
+
+    def __init__(self, cluster: Cluster, node_id: int, process: ChildProcess) -> None:
+        self.node_id = node_id
+        self.process = process
+        self._cluster = cluster
+
+    @property
+    def pid(self) -> int | None:
+        """None when it does not run."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Also while it is paused."""
+        return self.process.is_running
+
+    @property
+    def log(self) -> str:
+        """What its present or last run has printed."""
+        return self.process.said()
+
+    def is_ready(self) -> bool:
+        """Whether it serves; of a node, whether its present run has ever done so."""
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        """Returns when it serves: after a kill, once the controllers have ended its session.
+        ClusterStartError when it does not start."""
+        if not self.is_running:
+            self.process.begin()
+            try:
+                wait_until_ready([(self.process, self.is_ready)], self._cluster.start_timeout_s)
+            except BaseException:
+                self.kill()
+                raise
+        return self
+
+    def stop(self) -> None:
+        """A clean stop. Harmless when it does not run."""
+        self.process.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nobody is told."""
+        self.process.end(signal.SIGKILL)
+
+    def restart(self) -> Self:
+        """Starts it again with the same port and data, after a clean stop if it still runs."""
+        self.stop()
+        return self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, its connections stay open. RuntimeError when it does not run."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        """It goes on, and does not know that time has passed."""
+        self.process.resume()
+
+    def partition_from(
+        self, *others: Node | Controller | int, controllers: bool = False, direction: Direction = "both"
+    ) -> None:
+        """Cuts it off from other members (or their ids), and with `controllers` from all controllers.
+
+        With direction "to" nothing that it sends reaches them; with "from" nothing that they send reaches it.
+        What is sent waits until `heal`; no connection is reset. Clients reach it as before.
+        """
+        if direction not in ("both", "to", "from"):
+            raise ValueError(f'direction is "both", "to" or "from", not {direction!r}')
+        cuts = self._cuts_from(self._ids(others, controllers), direction)
+        self._cluster.cut_only({*self._cluster.cuts, *cuts})
+
+    def heal(self) -> None:
+        """Connects it with everybody again."""
+        self._cluster.cut_only(cut for cut in self._cluster.cuts if self.node_id not in cut)
+
+    def _ids(self, others: Iterable[Node | Controller | int], controllers: bool) -> set[int]:
+        ids = {one if isinstance(one, int) else one.node_id for one in others}
+        if controllers:
+            ids |= {one.node_id for one in self._cluster.controllers}
+        unknown = ids - {one.node_id for one in (*self._cluster.nodes, *self._cluster.controllers)}
+        ids.discard(self.node_id)
+        if unknown or not ids:
+            raise ValueError("name other members of the cluster, or controllers=True")
+        return ids
+
+    def _cuts_from(self, others: Iterable[int], direction: Direction) -> Iterator[Cut]:
+        for other in others:
+            if direction != "from":
+                yield self.node_id, other
+            if direction != "to":
+                yield other, self.node_id
+
+    def __repr__(self) -> str:
+        state = f"pid {self.pid}" if self.is_running else "stopped"
+        return f"<{type(self).__name__} {self.node_id} of odradek.Cluster, {state}>"
+
+
+class Node(_Member):
+    """A node of ours. `data_dir` has its logs, `port` is for clients."""
+
+    def __init__(
+        self, cluster: Cluster, node_id: int, process: ChildProcess, port: int, data_dir: Path
+    ) -> None:
+        super().__init__(cluster, node_id, process)
+        self.port = port
+        self.data_dir = data_dir
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its own address, `host:port`."""
+        return f"{HOST}:{self.port}"
+
+    def is_ready(self) -> bool:
+        return READY_MARK in self.process.said()
+
+
+class Controller(_Member):
+    """A controller of Apache Kafka."""
+
+    def __init__(self, cluster: Cluster, node_id: int, process: ChildProcess, port: int) -> None:
+        super().__init__(cluster, node_id, process)
+        self._port = port
+
+    def use(self, kafka: KafkaPrograms, config: Path) -> None:
+        """With which it starts from now on."""
+        jvm = (*CONTROLLER_JVM, "-Dlog4j2.level=WARN")
+        self.process.command = kafka.command("kafka.Kafka", str(config), jvm=jvm)
+
+    def is_ready(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self._port), ASK_TIMEOUT_S):
+                return True
+        except OSError:
+            return False
+
+
+def _by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in options.items()}
+
+
+def _end(members: Sequence[Node | Controller], number: signal.Signals) -> None:
+    """All at once."""
+    for member in members:
+        member.process.send(number)
+    for member in members:
+        member.process.finish()
+
+
+def _described(nodes: Iterable[Node], topic: str, partition: int) -> Any:
+    """The partition as its leader describes it, or else whoever knows of the latest leader; None where nobody
+    knows it."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    found = []
+    for node in nodes:
+        answer = _asked(node, request)
+        for one in () if answer is None else answer.topics[0].partitions:
+            if one.partition_index == partition:
+                found.append((one.leader_epoch, one.leader_id == node.node_id, one))
+    return max(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _asked(node: Node, request: MetadataRequest) -> Any:
+    """The response of a node; None where it does not answer."""
+    if not node.is_running or node.process.is_paused:
+        return None
+    try:
+        with socket.create_connection((HOST, node.port), ASK_TIMEOUT_S) as connection:
+            connection.sendall(request_frame(request, METADATA_VERSION, 1, "odradek.Cluster"))
+            with connection.makefile("rb") as answers:
+                frame = answers.read(int.from_bytes(answers.read(4), "big"))
+        return read_response(frame, MetadataRequest, METADATA_VERSION)[1]
+    except (OSError, MalformedMessage):
+        return None

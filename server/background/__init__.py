@@ -1,0 +1,1 @@
+"""Work beside the requests: upkeep, compaction, watching of disks."""

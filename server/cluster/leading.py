@@ -1,0 +1,437 @@
+"""The partitions with several replicas that this node leads: fetches of followers, high watermarks, ISRs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from odradek.apis.replicas import EpochNotSaved
+from odradek.coordinator.cluster.view import RECOVERING
+from odradek.coordinator.replication.alter_partition import AlterPartitionQueue, AlterPartitionRequest
+from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
+from odradek.coordinator.replication.read_replica import preferred_read_replica
+from odradek.coordinator.replication.replica_state import (
+    BeginEpoch,
+    FollowerRead,
+    HighWatermark,
+    LeaderEffect,
+    LeaderState,
+)
+from odradek.coordinator.replication.transitions import Known
+from odradek.coordinator.replication.values import BrokerState, ReplicaKey
+from odradek.server.cluster.replica_log import LocalReplicaLog, ReplicationSettings
+from odradek.server.network.timers import monotonic_ms
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import alter_partition as wire
+
+if TYPE_CHECKING:
+    from odradek.apis.replicas import FetchingReplica
+    from odradek.coordinator.cluster.view import ClusterView, PartitionView
+    from odradek.coordinator.replication.replication_quota import ReplicationQuota
+    from odradek.server.network.timers import Timers
+    from odradek.storage.directories.store import LogStore
+    from odradek.storage.log.partition import Partition
+
+logger = logging.getLogger("odradek.replication")
+
+Ask = Callable[[Any, Callable[[Any], None]], None]
+"""Sends a request to the controllers and calls back with the response, or None."""
+
+
+LEADER_EPOCH_RETRY_MS = 1_000
+"""Pause before a failed write of leader epochs is repeated."""
+
+SaveEpochs = Callable[["Partition", Callable[[KafkaError | None], None]], None]
+"""Puts the leader epochs of a partition on the disk, and calls back."""
+
+
+class LeaderSettings:
+    """Of one partition (`replica_state.LeaderSettings`)."""
+
+    __slots__ = ("_partition", "_settings")
+
+    def __init__(self, settings: ReplicationSettings, partition: Partition) -> None:
+        self._settings = settings
+        self._partition = partition
+
+    @property
+    def replica_lag_time_max_ms(self) -> int:
+        return self._settings.replica_lag_time_max_ms
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return self._partition.config.min_insync_replicas
+
+
+class Leading:
+    """Implements `apis.replicas.Replicas`.
+
+    A new leader epoch goes to the disk in a worker: of a thousand partitions that fail over at once the event
+    loop would else wait for two thousand syncs. Until it is there followers wait for their answers
+    (KAFKA-7415): after a crash nobody would know where that epoch began. Clients do not wait.
+    """
+
+    def __init__(
+        self,
+        settings: ReplicationSettings,
+        store: LogStore,
+        current_view: Callable[[], ClusterView],
+        altering: Altering,
+        quota: ReplicationQuota,
+        timers: Timers,
+        save_epochs: SaveEpochs,
+    ) -> None:
+        """`quota` is for what followers read here; `save_epochs` writes leader epochs in a worker."""
+        self.leaders: dict[ReplicaKey, LeaderState] = {}
+        self.isr_changes = IsrChanges()
+        self._settings = settings
+        self._store = store
+        self._current_view = current_view
+        self._altering = altering
+        self._quota = quota
+        altering.tell = self.altered
+        self._timers = timers
+        self._save_epochs = save_epochs
+        self._unsaved: set[ReplicaKey] = set()
+        """Their leader epochs may not be on the disk yet."""
+        self._wakes: dict[ReplicaKey, tuple[Partition, Callable[[], None]]] = {}
+        self._low_watermark_wakes: dict[ReplicaKey, list[Callable[[], None]]] = {}
+
+    # Views
+
+    def lead(self, key: ReplicaKey, partition: Partition, view: PartitionView) -> None:
+        """This node leads by that view."""
+        leader = self.leaders.get(key)
+        is_new = leader is None
+        if leader is None:
+            settings = LeaderSettings(self._settings, partition)
+            leader = LeaderState(
+                key, self._settings.node_id, LocalReplicaLog(partition), self._broker, settings
+            )
+            self.leaders[key] = leader
+        if view.leader_recovery_state == RECOVERING and view.leader_epoch > leader.leader_epoch:
+            logger.warning(
+                "%s-%d: elected uncleanly in epoch %d: what other replicas have from offset %d on is lost",
+                *key,
+                view.leader_epoch,
+                partition.log_end_offset,
+            )
+        partition.follow_leader_epoch(view.leader_epoch)
+        partition.appender.high_watermark.refuse(None)
+        before = leader.in_sync.isr
+        self._apply(leader.lead(view, monotonic_ms()))
+        if not is_new:
+            self.isr_changes.note(before, leader.in_sync.isr)
+        self._watch(key, partition, leader)
+
+    def known(self, key: ReplicaKey) -> Known | None:
+        """The epochs of a partition that is led here; the controller's answers bring new ones."""
+        leader = self.leaders.get(key)
+        return None if leader is None else leader.known
+
+    def resign(self, key: ReplicaKey) -> None:
+        """Nothing of the time as a leader is left. Whoever waits for other replicas here gets
+        NOT_LEADER_OR_FOLLOWER."""
+        leader = self.leaders.pop(key, None)
+        if leader is None:
+            return
+        watched = self._wakes.pop(key, None)
+        self._unsaved.discard(key)
+        self._altering.forget(key)
+        if watched is not None:
+            partition, wake = watched
+            partition.unwatch(wake)
+            partition.appender.high_watermark.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._wake_low_watermark(key)
+
+    def brokers_changed(self) -> None:
+        """One that has gone is not waited for: low watermarks may be other ones."""
+        for key in list(self._low_watermark_wakes):
+            self._wake_low_watermark(key)
+
+    def shrink(self) -> None:
+        """Every half of `replica.lag.time.max.ms`."""
+        now_ms = monotonic_ms()
+        for leader in list(self.leaders.values()):
+            self._apply(leader.shrink(now_ms))
+
+    def _broker(self, node_id: int) -> BrokerState | None:
+        broker = self._current_view().registrations.get(node_id)
+        if broker is None:
+            return None
+        return BrokerState(broker.epoch, broker.is_fenced, broker.in_controlled_shutdown)
+
+    def _watch(self, key: ReplicaKey, partition: Partition, leader: LeaderState) -> None:
+        """Each commit may move the high watermark, where no other replica has to have it."""
+        if key in self._wakes:
+            return
+
+        log = partition.log
+
+        def wake() -> None:
+            nonlocal log
+            if partition.log is not log:
+                log = partition.log
+                self._begin_again(partition, leader)
+            self._apply(leader.appended(monotonic_ms()))
+
+        self._wakes[key] = partition, wake
+        partition.watch(wake, at_log_end=True)
+
+    # For the handlers
+
+    def read(
+        self,
+        key: ReplicaKey,
+        replica: FetchingReplica,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+    ) -> FollowerRead:
+        """See `apis.replicas.Replicas`."""
+        leader = self._leader(key)
+        if key in self._unsaved:
+            leader.check_follower(replica.id, leader_epoch)
+            raise EpochNotSaved
+        return leader.read_for_follower(replica.id, leader_epoch, fetch_offset, last_fetched_epoch)
+
+    def fetched(
+        self,
+        key: ReplicaKey,
+        replica: FetchingReplica,
+        fetch_offset: int,
+        log_start_offset: int,
+        read: FollowerRead,
+    ) -> None:
+        """See `apis.replicas.Replicas`."""
+        leader = self._leader(key)
+        self._apply(
+            leader.fetched(replica.id, fetch_offset, log_start_offset, replica.epoch, read, monotonic_ms())
+        )
+        if key in self._low_watermark_wakes:
+            self._wake_low_watermark(key)
+
+    def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
+        """See `apis.replicas.Replicas`."""
+        quota = self._quota
+        if not quota.is_throttled(key) or not quota.is_exceeded(monotonic_ms()):
+            return False
+        return replica.id not in self._leader(key).in_sync.isr
+
+    def sent(self, key: ReplicaKey, size_bytes: int) -> None:
+        """See `apis.replicas.Replicas`."""
+        self._quota.record(key, size_bytes, monotonic_ms())
+
+    def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return leader is not None and leader.leader_epoch == leader_epoch
+
+    def check_append(self, key: ReplicaKey) -> None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        if leader is not None:
+            leader.check_append(by_all=True)
+
+    def has_offsets(self, key: ReplicaKey) -> bool:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return leader is None or leader.has_offsets
+
+    def low_watermark(self, key: ReplicaKey) -> int | None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return None if leader is None else leader.low_watermark()
+
+    def watch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """See `apis.replicas.Replicas`."""
+        self._low_watermark_wakes.setdefault(key, []).append(wake)
+
+    def unwatch_low_watermark(self, key: ReplicaKey, wake: Callable[[], None]) -> None:
+        """See `apis.replicas.Replicas`."""
+        wakes = self._low_watermark_wakes.get(key, [])
+        if wake in wakes:
+            wakes.remove(wake)
+        if not wakes:
+            self._low_watermark_wakes.pop(key, None)
+
+    def _wake_low_watermark(self, key: ReplicaKey) -> None:
+        for wake in list(self._low_watermark_wakes.get(key, ())):
+            wake()
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """See `apis.replicas.Replicas`."""
+        return self._settings.selects_by_rack
+
+    def preferred_read_replica(self, key: ReplicaKey, rack: str, fetch_offset: int) -> int | None:
+        """See `apis.replicas.Replicas`."""
+        leader = self.leaders.get(key)
+        return None if leader is None else preferred_read_replica(leader, rack, fetch_offset, self._rack_of)
+
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._current_view().brokers.get(node_id)
+        return None if broker is None else broker.rack
+
+    def _leader(self, key: ReplicaKey) -> LeaderState:
+        leader = self.leaders.get(key)
+        if leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return leader
+
+    # Effects
+
+    def _apply(self, effects: Iterable[LeaderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, AlterIsr):
+                isr = ",".join(str(broker_id) for broker_id, _ in effect.new_isr)
+                logger.info("%s-%d: asking for the ISR %s", *effect.key, isr)
+                self._altering.submit(effect)
+                continue
+            partition = self._store.get(*effect.key)
+            if partition is None:
+                continue
+            if isinstance(effect, HighWatermark):
+                partition.advance_high_watermark(effect.offset)
+            else:
+                self._begin_epoch(partition, effect)
+
+    def _begin_epoch(self, partition: Partition, effect: BeginEpoch) -> None:
+        partition.log.leader_epochs.assign(effect.leader_epoch, effect.start_offset)
+        self._unsaved.add(effect.key)
+        self._save_epochs(partition, partial(self._saved, partition, effect))
+
+    def _saved(self, partition: Partition, begun: BeginEpoch, error: KafkaError | None) -> None:
+        leader = self.leaders.get(begun.key)
+        if leader is None or leader.leader_epoch != begun.leader_epoch:
+            return
+        if error is not None:
+            logger.warning("%s-%d: its leader epoch is not on the disk yet: %s", *begun.key, error)
+            self._timers.after(LEADER_EPOCH_RETRY_MS, partial(self._begin_again, partition, leader))
+            return
+        self._unsaved.discard(begun.key)
+        partition.appender.high_watermark.wake()
+
+    def _begin_again(self, partition: Partition, leader: LeaderState) -> None:
+        """The disk has not taken the epoch; or the partition is back from a rescan, which has found the
+        epochs of batches only."""
+        if self.leaders.get(leader.key) is leader:
+            start_offset = min(leader.epoch_start_offset, partition.log_end_offset)
+            self._begin_epoch(partition, BeginEpoch(leader.key, leader.leader_epoch, start_offset))
+
+    def altered(self, change: AlterIsr, answer: AlteredIsr | ErrorCode) -> None:
+        """The controller's answer."""
+        leader = self.leaders.get(change.key)
+        if leader is not None:
+            if isinstance(answer, ErrorCode):
+                logger.info("%s-%d: the ISR is not changed: %s", *change.key, answer.name)
+                self.isr_changes.failures += 1
+            before = leader.in_sync.isr
+            self._apply(leader.altered(change, answer, monotonic_ms()))
+            self.isr_changes.note(before, leader.in_sync.isr)
+
+
+class IsrChanges:
+    """Of partitions that were led here, since the start."""
+
+    __slots__ = ("expands", "failures", "shrinks")
+
+    def __init__(self) -> None:
+        self.shrinks = 0
+        """ISRs that lost replicas, whether this node has asked for it or the controller has fenced them."""
+        self.expands = 0
+        self.failures = 0
+        """Changes that the controller has refused."""
+
+    def note(self, before: frozenset[int], after: frozenset[int]) -> None:
+        """An ISR may be another one."""
+        self.shrinks += bool(before - after)
+        self.expands += bool(after - before)
+
+
+class Altering:
+    """Changes of ISRs on their way to the controllers. `tell` gets each answer."""
+
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        current_view: Callable[[], ClusterView],
+        ask: Ask,
+        timers: Timers,
+    ) -> None:
+        self.tell: Callable[[AlterIsr, AlteredIsr | ErrorCode], None] = lambda change, answer: None
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._current_view = current_view
+        self._ask = ask
+        self._timers = timers
+        self._queue = AlterPartitionQueue()
+
+    def submit(self, change: AlterIsr) -> None:
+        """Goes at once, or with the next request."""
+        self._queue.submit(change)
+        self._send()
+
+    def forget(self, key: ReplicaKey) -> None:
+        """The partition is not led here any more."""
+        self._queue.forget(key)
+
+    def _send(self) -> None:
+        changes = self._queue.next_request(monotonic_ms())
+        if changes is not None:
+            self._ask(self._request(changes), partial(self._answered, changes))
+
+    def _answered(self, changes: AlterPartitionRequest, response: Any) -> None:
+        if response is None or response.error_code:
+            if response is not None:
+                logger.warning("no ISR was changed: %s", ErrorCode(response.error_code).name)
+            self._queue.failed(changes, monotonic_ms())
+        else:
+            for change, answer in self._queue.answered(changes, self._answers(response)):
+                self.tell(change, answer)
+        self._send()
+        wake_at_ms = self._queue.wake_at_ms
+        if wake_at_ms is not None:
+            self._timers.after(wake_at_ms - monotonic_ms(), self._send)
+
+    def _request(self, changes: AlterPartitionRequest) -> wire.AlterPartitionRequest:
+        topics: dict[bytes, wire.TopicData] = {}
+        known = self._current_view().topics
+        for change in changes:
+            name, index = change.key
+            found = known.get(name)
+            if found is None:
+                continue
+            partition = wire.PartitionData(
+                partition_index=index,
+                leader_epoch=change.leader_epoch,
+                new_isr_with_epochs=[
+                    wire.BrokerState(broker_id=broker_id, broker_epoch=epoch)
+                    for broker_id, epoch in change.new_isr
+                ],
+                partition_epoch=change.partition_epoch,
+            )
+            topic = topics.setdefault(found.topic_id, wire.TopicData(topic_id=found.topic_id, partitions=[]))
+            topic.partitions.append(partition)
+        return wire.AlterPartitionRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+    def _answers(self, response: wire.AlterPartitionResponse) -> dict[ReplicaKey, AlteredIsr | ErrorCode]:
+        answers: dict[ReplicaKey, AlteredIsr | ErrorCode] = {}
+        names = self._current_view().topic_names
+        for topic in response.topics:
+            name = names.get(topic.topic_id)
+            if name is None:
+                continue
+            for one in topic.partitions:
+                code = ErrorCode(one.error_code)
+                answers[name, one.partition_index] = (
+                    AlteredIsr(one.leader_epoch, one.partition_epoch, tuple(one.isr))
+                    if code is ErrorCode.NONE
+                    else code
+                )
+        return answers

@@ -1,0 +1,35 @@
+"""Who decides for the cluster of this node, as its phases hand it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from odradek.apis.node import ControllerVersions, Forward
+    from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.server.cluster.replica_homes import ReplicaHomes
+    from odradek.wire.schema import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deciding:
+    """Made by `server/standalone.py` or by `server/cluster/member.py`; its plane has a view of the
+    cluster."""
+
+    plane: ControlPlane
+    allocate_producer_ids: Callable[[], range]
+    """A block of ids that nobody gets twice; KafkaError where there is none now."""
+    when_open: Callable[[], None]
+    """Called when the logs are open, before topics are made."""
+    forward: Forward | None = None
+    """Sends requests that change the cluster to its controllers; None where the plane decides."""
+    homes: ReplicaHomes | None = None
+    """Where the metadata say that replicas are; None where they do not, on a node alone."""
+    ask_controllers: Callable[[Message], Future[Any]] | None = None
+    """Requests of the node itself to its controllers, from any thread; None where the plane decides."""
+    controller_versions: ControllerVersions | None = None
+    """Which versions of APIs the controllers serve; None where the plane decides."""

@@ -1,0 +1,1 @@
+"""Coordinators of groups, transactions and shares, and the logs that they write."""

@@ -1,0 +1,488 @@
+"""The coordinators of groups, of transactions and of share partitions: each is made when it is needed, since
+many brokers use none.
+
+Soon after a start the topics with their state are loaded even without a request, and from then on those that
+come later: open transactions have to time out, and ending ones have to get their markers, also at a node that
+takes them over and that no client has asked for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from odradek.coordinator.cluster.features import (
+    GROUP_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+)
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from odradek.server.network.timers import steady_clock_ms
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from odradek.apis.leadership import Leadership
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.config.live import LiveConfig
+    from odradek.coordinator.asked import Asked
+    from odradek.coordinator.cluster.view import (
+        ClusterChange,
+        ClusterView,
+    )
+    from odradek.coordinator.effects import MatchTopics, WriteMarkers
+    from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
+    from odradek.coordinator.groups.group_type import GroupType
+    from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
+    from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+    from odradek.coordinator.shares.state.persister import Persister
+    from odradek.coordinator.shares.state.settings import ShareStateSettings
+    from odradek.coordinator.transactions.coordinator import TransactionCoordinator
+    from odradek.coordinator.transactions.settings import TransactionSettings
+    from odradek.server.background.work import WorkQueue
+    from odradek.server.coordination.coordinator_log import PartitionLog
+    from odradek.server.coordination.remote_log_ends import RemoteLogEnds
+    from odradek.server.coordination.remote_transactions import RemoteTransactions
+    from odradek.server.coordination.share_persister import SharePersister
+    from odradek.server.network._pipeline import Turn
+    from odradek.server.network.broker_peers import BrokerPeers
+    from odradek.server.network.timers import Timers
+    from odradek.storage.config import LogConfig
+    from odradek.storage.directories.store import LogStore
+    from odradek.wire.end_marker import EndMarker
+    from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+    from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+    from odradek.wire.work import Work
+
+logger = logging.getLogger("odradek.coordinators")
+
+
+ASSIGNORS = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""Assignors by the names of Kafka's classes, which the option may have, too."""
+
+C = TypeVar("C")
+
+
+class _WhenNeeded(Generic[C]):
+    """A value that is made at its first use."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._make = make
+        self._made: C | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return self._made is not None
+
+    def made(self) -> C:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+class Groups(_WhenNeeded["GroupCoordinator"]):
+    """The coordinator of groups (`apis.coordinators.Groups`)."""
+
+    log_ends: RemoteLogEnds | None = None
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        return self.made().serves_consumer_groups
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        return self.made().serves_streams_groups
+
+    @property
+    def serves_share_groups(self) -> bool:
+        return self.made().serves_share_groups
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        return self.made().config_of(group_id)
+
+    @property
+    def persister(self) -> Persister:
+        return self.made().persister
+
+    def partition_of(self, group_id: str) -> int:
+        return self.made().partition_of(group_id)
+
+    def submit(self, group_id: str, command: Any) -> None:
+        self.made().submit(group_id, command)
+
+    def submitter(self, group_id: str) -> Callable[[Any], None]:
+        return self.made().submitter(group_id)
+
+    def ask(self, group_id: str, command: Any) -> Any:
+        return self.made().ask(group_id, command)
+
+    def commit_in_transaction(
+        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
+    ) -> None:
+        self.made().commit_in_transaction(asked, verified)
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
+        self.made().end_offsets(index, marker, then)
+
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        return self.made().list_groups(request)
+
+
+class Transactions(_WhenNeeded["TransactionCoordinator"]):
+    """The coordinator of transactions (`apis.coordinators.Transactions`)."""
+
+    remote: RemoteTransactions | None = None
+
+    def partition_of(self, transactional_id: str) -> int:
+        return self.made().partition_of(transactional_id)
+
+    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None:
+        self.made().submit(transactional_id, asked)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        return self.made().list_transactions(request)
+
+
+class Shares(_WhenNeeded["ShareCoordinator"]):
+    """The coordinator of share partitions (`apis.coordinators.Shares`)."""
+
+    def partition_of(self, key: str) -> int:
+        return self.made().partition_of(key)
+
+    def submit_state(self, asked: Asked[Any, Any]) -> None:
+        self.made().submit_state(asked)
+
+
+class Coordinators:
+    """All coordinators, and the parts that they share with handlers. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        live: LiveConfig[LogConfig],
+        leadership: Leadership,
+        store: LogStore,
+        turn: Turn,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        new_producer_id: Callable[[], int],
+        searches: WorkQueue,
+        create_topic: Callable[[str, Callable[[], None]], None],
+        after_loading: Callable[[], object] | None = None,
+        group_types: Sequence[GroupType] = (),
+    ) -> None:
+        """`create_topic(name, then)` creates the topic of a coordinator, and calls back once, also where that
+        failed."""
+        self._config = config
+        self._live = live
+        self.leadership = leadership
+        self._store = store
+        self._turn = turn
+        self._timers = timers
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = now_ms
+        self.new_producer_id = new_producer_id
+        self._searches = searches
+        self._create_topic = create_topic
+        self._after_loading = after_loading
+        self._more_group_types = group_types
+        self._is_closed = False
+        self._loads = False
+        self._group_settings: GroupSettings | None = None
+        self._transaction_settings: TransactionSettings | None = None
+        self._share_settings: ShareStateSettings | None = None
+        self.groups = Groups(self._new_groups)
+        self.transactions = Transactions(self._new_transactions)
+        self.shares = Shares(self._new_shares)
+        self.peers: BrokerPeers | None = None
+        """Of a node of a cluster."""
+        self._persister = _WhenNeeded(self._new_persister)
+
+    def load(self) -> None:
+        """Begins to load their topics: those that exist, and from now on those that come."""
+        self._loads = True
+        topics = self.leadership.view.topics
+        if OFFSETS_TOPIC in topics:
+            self.groups.made()
+        if TRANSACTIONS_TOPIC in topics:
+            self.transactions.made()
+        if SHARE_STATE_TOPIC in topics:
+            self.shares.made()
+
+    def follow(self, view: ClusterView, change: ClusterChange) -> None:
+        """Takes up a new view."""
+        if self._is_closed:
+            return
+        groups, transactions, shares = self.groups, self.transactions, self.shares
+        if self._is_needed(groups, OFFSETS_TOPIC, view, change):
+            self.settings_of_groups(view)
+            groups.made().view_changed(view)
+            if change.deleted:
+                groups.made().remove_topics([topic.name for topic in change.deleted])
+        if self._is_needed(transactions, TRANSACTIONS_TOPIC, view, change):
+            self.settings_of_transactions(view)
+            transactions.made().view_changed(view)
+        if self._is_needed(shares, SHARE_STATE_TOPIC, view, change):
+            self.settings_of_shares(view)
+            shares.made().view_changed(view)
+            if change.deleted:
+                shares.made().remove_topics([topic.topic_id for topic in change.deleted])
+
+    def _is_needed(
+        self, coordinator: _WhenNeeded[Any], topic: str, view: ClusterView, change: ClusterChange
+    ) -> bool:
+        """Whether it takes up the view, made by no request perhaps. A client whose commit is decided has its
+        answer and asks nobody any more: without that, markers would be missing at the next coordinator for
+        as long as no other client asks that node. What is kept of a deleted topic goes at once."""
+        return coordinator.is_made or (topic in view.topics and (self._loads or bool(change.deleted)))
+
+    @property
+    def persister(self) -> SharePersister:
+        """Through it groups and share partitions ask the share coordinators of all nodes."""
+        return self._persister.made()
+
+    def close(self) -> None:
+        """Answers waiting commands with NOT_COORDINATOR; no view is taken up any more."""
+        self._is_closed = True
+        if self._persister.is_made:
+            self._persister.made().close()
+        if self.transactions.is_made:
+            self.transactions.made().close()
+        if self.groups.is_made:
+            self.groups.made().close()
+        if self.shares.is_made:
+            self.shares.made().close()
+
+    # Groups
+
+    def _new_groups(self) -> GroupCoordinator:
+        from odradek.coordinator.group_coordinator import GroupCoordinator
+        from odradek.coordinator.group_types import GROUP_TYPES
+
+        view = self.leadership.view
+        coordinator = GroupCoordinator(
+            node_id=self.leadership.node_id,
+            settings=self.settings_of_groups(view),
+            open_log=lambda index: self._open_log(OFFSETS_TOPIC, index),
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=self._loop.call_later,
+            new_member_suffix=_new_member_suffix,
+            new_member_id=_new_member_id,
+            match_topics=self._match_topics,
+            persister=lambda: self.persister,
+            after_loading=self._after_loading,
+            types=GROUP_TYPES + self._more_group_types,
+        )
+        coordinator.view_changed(view)
+        return coordinator
+
+    def _match_topics(self, effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
+        def failed(error: Exception) -> None:
+            logger.error("topics for the patterns of group %r were not found: %s", effect.group_id, error)
+            then(None)
+
+        self._searches.run(self._matching(effect), then, failed)
+
+    def _matching(self, effect: MatchTopics) -> Work[MatchedTopics]:
+        from odradek.coordinator.groups.regular_expression import matches_of
+
+        names = list(self.leadership.view.topics)
+        matched: MatchedTopics = yield lambda: matches_of(effect.patterns, names)
+        if effect.left_out is None or matched is None:
+            return matched
+        left_out = frozenset(effect.left_out({name for names in matched.values() for name in names}))
+        return {pattern: names - left_out for pattern, names in matched.items()}
+
+    def settings_of_groups(self, view: ClusterView) -> GroupSettings:
+        """They change with the broker's, with those that groups have of their own, and with the levels of
+        features. What groups write in one batch is bounded by what their topic takes.
+        """
+        settings = self._group_settings
+        if settings is None:
+            settings = self._group_settings = _group_settings(self._config)
+        live = self._live
+        settings.group_consumer_assignment_interval_ms = live["group.consumer.assignment.interval.ms"]
+        settings.group_share_assignment_interval_ms = live["group.share.assignment.interval.ms"]
+        settings.group_streams_assignment_interval_ms = live["group.streams.assignment.interval.ms"]
+        settings.group_configs = view.group_configs
+        settings.group_version = view.features.get(GROUP_VERSION, 0)
+        settings.streams_version = view.features.get(STREAMS_VERSION, 0)
+        settings.share_version = view.features.get(SHARE_VERSION, 0)
+        if OFFSETS_TOPIC in view.topics:
+            settings.append_max_bytes = self._batch_bytes_max(view, OFFSETS_TOPIC)
+        return settings
+
+    # Transactions
+
+    def _new_transactions(self) -> TransactionCoordinator:
+        from odradek.apis.write_txn_markers import MarkerWriter
+        from odradek.coordinator.transactions.coordinator import TransactionCoordinator
+
+        view = self.leadership.view
+        markers = MarkerWriter(self.leadership, self.groups, self._turn, self._timers, self._now_ms)
+
+        def write_markers(effect: WriteMarkers, then: Callable[[dict[Any, Any]], None]) -> None:
+            remote = self.transactions.remote
+            if remote is None:
+                markers.write(effect.marker, effect.partitions, then)
+            else:
+                remote.write(effect.marker, effect.partitions, markers.write, then)
+
+        coordinator = TransactionCoordinator(
+            node_id=self.leadership.node_id,
+            settings=self.settings_of_transactions(view),
+            open_log=lambda index: self._open_log(TRANSACTIONS_TOPIC, index),
+            new_producer_id=self.new_producer_id,
+            write_markers=write_markers,
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=self._loop.call_later,
+            after_loading=self._after_loading,
+        )
+        coordinator.view_changed(view)
+        return coordinator
+
+    def settings_of_transactions(self, view: ClusterView) -> TransactionSettings:
+        """They change with the topic's, and with the level of `transaction.version`."""
+        settings = self._transaction_settings
+        if settings is None:
+            settings = self._transaction_settings = _transaction_settings(self._config)
+        settings.transaction_version = view.features.get(TRANSACTION_VERSION, 0)
+        if TRANSACTIONS_TOPIC in view.topics:
+            settings.append_max_bytes = self._batch_bytes_max(view, TRANSACTIONS_TOPIC)
+        return settings
+
+    # Share partitions
+
+    def _new_shares(self) -> ShareCoordinator:
+        from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+
+        view = self.leadership.view
+        coordinator = ShareCoordinator(
+            node_id=self.leadership.node_id,
+            settings=self.settings_of_shares(view),
+            open_log=lambda index: self._open_log(SHARE_STATE_TOPIC, index),
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=self._loop.call_later,
+            after_loading=self._after_loading,
+        )
+        coordinator.view_changed(view)
+        return coordinator
+
+    def settings_of_shares(self, view: ClusterView) -> ShareStateSettings:
+        """They change with the topic's."""
+        settings = self._share_settings
+        if settings is None:
+            settings = self._share_settings = _share_settings(self._config)
+        if SHARE_STATE_TOPIC in view.topics:
+            settings.append_max_bytes = self._batch_bytes_max(view, SHARE_STATE_TOPIC)
+        return settings
+
+    def _new_persister(self) -> SharePersister:
+        from odradek.server.coordination.share_persister import SharePersister
+
+        return SharePersister(
+            node_id=self.leadership.node_id,
+            shares=self.shares,
+            current_view=lambda: self.leadership.view,
+            timers=self._timers,
+            create_topic=lambda then: self._create_topic(SHARE_STATE_TOPIC, then),
+            peers=lambda: self.peers,
+        )
+
+    # All
+
+    def _open_log(self, topic: str, index: int) -> PartitionLog | None:
+        from odradek.server.coordination.coordinator_log import PartitionLog
+
+        partition = self._store.get(topic, index)
+        if partition is None:
+            return None
+        leadership = self.leadership
+        led = leadership.view.partition(topic, index)
+        if led is not None:
+            if not leadership.has_taken_over(topic, led):
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is still being made the log of a leader"
+                )
+            partition.follow_leader_epoch(led.leader_epoch)
+        return PartitionLog(partition, self._turn, self._now_ms, self._loop, leadership.replicas)
+
+    def _batch_bytes_max(self, view: ClusterView, topic: str) -> int:
+        return self._live.log_config(view.topics[topic].configs).max_message_bytes
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    from dataclasses import fields
+
+    from odradek.coordinator.groups.settings import GroupSettings
+
+    # Fields have the names of options, except these.
+    named = {field.name: field.name.replace("_", ".") for field in fields(GroupSettings) if field.init}
+    settings = {field: config.values[name] for field, name in named.items() if name in config.values}
+    assignors = config.values["group.consumer.assignors"]
+    settings |= {
+        "group_consumer_assignors": tuple(dict.fromkeys(ASSIGNORS.get(name, name) for name in assignors)),
+        "group_consumer_migration_policy": settings["group_consumer_migration_policy"].lower(),
+        "group_coordinator_rebalance_protocols": frozenset(settings["group_coordinator_rebalance_protocols"]),
+        "offsets_retention_ms": config.offsets_retention_minutes * 60_000,
+        # A write of the group's own may take so long.
+        "group_share_initialize_retry_interval_ms": max(
+            settings["group_share_initialize_retry_interval_ms"], settings["offsets_commit_timeout_ms"]
+        ),
+    }
+    return GroupSettings(**settings)
+
+
+def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    from odradek.coordinator.transactions.settings import TransactionSettings
+
+    value = config.values
+    return TransactionSettings(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_timed_out_interval_ms=value["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+        remove_expired_interval_ms=value["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        transaction_topic_num_partitions=config.transaction_state_log_num_partitions,
+    )
+
+
+def _share_settings(config: BrokerConfig) -> ShareStateSettings:
+    from odradek.coordinator.shares.state.settings import ShareStateSettings
+
+    value = config.values
+    return ShareStateSettings(
+        updates_per_snapshot=value["share.coordinator.snapshot.update.records.per.snapshot"],
+        prune_interval_ms=value["share.coordinator.state.topic.prune.interval.ms"],
+        cold_snapshot_interval_ms=value["share.coordinator.cold.partition.snapshot.interval.ms"],
+        write_timeout_ms=value["share.coordinator.write.timeout.ms"],
+        topic_num_partitions=value["share.coordinator.state.topic.num.partitions"],
+    )
+
+
+def _new_member_suffix() -> str:
+    return str(_random_uuid())
+
+
+def _new_member_id() -> str:
+    """As Kafka's Uuid.randomUuid: does not begin with a dash, like an option."""
+    from odradek.wire.schema import uuid_to_text
+
+    while (text := uuid_to_text(_random_uuid().bytes)).startswith("-"):
+        pass
+    return text
+
+
+def _random_uuid() -> UUID:
+    from uuid import UUID
+
+    return UUID(bytes=os.urandom(16), version=4)

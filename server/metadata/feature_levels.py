@@ -1,0 +1,59 @@
+"""The feature levels with which a new cluster begins: `--feature NAME=LEVEL` and `--release-version V`.
+
+Kafka's storage tool takes these options when it formats a directory, `odradek serve` at the first start.
+`kafka-features` (UpdateFeatures) changes levels later, so a start with existing data refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.config.config_error import ConfigError
+from odradek.coordinator.cluster.features import (
+    DIRECTORIES_SINCE,
+    METADATA_VERSION,
+    first_levels,
+)
+from odradek.wire.releases import RELEASES
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.cluster.view import ClusterView
+
+
+def read_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
+    """All levels of a new cluster; None without these options. ConfigError for an impossible level."""
+    if not features and release_version is None:
+        return None
+    asked: dict[str, int] = {}
+    for text in features:
+        name, equals, level = (part.strip() for part in text.partition("="))
+        if not equals or not level.isascii() or not level.isdecimal():
+            raise ConfigError(f"--feature takes NAME=LEVEL, such as {METADATA_VERSION}=25, not {text!r}.")
+        if name in asked:
+            raise ConfigError(f"--feature names {name} twice.")
+        asked[name] = int(level)
+    try:
+        return first_levels(release_version, asked)
+    except ValueError as error:
+        raise ConfigError(f"--feature, --release-version: {error}.") from None
+
+
+def check_levels(config: BrokerConfig, view: ClusterView) -> None:
+    """Refuses with ConfigError a start that would change existing levels, or whose directories need other
+    levels. `view` is the loaded one.
+    """
+    is_new = view.features_epoch == 0
+    if config.first_levels is not None and not is_new:
+        raise ConfigError(
+            f"log.dirs: {config.data_directories[0]} is not new, and --feature and --release-version are for "
+            "new directories: start without them, and change levels with kafka-features."
+        )
+    levels = (config.first_levels or {}) if is_new else view.features
+    level = levels.get(METADATA_VERSION, DIRECTORIES_SINCE)
+    if level < DIRECTORIES_SINCE and len(config.data_directories) > 1:
+        raise ConfigError(
+            f"log.dirs: several data directories need {METADATA_VERSION} {RELEASES[DIRECTORIES_SINCE]} or "
+            f"later, and it is {RELEASES[level]}: name one directory, or begin with a later release."
+        )

@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, the pipeline of requests, and connections to other brokers."""

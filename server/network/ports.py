@@ -1,0 +1,86 @@
+"""The ports of a broker: bound first, served last, closed before anything else."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from odradek.server.network.listeners import Listener, SocketOptions, accept, bind_listener
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.server.network.admission import Acceptor, Door
+    from odradek.server.network.tls_transport import TlsAcceptor
+
+
+logger = logging.getLogger("odradek.broker")
+
+
+class Ports:
+    """The sockets of all listeners. Clients may connect to a bound one; they wait until it is served."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        """With their real ports."""
+        self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
+        self._acceptors: list[Acceptor] = []
+
+    def bind(self, config: BrokerConfig) -> None:
+        """Raises ConfigError for an address that cannot be bound."""
+        for configured in config.listeners:
+            listener = Listener(
+                configured.name, configured.host, configured.port, None, _socket_options(config)
+            )
+            self._waiting.append((listener, bind_listener(listener)))
+            listener.tls = _tls_of(config, configured.name)
+            advertised = config.advertised.get(configured.name)
+            if advertised is not None and advertised.host:
+                listener.advertised = (advertised.host, advertised.port or listener.port)
+            self.listeners.append(listener)
+
+    @property
+    def tls_acceptors(self) -> dict[str, TlsAcceptor]:
+        """Of the listeners with TLS, by their names."""
+        return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
+
+    def serve(self, connections: Door) -> None:
+        """Accepts connections from now on."""
+        while self._waiting:
+            self._acceptors.append(accept(*self._waiting.popleft(), connections))
+
+    def close(self) -> None:
+        """No client can connect any more; harmless a second time."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for _, sockets in self._waiting:
+            for bound in sockets:
+                bound.close()
+        self._acceptors.clear()
+        self._waiting.clear()
+
+
+def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
+    """Imports nothing for a listener without TLS. Raises ConfigError."""
+    security = config.security.get(listener)
+    if security is None or not security.has_tls:
+        return None
+    from odradek.server.network.timers import monotonic_ms
+    from odradek.server.network.tls_reload import settings_of
+    from odradek.server.network.tls_transport import TlsAcceptor
+
+    settings = settings_of(security)
+    for path in settings.readable_by_others:
+        logger.warning(
+            "listener %s: everybody on this machine can read the private key in %s", listener, path
+        )
+    return TlsAcceptor(settings, monotonic_ms, names_principal=not security.has_sasl)
+
+
+def _socket_options(config: BrokerConfig) -> SocketOptions:
+    return SocketOptions(
+        config.socket_listen_backlog_size,
+        config.socket_send_buffer_bytes,
+        config.socket_receive_buffer_bytes,
+    )

@@ -1,0 +1,176 @@
+"""The first phase of a broker: its ports are bound and its data directories are locked.
+
+A port or a directory in use is reported here, before anything of the data is read or changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.config.live import LiveConfig
+from odradek.server.extensions import NO_EXTENSIONS, Extensions
+from odradek.server.network.ports import Ports
+from odradek.server.network.timers import wall_clock_ms
+from odradek.server.reconfiguration import Reconfiguration
+from odradek.server.topic_logs import TopicLookup
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.server.background.disks import StoreEvents
+    from odradek.server.metadata.meta_properties import Identity
+    from odradek.server.zookeeper.opening import ZooKeeper
+    from odradek.storage.config import LogConfig
+    from odradek.storage.directories.store import LogStore
+
+logger = logging.getLogger("odradek.broker")
+
+OPEN_SEGMENTS_MAX = 1024
+
+
+def do_nothing() -> None:
+    """The default for callbacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The settings of one broker. `BrokerServer` explains the fields."""
+
+    config: BrokerConfig
+    now_ms: Callable[[], int] = wall_clock_ms
+    after_loading: Callable[[], object] = do_nothing
+    polls_before_sleep: bool = False
+    owns_process: bool = False
+    on_end: Callable[[], object] = do_nothing
+    extensions: Extensions = NO_EXTENSIONS
+    zookeeper: ZooKeeper | None = None
+
+    @property
+    def id(self) -> int:
+        return self.config.node_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """See the module. `store` is locked, and knows no partition yet; `topics` and `reconfiguration` know no
+    metadata yet."""
+
+    node: Node
+    ports: Ports
+    identity: Identity
+    store: LogStore
+    store_events: StoreEvents
+    topics: TopicLookup
+    reconfiguration: Reconfiguration
+
+
+def bind(node: Node, ending: AsyncExitStack) -> Bound:
+    """`ending` gets the functions that undo it. Raises ConfigError with one sentence for the
+    administrator."""
+    ports = bind_ports(node, ending)
+    identity = _claim_directories(node)
+    store, events, topics, reconfiguration = lock_store(node, ending)
+    return Bound(
+        node=node,
+        ports=ports,
+        identity=identity,
+        store=store,
+        store_events=events,
+        topics=topics,
+        reconfiguration=reconfiguration,
+    )
+
+
+def bind_ports(node: Node, ending: AsyncExitStack) -> Ports:
+    """The first part of `bind`."""
+    ports = Ports()
+    ending.callback(ports.close)
+    ports.bind(node.config)
+    return ports
+
+
+def lock_store(
+    node: Node, ending: AsyncExitStack
+) -> tuple[LogStore, StoreEvents, TopicLookup, Reconfiguration]:
+    """The last part of `bind`; the directories are this node's."""
+    from odradek.server.background.disks import StoreEvents
+
+    live = _live_config(node.config)
+    topics = TopicLookup(live)
+    events = StoreEvents(node.now_ms)
+    store = _new_store(node.config, topics, events)
+    _lock(store)
+    ending.callback(lambda: store.close(node.now_ms()))
+    return store, events, topics, Reconfiguration(live)
+
+
+def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
+    from odradek.storage.config import LogConfig
+
+    return LiveConfig(config, LogConfig.from_mapping)
+
+
+def _claim_directories(node: Node) -> Identity:
+    from odradek.config.config_error import ConfigError
+    from odradek.server.metadata.log_directories import refuse_misplaced
+    from odradek.server.metadata.meta_properties import claim_directories
+
+    config = node.config
+    refuse_misplaced(config.data_directories)
+    identity = claim_directories(
+        config.data_directories,
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        new_cluster_id=None if node.zookeeper is None else node.zookeeper.cluster_id,
+    )
+    for path, failure in identity.failures.items():
+        if path == config.data_directories[0]:
+            raise ConfigError(f"{failure} The metadata of the cluster is there, so it cannot be left out.")
+        logger.error("the data directory %s is left out, its partitions are offline: %s", path, failure)
+    return identity
+
+
+def _new_store(config: BrokerConfig, topics: TopicLookup, events: StoreEvents) -> LogStore:
+    from odradek.storage.directories.store import LogStore
+    from odradek.storage.disk import OsDisk
+
+    return LogStore(
+        OsDisk(),
+        config.data_directories,
+        config_for=topics.config_of,
+        topic_id_for=topics.id_of,
+        leader_epoch_for=topics.leader_epoch_of,
+        replicated_for=topics.is_replicated,
+        listener=events,
+        checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        start_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_ms,
+        retention_interval_ms=config.log_retention_check_interval_ms,
+        open_files_max=_open_files_max(),
+        new_lock=threading.Lock,
+    )
+
+
+def _lock(store: LogStore) -> None:
+    """Runs before the metadata are read: fresh writes of another broker look like the rest of a crash."""
+    from odradek.config.config_error import ConfigError
+    from odradek.storage.directories.opening import DirectoryInUse
+
+    try:
+        store.lock()
+    except DirectoryInUse as error:
+        raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
+
+
+def _open_files_max() -> int:
+    """How many segments may be open at once: half of what the process may open, the rest is for clients."""
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return OPEN_SEGMENTS_MAX
+    return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)

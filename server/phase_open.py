@@ -1,0 +1,134 @@
+"""The second phase of a broker: metadata and logs are recovered and agree with each other.
+
+A start does what the first request needs and no more: the files of a partition are opened at its first use,
+unless the last stop was not a clean one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.config.options import GROUP_OPTIONS
+from odradek.server.background.schedule import Schedule
+from odradek.server.reconfiguration import configs_of, log_without_effect
+from odradek.server.topic_logs import TopicLogs
+from odradek.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from odradek.config.live import LiveConfig
+    from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.coordinator.cluster.view import ClusterChange, ClusterView
+    from odradek.server.controller import Deciding
+    from odradek.server.phase_bind import Bound
+    from odradek.storage.config import LogConfig
+    from odradek.storage.directories.store import LogStore
+
+logger = logging.getLogger("odradek.broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """See the module. From here on topics can be made and deleted, and records appended."""
+
+    bound: Bound
+    schedule: Schedule
+    deciding: Deciding
+    topic_logs: TopicLogs
+
+    @property
+    def plane(self) -> ControlPlane:
+        """Who decides for the cluster."""
+        return self.deciding.plane
+
+
+def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opened:
+    """`ending` gets what undoes it. Raises ConfigError with one sentence for people."""
+    node, store, plane = bound.node, bound.store, deciding.plane
+    publisher = plane.publisher
+    bound.topics.current_view = lambda: publisher.view
+    schedule = Schedule(asyncio.get_running_loop())
+    ending.callback(schedule.close)
+    schedule.turn.flushes.use(store.flush_journals)
+    topic_logs = _follow_metadata(bound, deciding)
+    _open_logs(store, node.now_ms())
+    deciding.when_open()
+    if deciding.homes is None:
+        topic_logs.finish_deletions()
+        topic_logs.make_missing()
+    else:
+        topic_logs.set_strays_aside()
+        topic_logs.make_missing_replicas(deciding.homes)
+    topic_logs.note_directories(bound.identity.directory_ids, bound.identity.failures)
+    topic_logs.report_offline()
+    opened = Opened(bound=bound, schedule=schedule, deciding=deciding, topic_logs=topic_logs)
+    _follow_changes(opened)
+    return opened
+
+
+# Metadata
+
+
+def _follow_metadata(bound: Bound, deciding: Deciding) -> TopicLogs:
+    """Makes the store work by the metadata, and the machine decide about the logs of the store."""
+    from odradek.server.metadata.log_directories import absent_directories
+
+    node, store, identity, plane = bound.node, bound.store, bound.identity, deciding.plane
+    topic_logs = TopicLogs(
+        node.id,
+        store,
+        plane,
+        bound.reconfiguration.live,
+        node.now_ms,
+        absent_directories(plane.log_directories.of(node.id), identity.directory_ids, identity.failures),
+        node.after_loading,
+        None if deciding.homes is None else deciding.homes.directory_for,
+    )
+    plane.publisher.logs = topic_logs
+    bound.reconfiguration.follow(plane.view)
+    bound.reconfiguration.register(lambda live: _configure_store(store, live))
+    topic_options = bound.reconfiguration.live.topic_options
+    log_without_effect("topic", configs_of(plane.view.topics.values()), topic_options)
+    log_without_effect("group", plane.view.group_configs, GROUP_OPTIONS)
+    return topic_logs
+
+
+def _configure_store(store: LogStore, live: LiveConfig[LogConfig]) -> None:
+    store.places.producer_expiration_ms = live["producer.id.expiration.ms"]
+    store.creating.cordon(live.cordoned_directories)
+    store.relocation.allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
+
+
+def _follow_changes(opened: Opened) -> None:
+    loop, topic_logs = opened.schedule.loop, opened.topic_logs
+
+    def report_offline(view: ClusterView, change: ClusterChange) -> None:
+        if (change.created or change.deleted) and topic_logs.may_be_offline:
+            # The new view was made without knowing what has gone offline since.
+            loop.call_soon(topic_logs.report_offline)
+
+    opened.plane.publisher.subscribe(opened.bound.reconfiguration.view_changed)
+    opened.plane.publisher.subscribe(report_offline)
+
+
+# Logs
+
+
+def _open_logs(store: LogStore, now_ms: int) -> None:
+    from odradek.config.config_error import ConfigError
+
+    try:
+        cut_bytes = store.open(now_ms)
+    except OSError as error:
+        raise ConfigError(
+            f"log.dirs: {error.filename or 'the data directories'} cannot be used: {error.strerror or error}."
+        ) from error
+    except KafkaError as error:
+        raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
+    for (topic, index), size_bytes in cut_bytes.items():
+        logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
+    if store.opening.restored_bytes:
+        logger.info("restored %d bytes that only the flush journal had", store.opening.restored_bytes)

@@ -1,0 +1,149 @@
+"""The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
+
+`odradek serve` calls `run`. It returns 0 after a clean stop, 1 when every disk has failed; an error at start
+is raised as a `ConfigError`, whose text is one sentence for the administrator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.server.broker import BrokerServer
+    from odradek.server.process.systemd import Systemd
+
+logger = logging.getLogger("odradek")
+
+LIFELINE_VARIABLE = "ODRADEK_LIFELINE_FD"
+"""File descriptor of a pipe whose other end the parent holds: the broker stops when it closes."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None = None) -> int:
+    """Runs a broker until SIGTERM, SIGINT or the end of the parent; the exit status.
+
+    `on_ready(server)` is called once, when every listener is open.
+    """
+    _allow_many_files()
+    loop = new_event_loop()
+    try:
+        return loop.run_until_complete(_serve(config, on_ready))
+    finally:
+        loop.close()
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None) -> int:
+    from odradek.server.broker import BrokerServer
+
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    lifeline = _watch_parent(loop, stopping)
+    systemd = _systemd()
+    # The process has no other program: the loaded groups stay as long as it runs.
+    has_failed = False
+
+    def end() -> None:
+        nonlocal has_failed
+        has_failed = True
+        stopping.set()
+
+    server = BrokerServer(
+        config, after_loading=gc.freeze, polls_before_sleep=True, owns_process=True, on_end=end
+    )
+    try:
+        if not await _is_started(server, stopping):
+            return 0
+        gc.freeze()
+        gc.enable()
+        # Python takes a short write for a whole one: of what a broker imports on a full disk, half a file of
+        # bytecode would be left, and nobody could import that module again.
+        sys.dont_write_bytecode = True
+        if on_ready is not None:
+            on_ready(server)
+        if systemd is not None:
+            systemd.ready(f"node {server.node_id} of cluster {server.cluster_id} serves")
+        await stopping.wait()
+        if systemd is not None:
+            systemd.stopping()
+    finally:
+        # The process ends: no more garbage collection.
+        gc.disable()
+        await server.stop()
+        if lifeline is not None:
+            loop.remove_reader(lifeline)
+    return 1 if has_failed else 0
+
+
+def _systemd() -> Systemd | None:
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from odradek.server.process.systemd import systemd_of
+
+    return systemd_of(os.environ)
+
+
+async def _is_started(server: BrokerServer, stopping: asyncio.Event) -> bool:
+    """False where a signal came first: a node of a cluster may wait for its controllers for long."""
+    starting = asyncio.ensure_future(server.start())
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        stopped.cancel()
+        starting.result()
+        return True
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    return False
+
+
+def _allow_many_files() -> None:
+    """Raises the limit of open files to the hard limit: shells set 1024, and connections are files, too."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        # macOS says "unlimited" and means 10240.
+        logger.debug("the limit of open files stays at %d", soft)
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> int | None:
+    """Stops when the parent's pipe closes: the kernel closes it whatever ends the parent."""
+    text = os.environ.pop(LIFELINE_VARIABLE, "")
+    if not text.isdigit():
+        return None
+    descriptor = int(text)
+
+    def parent_is_gone() -> None:
+        loop.remove_reader(descriptor)
+        stopping.set()
+
+    try:
+        loop.add_reader(descriptor, parent_is_gone)
+    except (OSError, ValueError):
+        logger.warning("%s=%s is no open file; not watching for the parent's end", LIFELINE_VARIABLE, text)
+        return None
+    return descriptor

@@ -204,3 +204,13 @@ def test_an_attribute_of_others_would_be_found() -> None:
     )
     assert list(private_attributes(text)) == ["one._c"]
     assert list(private_attributes("self._a\nself.b[0]._c\n")) == ["self.b[0]._c"]
+
+
+def test_only_the_package_itself_says_which_names_are_public() -> None:
+    """`__all__` elsewhere names what the others import anyway."""
+    said = []
+    for folder in DOCSTRINGS_WITH_OPENERS.keys() - {"tests", "compat_tests", "benchmarks", "tools"}:
+        for path in sorted((CHECKOUT / folder).rglob("*.py")):
+            if "\n__all__ =" in source(path) and path.parent != CHECKOUT / "server" / "_root":
+                said.append(str(path.relative_to(CHECKOUT)))
+    assert said == []

@@ -209,10 +209,6 @@ class BrokerGates:
     """A smaller ISR has a new leader epoch."""
 
 
-ALTER_PARTITION_VERSION = 3
-"""No metadata.version changes it: topics are named by their ids, members of the ISR with their broker epochs.
-Each controller that serves one of `NODE_FEATURES` takes it."""
-
 _FETCH_SINCE = ((7, 13), (9, 14), (10, 15), (19, 16), (21, 17), (27, 18))
 _LIST_OFFSETS_SINCE = ((7, 7), (9, 8), (21, 9), (25, 10), (29, 11))
 _PARTITION_RECORD_SINCE = ((7, 0), (17, 1), (23, 2))

@@ -406,12 +406,6 @@ class ClusterMachine:
                 yield from self._commit(draft)
             return refusals
 
-    def change_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> list[KafkaError | None]:
-        """`changing_configs` here and now."""
-        return finish(self.changing_configs(changes, validate_only=validate_only))
-
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:

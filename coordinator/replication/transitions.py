@@ -68,10 +68,3 @@ def transition(
     if view.leader == NO_LEADER or (is_in_shutdown and node_id not in view.isr):
         return Stop(is_new_epoch)
     return Follow(view.leader, restarts=is_new_epoch)
-
-
-def first_high_watermark(checkpoint: int, log_start_offset: int, log_end_offset: int) -> int:
-    """Where a replica begins: at its checkpoint (0 without one), never at the end of its log, which may hold
-    records that no other replica has.
-    """
-    return min(max(checkpoint, log_start_offset), log_end_offset)

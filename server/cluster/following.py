@@ -179,7 +179,7 @@ class Following:
         followed = self.fetchers.followed(key)
         assert followed is not None
         try:
-            appended = partition.append(
+            appended = partition.appends.append(
                 effect.records,
                 now_ms=self._now_ms(),
                 origin=Origin.REPLICATION,

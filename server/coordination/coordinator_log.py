@@ -132,7 +132,7 @@ class PartitionLog:
         pending = _Pending(self, then)
         self.pending.append(pending)
         try:
-            appended = self._partition.append_marker(marker, now_ms=self._now_ms())
+            appended = self._partition.appends.append_marker(marker, now_ms=self._now_ms())
         except Exception as error:
             self._refuse(pending, error)
         else:
@@ -157,7 +157,7 @@ class PartitionLog:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
             )
-        return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+        return self._partition.appends.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
 
     def read_all(self) -> Iterator[LoggedRecord]:
         """Every record and every end of a transaction, from the log's start to its end."""

@@ -358,7 +358,7 @@ def _topics_on_disk(
 
 
 def _is_old(disk: Disk, path: str) -> bool:
-    from odradek.storage.recovery.legacy_segments import begins_with_messages  # a repair is rare
+    from odradek.storage.recovery.log_walk import begins_with_messages  # a repair is rare
 
     try:
         return begins_with_messages(disk, path)

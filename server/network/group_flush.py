@@ -269,7 +269,7 @@ class Flushes:
 
         self._writer = SimpleQueue()
         self._thread = threading.Thread(
-            target=self._write, args=(self._writer,), name="odradek-group-log", daemon=True
+            target=self._write, args=(self._writer,), name="odradek-flush-journal", daemon=True
         )
         self._thread.start()
 

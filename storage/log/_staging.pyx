@@ -594,7 +594,7 @@ cdef class HighWatermark:
         self.wake()
 
     def refuse(self, error):
-        """As `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
+        """Fail as `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
         may be committed after it has lost the leadership."""
         self._refusal = error
         if error is not None:
@@ -629,7 +629,7 @@ cdef _wake_all(dict watchers):
 
 
 cdef class Traffic:
-    """What clients have written to a partition and read from it, since it was opened here."""
+    """Counts of the writes and reads of clients since a partition was opened here."""
 
     cdef readonly int64_t records_in
     cdef readonly int64_t bytes_in
@@ -640,7 +640,7 @@ cdef class Traffic:
     cdef readonly int64_t failed_fetch_requests
 
     def wrote(self, int64_t records, int64_t size_bytes):
-        """Of one request."""
+        """Count one request."""
         self._wrote(records, size_bytes)
 
     cdef void _wrote(self, int64_t records, int64_t size_bytes):
@@ -677,7 +677,7 @@ cdef struct Batch:
 cdef class Appender:
     """The fast append of a partition: stages ordinary batches, and commits them if a write is enough.
 
-    `append_ordinary` takes only the common case; `Partition.append` takes all others, and refuses with a
+    `append_ordinary` takes only the common case; `Appends.append` takes all others, and refuses with a
     reason. `commit_whole()` commits stages that are not plain, `commit_failed(error)` takes all staged
     batches back and raises.
     """

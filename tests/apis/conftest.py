@@ -423,7 +423,7 @@ class Node:
 
     def set_configs(self, owner, configs):
         """Replaces the overrides of a topic, a broker, or (None) all brokers."""
-        assert self.machine.change_configs([ConfigChange(owner, lambda _: configs)]) == [None]
+        assert finish(self.machine.changing_configs([ConfigChange(owner, lambda _: configs)])) == [None]
 
     def start(self, request, version=None, *, client_id="tester", connection=None):
         """Gives a request to its handler, by way of its bytes; nothing is committed yet."""
@@ -476,7 +476,7 @@ class Node:
         """Appends batches of values to a partition, committed."""
         log = self.partition(name, index)
         for values in batches:
-            log.append(self.batch(*values), now_ms=self.loop.now_ms)
+            log.appends.append(self.batch(*values), now_ms=self.loop.now_ms)
         log.commit()
         return log
 

@@ -53,7 +53,7 @@ class GatedDisk(OsDisk):
 
     def open(self, path, *, create=False):
         file = super().open(path, create=create)
-        return GatedFile(file, self, "group-log" in path)
+        return GatedFile(file, self, "flush-journal" in path)
 
 
 class GatedFile:
@@ -98,7 +98,7 @@ class Bench:
 
     def stage(self, partition, size_bytes=10):
         batch = build_batch([Record(0, NOW_MS, b"k", bytes(size_bytes))])
-        return partition.append(bytes(batch), now_ms=NOW_MS).must_flush
+        return partition.appends.append(bytes(batch), now_ms=NOW_MS).must_flush
 
     def produce(self, turn, partition, label, size_bytes=10):
         until = FLUSHED if self.stage(partition, size_bytes) else COMMITTED
@@ -455,7 +455,7 @@ def test_a_clean_stop_leaves_no_flush_journal_and_a_killed_broker_needs_it(tmp_p
     assert again.opening.restored_bytes
     assert [again.get("t", index).log_end_offset for index in range(6)] == [2] * 6
     again.close(NOW_MS)
-    assert not list((tmp_path / "data").glob("group-log*"))
+    assert not list((tmp_path / "data").glob("flush-journal*"))
 
 
 def test_leader_epochs_of_many_partitions_are_written_in_workers_each_not_beside_its_own_flush(tmp_path):

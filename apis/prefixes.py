@@ -61,7 +61,7 @@ class AppendBatch:
     closed: dict[Any, Any]
     is_transactional: bool
     until: Until = COMMITTED
-    """What the response waits for beside the disk (`apis/turn.py`)."""
+    """Further conditions of the response, beside the commit (`apis/turn.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

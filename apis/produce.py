@@ -113,7 +113,7 @@ class ProduceAnswer(Waiting):
         self.response: ProduceResponse | None = response
         self.acks = acks
         self.timeout_ms = timeout_ms
-        """Of an answer that waits for the replicas."""
+        """Timeout of a response that waits for the replicas."""
         self.connection: ConnectionInfo | None = None
         """Set if the client expects no answer (acks=0); an error then closes the connection."""
         self.pending = 1
@@ -400,7 +400,7 @@ class Produce:
         request: ProduceRequest,
         context: RequestContext,
     ) -> None:
-        """What a request with refused resources or impossible acks is refused for, in Kafka's order."""
+        """Refuses a request with refused resources or impossible acks, in Kafka's order."""
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if context.refuses(WRITE, TOPIC, topic.name or topic.topic_id):

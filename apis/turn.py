@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Until(NamedTuple):
-    """What the response to an append waits for; the commit is always waited for."""
+    """Conditions of the response to an append; the commit is always one of them."""
 
     flushed: bool = False
     """The disk has the records."""

@@ -59,11 +59,11 @@ logger = logging.getLogger("odradek.coordinator")
 _remembered_partition_for = lru_cache(maxsize=8_192)(partition_for)
 
 TimerKey = tuple[str, ...]
-"""What a timer is for, then whom."""
+"""Purpose of a timer, then the names that it is for."""
 
 
 class Machine(Protocol):
-    """What can be run; see `coordinator/effects.py`.
+    """A machine that the runtime runs; see `coordinator/effects.py`.
 
     A machine whose log has records of transactions has `replay_pending` and `replay_marker`, too.
     """
@@ -142,7 +142,7 @@ class RunningPartition(Generic[M]):
         self.loading: M | None = None
         """The machine that is being loaded."""
         self.records: Iterator[LoggedRecord] | None = None
-        """What is left to load."""
+        """Records that are left to load."""
         self.held: deque[list[Effect]] = deque()
         """One list for each append under way: what came after it and has to wait for it."""
         self.failed = False
@@ -159,7 +159,7 @@ class RunningPartition(Generic[M]):
         """Called with the result of each append."""
 
     def begin_append(self) -> CoordinatorLog:
-        """What comes from now on has to wait for one more append to the log."""
+        """Makes all that comes from now on wait for one more append to the log."""
         log = self.log
         assert log is not None
         self.held.append([])

@@ -317,7 +317,7 @@ cdef class RecordEncoder:
         return full
 
     def drain(self):
-        """What is there of every partition, in the order of topics and partitions.
+        """Records left of every partition, in the order of topics and partitions.
 
         The memory is given back.
         """

@@ -50,7 +50,7 @@ class HeadersColumn(NamedTuple):
 
 
 class TakenColumns(NamedTuple):
-    """What was gathered, None for a column that is not wanted. Timestamps are in microseconds."""
+    """Gathered columns, None for a column that is not wanted. Timestamps are in microseconds."""
 
     rows: int
     keys: BytesColumn | None
@@ -297,7 +297,7 @@ cdef class RecordColumns:
         return outcome == TAKEN
 
     def take(self):
-        """What was gathered; after that there is nothing."""
+        """Hands over the gathered columns; after that there is nothing."""
         rows = self.rows
         keys = _taken_bytes(&self._keys, self.rows) if self._has_keys else None
         values = _taken_bytes(&self._values, self.rows) if self._has_values else None

@@ -370,7 +370,7 @@ def _cuts(segment: Segment, position: int, end: int, max_bytes: int) -> list[Bor
 
 
 def _spaced(borders: Iterable[Border], start: int, max_bytes: int) -> Iterator[Border]:
-    """As few of the ordered borders as parts of at most `max_bytes` need; never the last one."""
+    """Fewest of the ordered borders that make parts of at most `max_bytes`; never the last one."""
     before = Border(start, 0)
     for border in borders:
         if border.position - start > max_bytes and before.position > start:

@@ -17,10 +17,8 @@ from odradek.coordinator.groups.consumer_group import (
     NO_METADATA,
     ConsumerGroup,
     ConsumerMember,
-    current_assignment_value,
-    metadata_hash,
-    target_value,
 )
+from odradek.coordinator.groups.epochs.group import metadata_hash
 from odradek.coordinator.groups.group import GroupRecord
 from odradek.coordinator.groups.reconciliation import (
     Assignment,
@@ -33,16 +31,9 @@ from odradek.coordinator.groups.reconciliation import (
 from odradek.coordinator.groups.regular_expression import RegularExpression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
 
 
@@ -102,8 +93,7 @@ class MemberChange:
         INVALID_REGULAR_EXPRESSION.
         """
         if self.is_new or metadata != self.metadata:
-            key = ConsumerGroupMemberMetadataKey(group_id=self.group.group_id, member_id=self.member_id)
-            self.records.append((key, metadata))
+            self.records.append(self.group.records.member(self.group.group_id, self.member_id, metadata))
         are_names_changed = metadata.subscribed_topic_names != self.metadata.subscribed_topic_names
         old, new = self.metadata.subscribed_topic_regex or "", metadata.subscribed_topic_regex or ""
         self.metadata = metadata
@@ -117,7 +107,7 @@ class MemberChange:
         found = metadata_hash(topics, view)
         if is_reason or found != group.metadata_hash:
             self.group_epoch += 1
-            self.records.append(epoch_record(group.group_id, self.group_epoch, found))
+            self.records.append(group.records.epoch(group.group_id, self.group_epoch, found))
         if group.has_partition_metadata:
             self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
         self.has_looked = True
@@ -130,20 +120,12 @@ class MemberChange:
         assignments = ASSIGNORS[name](spec)
         for member_id in spec.members:
             target = assignments.get(member_id, {})
-            known = group.target.get(member_id)
+            known = group.targets.get(member_id)
             if known is not target and known != target:
-                key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-                self.records.append((key, target_value(target)))
+                self.records.append(group.records.target(group_id, member_id, target))
         self.target = assignments.get(self.member_id, {})
         self.assignment_epoch = self.group_epoch
-        self.records.append(
-            (
-                ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
-                ConsumerGroupTargetAssignmentMetadataValue(
-                    assignment_epoch=self.group_epoch, assignment_timestamp=now_ms
-                ),
-            )
-        )
+        self.records.append(group.records.target_epoch(group_id, self.group_epoch, now_ms))
 
     def reconcile(self, view: ClusterView, owned: OwnedPartitions | None) -> None:
         """The member's next step towards its target. FENCED_MEMBER_EPOCH."""
@@ -165,23 +147,20 @@ class MemberChange:
             step = without_topics(current, subscribed, owned)
         if step is not current:
             self.current = step
-            self.records.append(current_record(self.group.group_id, self.member_id, step))
+            self.records.append(self.group.records.current(self.group.group_id, self.member_id, step))
 
     # Inside
 
     def _replace(self, old: ConsumerMember) -> None:
         """A static member is back under a new id: it gets the place of the old one as it is."""
-        group_id, member_id = self.group.group_id, self.member_id
+        group_id, member_id, records = self.group.group_id, self.member_id, self.group.records
         current = old.current
         self.current = MemberAssignment(current.state, 0, 0, current.assigned, current.revoking)
-        self.records += tombstones_of(group_id, old.member_id)
         self.records += [
-            (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), old.metadata),
-            (
-                ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-                target_value(self.target),
-            ),
-            current_record(group_id, member_id, self.current),
+            *records.tombstones(group_id, old.member_id),
+            records.member(group_id, member_id, old.metadata),
+            records.target(group_id, member_id, self.target),
+            records.current(group_id, member_id, self.current),
         ]
 
     def _change_pattern(self, old: str, new: str) -> bool:
@@ -227,7 +206,7 @@ def removal_of(
     records: list[GroupRecord] = []
     removed: dict[str, int] = {}
     for member in members:
-        records += tombstones_of(group_id, member.member_id)
+        records += group.records.tombstones(group_id, member.member_id)
         if member.pattern:
             removed[member.pattern] = removed.get(member.pattern, 0) + 1
     records += [
@@ -236,7 +215,7 @@ def removal_of(
         if group.subscriptions.count_of(pattern) == count
     ]
     topics = group.subscriptions.topics_without(member.metadata for member in members)
-    records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash(topics, view)))
+    records.append(group.records.epoch(group_id, group.group_epoch + 1, metadata_hash(topics, view)))
     return records
 
 
@@ -265,25 +244,6 @@ def topic_ids(
     return frozenset(
         topics[name].topic_id for name in group.subscriptions.topics_of(metadata) if name in topics
     )
-
-
-def epoch_record(group_id: str, epoch: int, found: int) -> GroupRecord:
-    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=found)
-    return ConsumerGroupMetadataKey(group_id=group_id), value
-
-
-def current_record(group_id: str, member_id: str, current: MemberAssignment) -> GroupRecord:
-    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return key, current_assignment_value(current)
-
-
-def tombstones_of(group_id: str, member_id: str) -> list[GroupRecord]:
-    """Of a member; what refers to something goes before it."""
-    return [
-        (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-    ]
 
 
 def pattern_tombstone(group_id: str, pattern: str) -> GroupRecord:

@@ -25,17 +25,14 @@ from odradek.coordinator.groups.classic_group import ClassicGroup
 from odradek.coordinator.groups.commands import TopicsMatched
 from odradek.coordinator.groups.consumer_changes import (
     MemberChange,
-    current_record,
-    epoch_record,
     preferred_assignor,
     removal_of,
 )
-from odradek.coordinator.groups.consumer_group import (
-    ConsumerGroup,
-    ConsumerMember,
-    metadata_hash,
-)
+from odradek.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
+from odradek.coordinator.groups.epochs.fencing import check_epoch
+from odradek.coordinator.groups.epochs.group import metadata_hash
 from odradek.coordinator.groups.group import (
+    CONSUMER,
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
@@ -199,7 +196,7 @@ class ConsumerMembership:
         # classic group the epoch is 0, which no member may have.
         if isinstance(known, ClassicGroup) and not known.is_empty:
             is_reason = is_reason or change.replaces is None or group.is_incomplete(view)
-        if is_reason or group.is_to_look:
+        if is_reason or group.topics_may_have_changed:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
             change.assign(view, self._settings.group_consumer_assignors, now_ms)
@@ -279,7 +276,10 @@ class ConsumerMembership:
             member = _static_member(group, instance_id, member_id)
         elif member is None:
             raise _unknown_member(group, member_id)
-        _check_epoch(member, request)
+        current = member.current
+        check_epoch(
+            CONSUMER, current, request.member_epoch, lambda: _is_subset(_owned(request), current.assigned)
+        )
         return MemberChange(group, member, member_id)
 
     def _after(
@@ -290,7 +290,7 @@ class ConsumerMembership:
         group = self._consumer_group(group_id)
         member = group.members[member_id]
         if change.has_looked:
-            group.is_to_look = False
+            group.topics_may_have_changed = False
         if change.current is not change.current_before:
             self._time_revocation(group, member, now_ms, out)
         self.timers.extend(group_id, member, now_ms + config.consumer_session_timeout_ms, out)
@@ -358,7 +358,7 @@ class ConsumerMembership:
             records.append((key, value))
         found = metadata_hash(group.subscriptions.topics_by(patterns.values()), self._topics())
         if is_reason or found != group.metadata_hash:
-            records.append(epoch_record(group_id, group.group_epoch + 1, found))
+            records.append(group.records.epoch(group_id, group.group_epoch + 1, found))
         return self._store(group_id, records, now_ms, out)
 
     # Leave
@@ -380,7 +380,10 @@ class ConsumerMembership:
             raise _unknown_member(group, member_id)
         if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
             self._store_all(
-                group_id, [current_record(group_id, member_id, _assignment_while_away(member))], now_ms, out
+                group_id,
+                [group.records.current(group_id, member_id, _assignment_while_away(member))],
+                now_ms,
+                out,
             )
         else:
             self.remove(group, [member], now_ms, out)
@@ -493,7 +496,7 @@ class ConsumerMembership:
     ) -> None:
         """The next heartbeat looks at them."""
         if group.subscriptions.may_include(names):
-            group.is_to_look = True
+            group.topics_may_have_changed = True
         if group.subscriptions.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
             group.has_new_topics = True
 
@@ -541,7 +544,7 @@ def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, asked: AskedH
     return (
         request.member_epoch == current.member_epoch == group.assignment_epoch == group.group_epoch
         and current.state is MemberState.STABLE
-        and not group.is_to_look
+        and not group.topics_may_have_changed
         and request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
         and request.rebalance_timeout_ms == -1
@@ -580,25 +583,6 @@ def may_assign(group: ConsumerGroup, config: GroupConfig, now_ms: int) -> bool:
     """Whether enough time has passed since the last assignment."""
     interval_ms = config.consumer_assignment_interval_ms
     return not group.assigned_at_ms or not interval_ms or now_ms >= group.assigned_at_ms + interval_ms
-
-
-def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """FENCED_MEMBER_EPOCH, unless the response with the present epoch may have been lost: then the member has
-    nothing but what it was given."""
-    current, epoch = member.current, request.member_epoch
-    if epoch == current.member_epoch:
-        return
-    if epoch < current.member_epoch:
-        if epoch == current.previous_member_epoch and _is_subset(_owned(request), current.assigned):
-            return
-        relation = "smaller"
-    else:
-        relation = "greater"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> OwnedPartitions | None:

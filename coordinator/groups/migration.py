@@ -164,7 +164,7 @@ class Migration:
         config = self._settings.of_group(group.group_id)
         replaced = None if change.replaces is None else group.members[change.replaces]
         is_reason = change.subscribe(_metadata(change.metadata, asked, subscription))
-        if is_reason or group.is_to_look:
+        if is_reason or group.topics_may_have_changed:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
             change.assign(view, self._settings.group_consumer_assignors, now_ms)
@@ -173,7 +173,7 @@ class Migration:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         member = group.members[change.member_id]
         if change.has_looked:
-            group.is_to_look = False
+            group.topics_may_have_changed = False
         if replaced is not None:
             self._consumers.cancel_timers(group, replaced, out)
         # It has to join in time instead.
@@ -293,7 +293,7 @@ class Migration:
         for ever.) False where the join would be refused: for a group that is older than the policy."""
         if group.classic_member_count < len(group.members) or not self._may_mix():
             return False
-        return group.is_to_look or (
+        return group.topics_may_have_changed or (
             group.group_epoch > group.assignment_epoch
             and may_assign(group, self._settings.of_group(group.group_id), now_ms)
         )

@@ -19,12 +19,14 @@ from odradek.coordinator.asked import Asked, Client
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply, SetTimer
-from odradek.coordinator.groups.consumer_group import metadata_hash
+from odradek.coordinator.groups.epochs.fencing import check_epoch
+from odradek.coordinator.groups.epochs.group import metadata_hash
 from odradek.coordinator.groups.group import (
     CLASSIC,
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
+    STREAMS,
     Group,
     GroupRecord,
     Store,
@@ -45,11 +47,9 @@ from odradek.coordinator.streams.group import (
     NO_TOPOLOGY_EPOCH,
     StreamsGroup,
     StreamsMember,
-    current_tasks_value,
-    group_value,
+    listed_configs,
     listed_tasks,
     new_member_metadata,
-    target_value,
     tasks_of,
 )
 from odradek.coordinator.streams.reconciliation import HeldTasks, MemberState, MemberTasks, reconcile
@@ -68,13 +68,7 @@ from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.group_records import (
     Endpoint,
     KeyValue,
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupMemberMetadataKey,
     StreamsGroupMemberMetadataValue,
-    StreamsGroupMetadataKey,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
@@ -190,15 +184,15 @@ class StreamsMembership:
         owned, member = _owned(request), group.members.get(request.member_id)
         if not joins:
             member = _member_of(group, request.member_id)
-            _check_epoch(member, request.member_epoch, owned)
-        tasks = MemberTasks() if member is None else member.tasks
+            assigned = member.current.assigned
+            check_epoch(STREAMS, member.current, request.member_epoch, lambda: _are_among(owned, assigned))
+        tasks = MemberTasks() if member is None else member.current
 
         step = self._next_of(group, member, asked, owned, records, now_ms)
         target_epoch, target, delays_until_ms = self._target(step)
         new_tasks = reconcile(tasks, target, target_epoch, group.owners, step.metadata.process_id, owned)
         if new_tasks != tasks:
-            key = StreamsGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=request.member_id)
-            step.records.append((key, current_tasks_value(new_tasks)))
+            step.records.append(group.records.current(group.group_id, request.member_id, new_tasks))
         if not self._store(group.group_id, step.records, now_ms, out):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has become too large.")
 
@@ -246,8 +240,7 @@ class StreamsMembership:
         has_changed = member is None or metadata != member.metadata
         if has_changed:
             _check_texts(request, client)
-            key = StreamsGroupMemberMetadataKey(group_id=group.group_id, member_id=request.member_id)
-            records.append((key, metadata))
+            records.append(group.records.member(group.group_id, request.member_id, metadata))
         topology = _topology_of(group, request.topology, records)
         statuses: list[Status] = []
         if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
@@ -268,8 +261,7 @@ class StreamsMembership:
         group_epoch = group.group_epoch
         if has_changed:
             group_epoch += 1
-            value = group_value(group_epoch, topics_hash, validated_epoch, configs)
-            records.append((StreamsGroupMetadataKey(group_id=group.group_id), value))
+            records.append(_epoch_record(group, group_epoch, topics_hash, validated_epoch, configs))
         return _Step(group, request, owned, now_ms, records, statuses, metadata, configured, group_epoch)
 
     def _configured(
@@ -277,7 +269,7 @@ class StreamsMembership:
     ) -> tuple[ConfiguredTopology, int]:
         """The topology compared with the present topics, and their hash."""
         configured = group.configured
-        if configured is not None and not group.is_to_look:
+        if configured is not None and not group.topics_may_have_changed:
             return configured, group.metadata_hash
         view = self._topics()
         topics_hash = metadata_hash(required_topics(topology), view)
@@ -338,12 +330,9 @@ class StreamsMembership:
         else:
             targets = dict.fromkeys(members, NO_TARGET)
         for member_id, target in targets.items():
-            member = group.members.get(member_id)
-            if member is None or member.target != target:
-                key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-                records.append((key, target_value(target)))
-        made = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
-        records.append((StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), made))
+            if group.targets.get(member_id) != target:
+                records.append(group.records.target(group_id, member_id, target))
+        records.append(group.records.target_epoch(group_id, epoch, now_ms))
         return targets
 
     # After the records are written
@@ -359,12 +348,12 @@ class StreamsMembership:
     ) -> None:
         """Take over what is in no record, and set the timers."""
         group.configured = step.configured
-        group.is_to_look = False
+        group.topics_may_have_changed = False
         if delayed_until_ms is not None and group.delayed_until_ms is None:
             group.delayed_until_ms = delayed_until_ms
             out.append(SetTimer(delay_key(group.group_id), delayed_until_ms))
         member = group.members[step.request.member_id]
-        if member.tasks != before:
+        if member.current != before:
             self._follow_revocation(group, member, now_ms, out)
         self._extend_session(group, member, now_ms, out)
         if step.request.shutdown_application:
@@ -373,15 +362,15 @@ class StreamsMembership:
     def _result(self, group: StreamsGroup, step: _Step, before: MemberTasks) -> StreamsGroupHeartbeatResult:
         request, configured = step.request, step.configured
         member = group.members[request.member_id]
-        assignment, has_changed = None, member.tasks.assigned != before.assigned
+        assignment, has_changed = None, member.current.assigned != before.assigned
         if request.member_epoch == JOIN_EPOCH or has_changed:
-            assignment = member.tasks.assigned.without_epochs()
+            assignment = member.current.assigned.without_epochs()
             # A new group begins with the settings of this request.
             if member.metadata.user_endpoint is not None and group is step.group:
                 group.endpoint_epoch += 1
-        elif step.owned is not None and not _has_all(step.owned, member.tasks.assigned):
+        elif step.owned is not None and not _has_all(step.owned, member.current.assigned):
             # The response that had it was lost. (In Kafka 4.3 no member runs them until something changes.)
-            assignment = member.tasks.assigned.without_epochs()
+            assignment = member.current.assigned.without_epochs()
         statuses = step.statuses
         if configured.problem is not None:
             statuses.append(configured.problem)
@@ -390,7 +379,7 @@ class StreamsMembership:
         response = StreamsGroupHeartbeatResponse(
             error_code=NONE,
             member_id=member.member_id,
-            member_epoch=member.tasks.member_epoch,
+            member_epoch=member.current.member_epoch,
             heartbeat_interval_ms=self._settings.of_group(group.group_id).streams_heartbeat_interval_ms,
             status=statuses,
             endpoint_information_epoch=group.endpoint_epoch,
@@ -410,9 +399,9 @@ class StreamsMembership:
             EndpointToPartitions(
                 user_endpoint=copied_as(heartbeat.Endpoint, endpoint),
                 active_partitions=_partitions_of(
-                    member.tasks.assigned.without_epochs().active, group.configured, view
+                    member.current.assigned.without_epochs().active, group.configured, view
                 ),
-                standby_partitions=_partitions_of(member.tasks.assigned.standby, group.configured, view),
+                standby_partitions=_partitions_of(member.current.assigned.standby, group.configured, view),
             )
             for member in group.members.values()
             if (endpoint := member.metadata.user_endpoint) is not None
@@ -420,17 +409,16 @@ class StreamsMembership:
 
     def _remove(self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]) -> None:
         group_id, member_id = group.group_id, member.member_id
-        value = group_value(
+        epoch = _epoch_record(
+            group,
             group.group_epoch + 1,
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,
         )
         records: list[GroupRecord] = [
-            (StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-            (StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-            (StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-            (StreamsGroupMetadataKey(group_id=group_id), value),
+            *group.records.tombstones(group_id, member_id),
+            epoch,
         ]
         fits = self._store(group_id, records, now_ms, out)
         assert fits, "tombstones are small"
@@ -456,7 +444,7 @@ class StreamsMembership:
             is_gone = self._timers.has_ended(group.group_id, member, now_ms, out)
         else:
             assert timer_key[0] == REBALANCE, timer_key
-            is_gone = self._timers.has_not_revoked(member, member.tasks.member_epoch)
+            is_gone = self._timers.has_not_revoked(member, member.current.member_epoch)
         if is_gone:
             self._remove(group, member, now_ms, out)
 
@@ -477,7 +465,7 @@ class StreamsMembership:
     ) -> None:
         """The next heartbeat looks at them."""
         if group.needs_any_of(names):
-            group.is_to_look = True
+            group.topics_may_have_changed = True
 
     def offsets_committed(self, group: StreamsGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
         """A session is kept by heartbeats alone."""
@@ -498,9 +486,9 @@ class StreamsMembership:
         self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]
     ) -> None:
         """A member that has to give up tasks has its rebalance time-out to do so."""
-        if member.tasks.state is MemberState.UNREVOKED_TASKS:
+        if member.current.state is MemberState.UNREVOKED_TASKS:
             until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
-            self._timers.time_revocation(group.group_id, member, member.tasks.member_epoch, until_ms, out)
+            self._timers.time_revocation(group.group_id, member, member.current.member_epoch, until_ms, out)
         else:
             self._timers.stop_revocation(group.group_id, member, out)
 
@@ -539,22 +527,6 @@ def _member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
             ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
         )
     return member
-
-
-def _check_epoch(member: StreamsMember, epoch: int, owned: TaskAssignment | None) -> None:
-    """A member that comes with the epoch before has not got the last response; it may have nothing that it
-    was not given."""
-    tasks = member.tasks
-    if epoch == tasks.member_epoch:
-        return
-    if epoch == tasks.previous_member_epoch < tasks.member_epoch and _are_among(owned, tasks.assigned):
-        return
-    relation = "greater" if epoch > tasks.member_epoch else "smaller"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({tasks.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
 
 
 def _are_among(owned: TaskAssignment | None, assigned: HeldTasks) -> bool:
@@ -661,6 +633,22 @@ def _updated(
     return replace(metadata, **changes) if changes else metadata
 
 
+def _epoch_record(
+    group: StreamsGroup,
+    epoch: int,
+    topics_hash: int,
+    validated_topology_epoch: int,
+    configs: Mapping[str, str],
+) -> GroupRecord:
+    return group.records.epoch(
+        group.group_id,
+        epoch,
+        topics_hash,
+        validated_topology_epoch=validated_topology_epoch,
+        last_assignment_configs=listed_configs(configs),
+    )
+
+
 def _topology_of(
     group: StreamsGroup, told: heartbeat.Topology | None, records: list[GroupRecord]
 ) -> StreamsGroupTopologyValue:
@@ -739,7 +727,7 @@ def _described(group: StreamsGroup) -> describe.DescribedGroup:
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         topology=None if group.topology is None else _described_topology(group.topology, group.configured),
-        members=[_described_member(member) for member in group.members.values()],
+        members=[_described_member(group, member) for member in group.members.values()],
     )
 
 
@@ -755,11 +743,11 @@ def _described_topology(
     )
 
 
-def _described_member(member: StreamsMember) -> describe.Member:
+def _described_member(group: StreamsGroup, member: StreamsMember) -> describe.Member:
     metadata, endpoint = member.metadata, member.metadata.user_endpoint
     return describe.Member(
         member_id=member.member_id,
-        member_epoch=member.tasks.member_epoch,
+        member_epoch=member.current.member_epoch,
         instance_id=metadata.instance_id,
         rack_id=metadata.rack_id,
         client_id=metadata.client_id,
@@ -768,8 +756,8 @@ def _described_member(member: StreamsMember) -> describe.Member:
         process_id=metadata.process_id,
         user_endpoint=None if endpoint is None else copied_as(describe.Endpoint, endpoint),
         client_tags=[copied_as(describe.KeyValue, tag) for tag in metadata.client_tags],
-        assignment=_described_assignment(member.tasks.assigned.without_epochs()),
-        target_assignment=_described_assignment(NO_TARGET if member.target is None else member.target),
+        assignment=_described_assignment(member.current.assigned.without_epochs()),
+        target_assignment=_described_assignment(group.target_of(member.member_id)),
     )
 
 

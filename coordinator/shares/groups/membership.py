@@ -20,8 +20,9 @@ from typing import Any
 from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply
-from odradek.coordinator.groups.consumer_group import metadata_hash
-from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, Group, GroupRecord, Store
+from odradek.coordinator.groups.epochs.fencing import check_epoch
+from odradek.coordinator.groups.epochs.group import metadata_hash
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, SHARE, Group, GroupRecord, Store
 from odradek.coordinator.groups.group_type import DeleteGroup
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.sessions import MemberTimers
@@ -41,8 +42,6 @@ from odradek.coordinator.shares.groups.group import (
     ShareGroup,
     ShareMember,
     TopicStates,
-    current_value,
-    target_value,
 )
 from odradek.coordinator.shares.state.persister import Refusal, SharePartitionKey
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -56,14 +55,7 @@ from odradek.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from odradek.wire.messages.group_records import (
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
-    ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
 )
 from odradek.wire.messages.share_group_heartbeat import (
     Assignment,
@@ -149,7 +141,8 @@ class ShareMembership:
         member = group.members.get(member_id)
         if not joins:
             member = _member_of(group, member_id)
-            _check_epoch(member, request.member_epoch)
+            # It has nothing that another may have.
+            check_epoch(SHARE, member.current, request.member_epoch, lambda: True)
         before = MemberAssignment() if member is None else member.current
         view = self._topics()
 
@@ -158,15 +151,14 @@ class ShareMembership:
         has_new_epoch = step.group_epoch != group.group_epoch
         current = _reconciled(before, target_epoch, target, step.metadata, has_new_epoch, view)
         if current != before:
-            key = ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member_id)
-            step.records.append((key, current_value(current)))
+            step.records.append(group.records.current(group.group_id, member_id, current))
         missing = self._set_up(step, view, now_ms)
         if step.records and not self._store(group.group_id, step.records, now_ms, out):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has become too large.")
 
         stored = self._groups[group.group_id]
         assert isinstance(stored, ShareGroup)
-        stored.is_to_look = stored.is_to_look and not step.has_looked
+        stored.topics_may_have_changed = stored.topics_may_have_changed and not step.has_looked
         self._extend_session(stored, stored.members[member_id], now_ms, out)
         if missing:
             stored.asked_at_ms |= dict.fromkeys(missing, now_ms)
@@ -202,8 +194,7 @@ class ShareMembership:
         records: list[GroupRecord] = []
         if member is None or metadata is not known:
             _check_texts(asked)
-            key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-            records.append((key, metadata))
+            records.append(group.records.member(group_id, member_id, metadata))
         names_before, names = known.subscribed_topic_names, metadata.subscribed_topic_names
         has_reason = names != names_before or (
             group.assignment_epoch >= group.group_epoch
@@ -211,12 +202,12 @@ class ShareMembership:
             and not group.has_all_assigned(view)
         )
         topics, group_epoch = group.topics_with(names_before, names), group.group_epoch
-        has_looked = has_reason or group.is_to_look
+        has_looked = has_reason or group.topics_may_have_changed
         if has_looked:
             topics_hash = metadata_hash(topics, view)
             if has_reason or topics_hash != group.metadata_hash:
                 group_epoch += 1
-                records.append(_epoch_record(group_id, group_epoch, topics_hash))
+                records.append(group.records.epoch(group_id, group_epoch, topics_hash))
         return _Step(group, member_id, metadata, records, topics, group_epoch, has_looked)
 
     # Target assignment
@@ -242,14 +233,9 @@ class ShareMembership:
         }
         targets = assign_partitions(readers, assignable)
         for member_id, target in targets.items():
-            member = group.members.get(member_id)
-            if member is None or member.target != target:
-                key = ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-                step.records.append((key, target_value(target)))
-        made = ShareGroupTargetAssignmentMetadataValue(
-            assignment_epoch=step.group_epoch, assignment_timestamp=now_ms
-        )
-        step.records.append((ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), made))
+            if group.targets.get(member_id) != target:
+                step.records.append(group.records.target(group.group_id, member_id, target))
+        step.records.append(group.records.target_epoch(group.group_id, step.group_epoch, now_ms))
         return step.group_epoch, targets[step.member_id]
 
     def _set_up(self, step: _Step, view: ClusterView, now_ms: int) -> dict[bytes, TopicStates]:
@@ -270,10 +256,8 @@ class ShareMembership:
         group_id, member_id = group.group_id, member.member_id
         topics = group.topics_with(member.metadata.subscribed_topic_names, ())
         records: list[GroupRecord] = [
-            (ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-            (ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-            (ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-            _epoch_record(group_id, group.group_epoch + 1, metadata_hash(topics, self._topics())),
+            *group.records.tombstones(group_id, member_id),
+            group.records.epoch(group_id, group.group_epoch + 1, metadata_hash(topics, self._topics())),
         ]
         fits = self._store(group_id, records, now_ms, out)
         assert fits, "tombstones are small"
@@ -521,23 +505,6 @@ def _member_of(group: ShareGroup, member_id: str) -> ShareMember:
     return member
 
 
-def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """A member that comes with the epoch before has not got the last answer."""
-    current = member.current
-    if epoch == current.member_epoch or epoch == current.previous_member_epoch < current.member_epoch:
-        return
-    advice = "The member must abandon all its partitions and rejoin."
-    known = f"than the one known by the group coordinator ({current.member_epoch})"
-    if epoch > current.member_epoch:
-        message = f"The share group member has a greater member epoch ({epoch}) {known}. {advice}"
-    else:
-        message = (
-            f"The share group member has a smaller member epoch ({epoch}) {known}, and it does not match the "
-            f"previous member epoch ({current.previous_member_epoch}). {advice}"
-        )
-    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-
-
 def _check_texts(asked: AskedHeartbeat) -> None:
     """Refuse what does not fit into a record; requests can hold more."""
     request = asked.request
@@ -586,11 +553,6 @@ def _topic_ids(metadata: ShareGroupMemberMetadataValue, view: ClusterView) -> fr
     """Of the topics that a member subscribes to and that exist."""
     topics = view.topics
     return frozenset(topics[name].topic_id for name in metadata.subscribed_topic_names if name in topics)
-
-
-def _epoch_record(group_id: str, epoch: int, topics_hash: int) -> GroupRecord:
-    value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
-    return ShareGroupMetadataKey(group_id=group_id), value
 
 
 def _refused_deletion(group_id: str, code: ErrorCode) -> DeleteGroupsResponse:

@@ -23,7 +23,6 @@ from odradek.coordinator.groups.reconciliation import (
 )
 from odradek.coordinator.groups.sessions import Session
 from odradek.coordinator.groups.subscriptions import ResolvedPattern, Subscriptions, add_to_count
-from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from odradek.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -64,8 +63,6 @@ class ConsumerSession(Session):
     """A classic member has to join again, in time."""
     has_sync_timer: bool = False
     """A classic member that has joined has so long to sync."""
-    quick_response: ConsumerGroupHeartbeatResponse | None = None
-    """The response to the last heartbeat that changed nothing; it is given out again, and not changed."""
 
 
 @dataclass(slots=True)
@@ -190,7 +187,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Assignment]):
 
     # Inside
 
-    def _new_member(self, member_id: str) -> ConsumerMember:
+    def new_member(self, member_id: str) -> ConsumerMember:
         return ConsumerMember(member_id, NO_METADATA, MemberAssignment())
 
     def _more_keys(self) -> Iterable[Any]:

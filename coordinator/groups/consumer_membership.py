@@ -165,6 +165,7 @@ class ConsumerMembership:
             or response.heartbeat_interval_ms != interval_ms
         ):
             response = session.quick_response = _accepted(request, interval_ms)
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
 
     def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:

@@ -136,7 +136,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
     # Inside
 
-    def _new_member(self, member_id: str) -> StreamsMember:
+    def new_member(self, member_id: str) -> StreamsMember:
         return StreamsMember(member_id, new_member_metadata(), MemberTasks())
 
     def _more_keys(self) -> Iterable[Any]:

@@ -54,7 +54,7 @@ MODULES = {
     ],
     ShareStage: [
         *(f"shares/groups/{name}" for name in ("membership", "group", "partition_states", "share_type")),
-        "groups/epochs/fencing",
+        *("groups/epochs/membership", "groups/epochs/fencing"),
     ],
     StreamsStage: [
         *("streams/membership", "streams/group", "streams/topology", "streams/reconciliation"),

@@ -185,7 +185,7 @@ class EpochGroup(Generic[AnyMember, Target]):
             member.metadata = value
             self._count(member, 1)
         elif member is not None:
-            self._set_current(member, self._new_member(member_id).current)
+            self._set_current(member, self.new_member(member_id).current)
             self._count(member, -1)
             del self.members[member_id]
             self.targets.pop(member_id, None)
@@ -209,7 +209,7 @@ class EpochGroup(Generic[AnyMember, Target]):
         if value is not None:
             self._set_current(self._member(member_id), self.records.current_of(value))
         elif member_id in self.members:
-            self._set_current(self.members[member_id], self._new_member(member_id).current)
+            self._set_current(self.members[member_id], self.new_member(member_id).current)
         return True
 
     # Inside
@@ -218,7 +218,7 @@ class EpochGroup(Generic[AnyMember, Target]):
         """A compacted log may have what a member has before who it is."""
         member = self.members.get(member_id)
         if member is None:
-            member = self.members[member_id] = self._new_member(member_id)
+            member = self.members[member_id] = self.new_member(member_id)
         return member
 
     def _owned_since(self, member: AnyMember, epoch: int, request: CommitRequest) -> bool:
@@ -234,7 +234,7 @@ class EpochGroup(Generic[AnyMember, Target]):
 
     # What the types differ in
 
-    def _new_member(self, member_id: str) -> AnyMember:
+    def new_member(self, member_id: str) -> AnyMember:
         """A member whose records have not been read yet."""
         raise NotImplementedError
 

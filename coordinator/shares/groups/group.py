@@ -183,7 +183,7 @@ class ShareGroup(EpochGroup[ShareMember, Partitions]):
 
     # Inside
 
-    def _new_member(self, member_id: str) -> ShareMember:
+    def new_member(self, member_id: str) -> ShareMember:
         return ShareMember(member_id, NO_METADATA, MemberAssignment())
 
     def _more_keys(self) -> Iterable[Any]:

@@ -21,7 +21,7 @@ from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
 
 def _start(parts: MachineParts) -> Protocol:
-    membership = ShareMembership(parts.groups, parts.settings, parts.topics, parts.store, parts.delete_group)
+    membership = ShareMembership(parts)
     return Protocol(
         membership=membership,
         new_group=ShareGroup,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis.share_partitions import SharePartitions
-from odradek.coordinator.share_state import machine, state
+from odradek.coordinator.shares.state import machine, state
 from odradek.coordinator.shares.state.batches import combined
 from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.machine import ShareMachine

@@ -28,7 +28,6 @@ from odradek.coordinator.streams.topology import (
 from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.group_records import (
     AssignedTaskIds,
-    KeyValue,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataKey,
@@ -166,10 +165,6 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
 
 # As the log knows it
-
-
-def listed_configs(configs: Mapping[str, str]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=value) for key, value in sorted(configs.items())]
 
 
 def _target_value(target: TaskAssignment) -> StreamsGroupTargetAssignmentMemberValue:

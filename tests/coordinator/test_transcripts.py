@@ -58,7 +58,7 @@ MODULES = {
     ],
     StreamsStage: [
         *("streams/membership", "streams/group", "streams/topology", "streams/reconciliation"),
-        *("groups/epochs/group", "groups/epochs/fencing"),
+        *(f"groups/epochs/{name}" for name in ("group", "membership", "fencing")),
     ],
     MigrationStage: ["groups/migration", "groups/conversion"],
     ShareStateStage: ["shares/state/machine"],

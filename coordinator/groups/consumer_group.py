@@ -42,7 +42,7 @@ from odradek.wire.messages.group_records import (
 )
 from odradek.wire.schema import ZERO_UUID
 
-_NOTHING: Assignment = {}
+NOTHING: Assignment = {}
 NO_METADATA = ConsumerGroupMemberMetadataValue(
     instance_id=None,
     rack_id=None,
@@ -88,7 +88,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Assignment]):
 
     group_type: ClassVar[TypeOfGroup] = CONSUMER
     protocol_type: ClassVar[str] = "consumer"
-    no_target = _NOTHING
+    no_target = NOTHING
 
     def __init__(self, group_id: str, topics: Callable[[], ClusterView]) -> None:
         super().__init__(group_id)

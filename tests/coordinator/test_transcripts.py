@@ -50,7 +50,7 @@ MODULES = {
     ],
     ConsumerStage: [
         *("groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"),
-        *("groups/epochs/group", "groups/epochs/fencing"),
+        *(f"groups/epochs/{name}" for name in ("group", "membership", "fencing")),
     ],
     ShareStage: [
         *(f"shares/groups/{name}" for name in ("membership", "group", "partition_states", "share_type")),
